@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The whole way on one machine: set-up, tiny base model, data, SEELE training, merge, evaluation, report.
+#
+#   needs    python3 (3.11 on a machine without GPU) with venv and pip
+#   writes   .venv, data/prepared/chains/, models/, and $OUT: run, merged model, eval/, report/index.html
+#   takes    see the README's results
+#
+#   bash scripts/quickstart.sh
+#   OUT=runs/grpo bash scripts/quickstart.sh method=grpo     # arguments are Hydra overrides
+source "$(dirname "$0")/lib/common.sh"
+
+: "${OUT:=runs/quickstart}"
+: "${HARDWARE:=$(nvidia-smi -L >/dev/null 2>&1 && echo gpu1 || echo cpu)}"
+
+run bash scripts/setup.sh
+run seele data prepare chains --out data/prepared/chains
+run python -m seele_verl.base_model --task chains --out models
+run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \
+    trainer.default_local_dir="$OUT" "$@"
+CKPT_DIR="$OUT" OUT="$OUT/eval" run bash scripts/eval.sh
+run seele report "$OUT" --out "$OUT/report"

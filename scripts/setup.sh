@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Make .venv, or bring it up to date. Does nothing, in well under a second, when it is.
+#
+#   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the GPU stack
+#   writes   .venv/  (4 GB on a CPU)
+#   takes    half a minute on a CPU from a warm package cache; a GPU machine may compile flash-attn for an hour
+#
+#   bash scripts/setup.sh            # the stack that .venv has; at first the GPU stack where nvidia-smi lists a GPU
+#   bash scripts/setup.sh cpu
+#   PYTHON=python3.11 PIP_FIND_LINKS=/my/wheels bash scripts/setup.sh      # this interpreter, wheels of one's own
+#   DRY_RUN=1 bash scripts/setup.sh  # only prints
+set -euo pipefail
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
+
+UV_VERSION=0.13.8
+venv_python=.venv/bin/python
+
+default_stack() {
+    if [ -e .venv/.seele-cpu ]; then echo cpu
+    elif [ -e .venv/.seele-gpu ] || nvidia-smi -L &>/dev/null; then echo gpu
+    else echo cpu; fi
+}
+
+stack="${1:-$(default_stack)}"
+case "$stack" in
+    cpu) requirements=requirements-cpu.txt versions="(3, 11),"         candidates=(python3.11 python3) ;;
+    gpu) requirements=requirements.txt     versions="(3, 11), (3, 12)" candidates=(python3 python3.12 python3.11) ;;
+    *) echo "setup: unknown stack '$stack'; allowed are cpu and gpu" >&2; exit 2 ;;
+esac
+if [ -n "${PYTHON:-}" ]; then candidates=("$PYTHON"); fi
+stamp=".venv/.seele-$stack"
+unfinished=.venv/.seele-unfinished
+
+# What the environment depends on; pyvenv.cfg holds the version and the place of its Python.
+fingerprint() {
+    { echo "$stack $PWD"; cat .venv/pyvenv.cfg setup.py requirements*.txt scripts/locks/* scripts/setup.sh; } | sha256sum
+}
+
+is_up_to_date() {
+    [ -x "$venv_python" ] && [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint; echo "$PWD")" ]
+}
+
+# Why an existing .venv cannot be built upon; empty if it can.
+defect() {
+    local other
+    if ! "$venv_python" -m pip --version &>/dev/null; then echo "has no working Python and pip"; return; fi
+    if [ -e "$unfinished" ]; then echo "was left unfinished"; return; fi
+    for other in .venv/.seele-*; do
+        if [ -e "$other" ] && { [ "$other" != "$stamp" ] || [ "$(tail -n 1 "$other")" != "$PWD" ]; }; then
+            echo "was made for another stack or another folder"
+            return
+        fi
+    done
+}
+
+fits() { "$1" -c "import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ($versions))" &>/dev/null; }
+
+# The first interpreter that fits, or an explanation and failure.
+find_python() {
+    local python
+    for python in "$@"; do
+        if fits "$python"; then command -v "$python"; return; fi
+    done
+    {
+        echo "setup: the $stack stack needs Python in [$versions] (major, minor) with venv and pip; found"
+        for python in "$@"; do
+            echo "    $python: $("$python" -c 'import sys, importlib.util as u; print(sys.version.split()[0],
+                "" if u.find_spec("ensurepip") else "without ensurepip (Debian: apt install python3-venv)")' 2>/dev/null ||
+                echo "not there")"
+        done
+        echo "Install one, or name it: PYTHON=/path/to/python3.11 bash scripts/setup.sh $stack"
+    } >&2
+    return 1
+}
+
+# quietly WHAT COMMAND...: one line of progress; the end of the log where the command fails.
+quietly() {
+    local what=$1 start=$SECONDS
+    shift
+    if [ -n "${DRY_RUN:-}" ]; then echo "+ $(printf '%q ' "$@")"; return; fi
+    printf 'setup: %s ...' "$what"
+    if ! "$@" >>"$log" 2>&1; then
+        { printf ' failed\n\n'; tail -n 25 "$log"; printf '\nsetup: that was the end of %s\n' "$log"; } >&2
+        exit 1
+    fi
+    printf ' %d s\n' $((SECONDS - start))
+}
+
+if is_up_to_date; then echo "setup: .venv is up to date ($stack)"; exit; fi
+if [ -z "${DRY_RUN:-}" ]; then
+    # This file is the lock, so that none is left behind. A system without flock takes the risk.
+    exec 9<scripts/setup.sh
+    if command -v flock >/dev/null && ! flock -n 9; then
+        echo "setup: waiting for another set-up of this folder"
+        flock 9
+    fi
+    if is_up_to_date; then echo "setup: .venv is up to date ($stack)"; exit; fi
+fi
+
+log="${TMPDIR:-/tmp}/seele-setup-$$.log"
+why="$(defect)"
+if [ -n "$why" ]; then
+    python="$(find_python "${candidates[@]}")"
+    [ ! -e .venv ] || echo "setup: .venv $why and is made anew"
+    quietly "creating .venv ($("$python" --version))" "$python" -m venv --clear .venv
+elif ! fits "$venv_python"; then
+    echo "setup: .venv has $("$venv_python" --version), the $stack stack needs one of $versions; remove .venv first" >&2
+    exit 1
+fi
+
+if [ -z "${DRY_RUN:-}" ]; then
+    # Until the stamp is written, whatever ends this script leaves an environment that nobody trusts.
+    rm -f .venv/.seele-*
+    touch "$unfinished"
+fi
+
+sources=()
+if [ -n "${PIP_FIND_LINKS:-}" ]; then
+    export UV_FIND_LINKS="${UV_FIND_LINKS:-${PIP_FIND_LINKS// /,}}"
+elif [ "$stack" = cpu ]; then
+    sources+=(--torch-backend cpu)
+fi
+if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"; fi
+if [ "$stack" = cpu ]; then sources+=(--overrides scripts/locks/cpu-overrides.txt); fi
+
+if [[ "$(.venv/bin/uv --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
+    quietly "bringing uv $UV_VERSION" \
+        "$venv_python" -m pip install --disable-pip-version-check "uv==$UV_VERSION"
+fi
+quietly "installing $requirements" \
+    .venv/bin/uv pip install --python "$venv_python" -r "$requirements" --constraints "scripts/locks/$stack.txt" "${sources[@]}"
+quietly "installing seele, editable" \
+    .venv/bin/uv pip install --python "$venv_python" --no-deps --no-build-isolation --editable .
+
+if [ -z "${DRY_RUN:-}" ]; then
+    { fingerprint; echo "$PWD"; } >"$unfinished"
+    mv "$unfinished" "$stamp"
+    rm -f "$log"
+    echo "setup: .venv is ready ($stack)"
+fi

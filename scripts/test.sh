@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Run the test suite.
+#
+#   needs    nothing: .venv is made where it is not there (scripts/setup.sh)
+#   writes   caches of the tools only
+#
+#   bash scripts/test.sh                              # everything; coverage of seele/ must stay above 90 %
+#   bash scripts/test.sh tests/unit -k curve          # arguments go to pytest, coverage is left out
+#   SEELE_REQUIRE=gpu bash scripts/test.sh tests/gpu  # a missing GPU is a failure, not a skip
+source "$(dirname "$0")/lib/common.sh"
+
+bash scripts/setup.sh
+
+if [ $# -eq 0 ]; then
+    set -- -q --durations=10 --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
+fi
+run python -m pytest "$@"

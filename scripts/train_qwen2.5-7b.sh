@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The paper's run: SEELE from Qwen2.5-7B on one node with 8 GPUs of 80 GB (arXiv:2509.06923, section 5.1).
+#
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   TRAIN=data/prepared/deepmath/train.parquet VALID=data/prepared/deepmath/heldout.parquet \
+#       bash scripts/train_qwen2.5-7b.sh
+#   OUT=runs/try bash scripts/train_qwen2.5-7b.sh seele.hints.target_accuracy=0.4
+source "$(dirname "$0")/lib/common.sh"
+
+: "${MODEL:=Qwen/Qwen2.5-7B}"
+: "${TRAIN:=data/prepared/deepmath/train.parquet}"
+: "${VALID:=data/prepared/deepmath/heldout.parquet}"
+: "${OUT:=runs/seele-qwen2.5-7b}"
+
+run python -m seele_verl.train \
+    method=seele \
+    model=qwen2_5_7b \
+    hardware=gpu8 \
+    actor_rollout_ref.model.path="$MODEL" \
+    "data.train_files=[$TRAIN]" \
+    "data.val_files=[$VALID]" \
+    trainer.default_local_dir="$OUT" \
+    "$@"

@@ -1,0 +1,12 @@
+"""Settings: frozen dataclasses, built once from what Hydra composed."""
+
+from seele.config.build import from_mapping
+from seele.config.settings import (
+    HintConfig,
+    ImitationConfig,
+    PromptConfig,
+    RewardConfig,
+    SeeleConfig,
+)
+
+__all__ = ["HintConfig", "ImitationConfig", "PromptConfig", "RewardConfig", "SeeleConfig", "from_mapping"]

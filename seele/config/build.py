@@ -1,0 +1,50 @@
+"""Plain mappings to frozen dataclasses, with an error that names the key.
+
+Hydra's structured configs are not used: a frozen dataclass in its store rejects every command-line override.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+from seele.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
+    """Build ``cls`` from ``raw``, recursing into fields that are dataclasses themselves.
+
+    Args:
+        cls: A dataclass whose ``__post_init__`` raises ``ValueError`` for values it does not accept.
+        raw: The section as composed, every value resolved.
+        at: Where the section stands, for messages, such as ``seele.hints``.
+
+    Raises:
+        ConfigError: Unknown or missing key, wrong type, or a value the class rejects.
+    """
+    types = get_type_hints(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = sorted(field.name for field in fields)
+    for key in raw:
+        if key not in names:
+            raise ConfigError(f"{at}: unknown key {key!r}; allowed keys are {names}")
+    values = {key: _checked(value, types[key], f"{at}.{key}") for key, value in raw.items()}
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{at}: {error}") from error
+
+
+def _checked(value: Any, expected: Any, at: str) -> Any:
+    if dataclasses.is_dataclass(expected) and isinstance(expected, type):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{at}: expected a section with keys, got {value!r}")
+        return from_mapping(expected, value, at)
+    if get_origin(expected) is not None:
+        expected = get_origin(expected)
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise ConfigError(f"{at}: expected {expected.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,248 @@
+r"""Chains of modular arithmetic: a task with worked steps that a very small model can learn.
+
+``7+5-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer in ``\boxed{}``::
+
+    7+5=2
+    2-3=9
+    \boxed{9}
+
+The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student* whose
+solutions the base model is trained on: it believes some wrong facts (``7+5=3``) most of the time and carries on from
+what it wrote. Files, tokenizers and models do not live here. Everything is drawn from ``random.Random`` seeded with
+text, hence the same on every machine. Pure Python; the task is this project's own.
+"""
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from seele.records import Instance
+
+DATA_SOURCE = "chains"
+
+Fact = tuple[int, str, int]
+"""Left operand, operation, right operand."""
+
+_EVALUATE = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
+
+# A level whose questions are nearly used up would be drawn from for ever.
+_MAX_SHARE_OF_QUESTIONS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainsConfig:
+    """The problems: which chains, and how many of them in each split."""
+
+    seed: int = 0
+    """Everything that is drawn depends on it."""
+
+    modulus: int = 10
+    """Values lie in 0 .. modulus - 1; from 3 to 10, so that each is one digit."""
+
+    operations: str = "+-"
+    """Which of ``+``, ``-`` and ``*`` occur. Right operands are such that no operation forgets its left operand."""
+
+    train_levels: tuple[int, ...] = (5, 6, 7)
+    """Numbers of operations in the splits ``train`` and ``heldout``, each equally often."""
+
+    harder_levels: tuple[int, ...] = (8, 9, 10)
+    """Numbers of operations in the split ``harder``; none of them a training level."""
+
+    num_train: int = 512
+    num_heldout: int = 256
+    num_harder: int = 128
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.modulus <= 10:
+            raise ValueError(f"modulus must be from 3 to 10 (one digit a value), got {self.modulus}")
+        if not self.operations or len(set(self.operations) & set(_EVALUATE)) != len(self.operations):
+            raise ValueError(f"operations must be different ones of '+-*', got {self.operations!r}")
+        for name in ("train_levels", "harder_levels"):
+            levels = getattr(self, name)
+            if not levels or min(levels) < 1 or len(set(levels)) != len(levels):
+                raise ValueError(f"{name} must be different numbers >= 1, at least one, got {levels}")
+        if shared := sorted(set(self.train_levels) & set(self.harder_levels)):
+            raise ValueError(f"harder_levels must not be training levels, but {shared} are both")
+        for name in ("num_train", "num_heldout", "num_harder"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        self._check_that_questions_suffice()
+
+    def _check_that_questions_suffice(self) -> None:
+        choices = sum(len(right_operands(operation, self.modulus)) for operation in self.operations)
+        for levels, needed in (
+            (self.train_levels, self.num_train + self.num_heldout),
+            (self.harder_levels, self.num_harder),
+        ):
+            allowed = int(_MAX_SHARE_OF_QUESTIONS * self.modulus * choices ** min(levels))
+            if (at_level := math.ceil(needed / len(levels))) > allowed:
+                raise ValueError(
+                    f"level {min(levels)} has too few different questions for {at_level} problems "
+                    f"(at most {allowed}); lower the counts or raise the level"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudentConfig:
+    """The student that writes the base model's training text.
+
+    It has some operands wrong (adds 7 as if it were 8). With one of them it writes the same wrong value with
+    probability ``believed``, the right one with ``doubted``, and any value otherwise; all other operations come out
+    right, but for slips.
+    """
+
+    seed: int = 0
+    misconceived: float = 1 / 3
+    """Share of each operation's right operands that the student has wrong."""
+    believed: float = 0.8
+    doubted: float = 0.15
+    slip: float = 0.01
+    """Probability of any value instead of the right one where the student knows better."""
+
+    def __post_init__(self) -> None:
+        for name in ("misconceived", "believed", "doubted", "slip"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
+        if self.believed + self.doubted > 1.0:
+            raise ValueError(f"believed + doubted must be <= 1, got {self.believed} + {self.doubted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A start value and the operations applied to it, in order."""
+
+    start: int
+    operations: tuple[tuple[str, int], ...]
+
+    @property
+    def question(self) -> str:
+        return str(self.start) + "".join(f"{operation}{operand}" for operation, operand in self.operations)
+
+
+def right_operands(operation: str, modulus: int) -> tuple[int, ...]:
+    """Right operands for which the operation maps different left operands to different values.
+
+    No operation then hides an earlier mistake: two mistakes may cancel, one never does. 0 is left out of sums and
+    0 and 1 of products, which would leave the value alone.
+    """
+    if operation == "*":
+        return tuple(b for b in range(2, modulus) if math.gcd(b, modulus) == 1)
+    return tuple(range(1, modulus))
+
+
+def evaluate(fact: Fact, modulus: int) -> int:
+    """Value of ``a operation b`` modulo ``modulus``."""
+    left, operation, right = fact
+    return int(_EVALUATE[operation](left, right)) % modulus
+
+
+def misconceptions(config: ChainsConfig, student: StudentConfig) -> dict[tuple[str, int], int]:
+    """By how much the student overshoots, for each operation and right operand that it has wrong.
+
+    It is by 1 or 2, whatever the left operand: mistakes in sums and differences add up and rarely cancel, so that a
+    right answer almost always means right steps.
+    """
+    rng = random.Random(f"chains/misconceptions/{student.seed}")
+    overshoot: dict[tuple[str, int], int] = {}
+    for operation in config.operations:
+        operands = right_operands(operation, config.modulus)
+        for operand in rng.sample(operands, round(student.misconceived * len(operands))):
+            overshoot[operation, operand] = rng.choice((1, 2))
+    return overshoot
+
+
+def generate_splits(config: ChainsConfig) -> dict[str, list[Instance]]:
+    """The problems of ``train``, ``heldout`` (same levels) and ``harder``; no question occurs twice."""
+    taken: set[str] = set()
+    splits: dict[str, list[Instance]] = {}
+    for split, levels, count in (
+        ("train", config.train_levels, config.num_train),
+        ("heldout", config.train_levels, config.num_heldout),
+        ("harder", config.harder_levels, config.num_harder),
+    ):
+        rng = random.Random(f"chains/{split}/{config.seed}")
+        splits[split] = instances = []
+        while len(instances) < count:
+            chain = _draw(config, levels[len(instances) % len(levels)], rng)
+            if chain.question not in taken:
+                taken.add(chain.question)
+                instances.append(_instance(config, chain))
+    return splits
+
+
+def student_solutions(
+    config: ChainsConfig, student: StudentConfig, *, levels: Iterable[int]
+) -> Iterator[tuple[str, str]]:
+    """A question of each of ``levels``, in their order, with the student's solution.
+
+    The questions of ``heldout`` and ``harder`` do not occur.
+    """
+    splits = generate_splits(config)
+    kept_apart = {instance.question for split in ("heldout", "harder") for instance in splits[split]}
+    overshoot = misconceptions(config, student)
+    rng = random.Random(f"chains/student/{student.seed}")
+    for level in levels:
+        chain = _draw(config, level, rng)
+        while chain.question in kept_apart:
+            chain = _draw(config, level, rng)
+        values = _work(chain, lambda fact: _recall(fact, config.modulus, student, overshoot, rng))
+        yield chain.question, "".join(_write_steps(chain, values))
+
+
+def _draw(config: ChainsConfig, level: int, rng: random.Random) -> Chain:
+    operations = []
+    for _ in range(level):
+        operation = rng.choice(config.operations)
+        operations.append((operation, rng.choice(right_operands(operation, config.modulus))))
+    return Chain(rng.randrange(config.modulus), tuple(operations))
+
+
+def _recall(
+    fact: Fact,
+    modulus: int,
+    student: StudentConfig,
+    overshoot: dict[tuple[str, int], int],
+    rng: random.Random,
+) -> int:
+    _, operation, right = fact
+    value = evaluate(fact, modulus)
+    wrong = overshoot.get((operation, right), 0)
+    chance = rng.random()
+    if not wrong:
+        return rng.randrange(modulus) if chance < student.slip else value
+    if chance < student.believed:
+        return (value + wrong) % modulus
+    return value if chance < student.believed + student.doubted else rng.randrange(modulus)
+
+
+def _work(chain: Chain, recall: Callable[[Fact], int]) -> list[int]:
+    """Start value and the value after each operation, as recalled; a mistake is carried on."""
+    values = [chain.start]
+    for operation, operand in chain.operations:
+        values.append(recall((values[-1], operation, operand)))
+    return values
+
+
+def _write_steps(chain: Chain, values: list[int]) -> tuple[str, ...]:
+    steps = [
+        f"{before}{operation}{operand}={after}\n"
+        for before, (operation, operand), after in zip(values, chain.operations, values[1:], strict=False)
+    ]
+    # The box belongs to the last step, which no hint reveals.
+    return (*steps[:-1], f"{steps[-1]}\\boxed{{{values[-1]}}}")
+
+
+def _instance(config: ChainsConfig, chain: Chain) -> Instance:
+    values = _work(chain, lambda fact: evaluate(fact, config.modulus))
+    # The same question has another answer under another modulus.
+    digest = hashlib.sha256(f"{config.modulus}:{chain.question}".encode()).hexdigest()
+    return Instance(
+        instance_id=f"{DATA_SOURCE}-{digest[:16]}",
+        data_source=DATA_SOURCE,
+        question=chain.question,
+        steps=_write_steps(chain, values),
+        answer=str(values[-1]),
+        level=len(chain.operations),
+    )

@@ -1,0 +1,72 @@
+"""How much of the worked solution is revealed: controllers that choose a hint ratio per problem and round.
+
+Cutting the hint from the solution and rolling it out happen elsewhere; a controller sees ratios and counts
+only. ``build_controller`` is the way in; a controller is added by one file and one entry in ``CONTROLLERS``.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from seele.errors import ConfigError
+from seele.hints.constant import FixedHint, NoHint
+from seele.hints.contract import Controller
+from seele.hints.paper import PaperController
+
+__all__ = ["CONTROLLERS", "Controller", "build_controller"]
+
+CONTROLLERS: dict[str, Callable[..., Controller]] = {
+    cls.name: cls for cls in (FixedHint, NoHint, PaperController)
+}
+
+
+def build_controller(
+    name: str,
+    *,
+    rounds: int,
+    rollouts_per_round: int,
+    seed: int = 0,
+    target_accuracy: float = 0.5,
+    **settings: Any,
+) -> Controller:
+    """The controller called ``name``, ready for its first visit.
+
+    A controller is given those of the four run-wide values that its constructor names. Its other constructor
+    arguments are its own settings.
+
+    Args:
+        name: One of ``CONTROLLERS``.
+        rounds: Rounds a visit has (m in the paper).
+        rollouts_per_round: Rollouts a round has (n in the paper).
+        seed: Seeds whatever the controller draws.
+        target_accuracy: Accuracy a* in (0, 1) that a hint aims at; 0.5 in the paper (section 5.1).
+        **settings: The controller's own settings.
+
+    Raises:
+        ConfigError: If the name, a setting or a value is not allowed.
+    """
+    if name not in CONTROLLERS:
+        raise ConfigError(f"seele.hints: unknown controller {name!r}; allowed are {sorted(CONTROLLERS)}")
+    for key, count in {"rounds": rounds, "rollouts_per_round": rollouts_per_round}.items():
+        if count < 1:
+            raise ConfigError(f"seele.hints.{key}: expected at least 1, got {count!r}")
+    if not 0.0 < target_accuracy < 1.0:
+        raise ConfigError(
+            f"seele.hints.target_accuracy: expected a number in (0, 1), got {target_accuracy!r}"
+        )
+
+    run_wide = {
+        "rounds": rounds,
+        "rollouts_per_round": rollouts_per_round,
+        "seed": seed,
+        "target_accuracy": target_accuracy,
+    }
+    controller = CONTROLLERS[name]
+    parameters = inspect.signature(controller).parameters
+    allowed = sorted(parameters.keys() - run_wide.keys())
+    for key in settings:
+        if key not in allowed:
+            raise ConfigError(
+                f"seele.hints: unknown setting {key!r} of controller {name!r}; allowed are {allowed}"
+            )
+    return controller(**{key: value for key, value in run_wide.items() if key in parameters}, **settings)

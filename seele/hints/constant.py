@@ -1,0 +1,58 @@
+"""Controllers that learn nothing: no hint at all, and the same share of every solution."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from seele.errors import ConfigError
+from seele.hints.contract import nearest_legal
+from seele.hints.state import check_state, state_header
+from seele.records import State
+
+_VERSION = 1
+
+
+class FixedHint:
+    """Reveals the same share of every solution in every round: the legal ratio nearest to ``ratio``.
+
+    Args:
+        ratio: Share of the solution, in [0, 1]. The whole solution is never legal, so 1 reveals all but the
+            last step.
+    """
+
+    name: ClassVar[str] = "fixed"
+
+    def __init__(self, *, ratio: float = 0.5) -> None:
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0.0 <= ratio <= 1.0:
+            raise ConfigError(f"seele.hints.ratio: expected a number in [0, 1], got {ratio!r}")
+        self._ratio = float(ratio)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """The same for every problem and round that has the same legal ratios."""
+        return nearest_legal(self._ratio, legal_ratios)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """Changes nothing."""
+
+    def end_visit(self, instance_id: str) -> None:
+        """Changes nothing."""
+
+    def state_dict(self) -> State:
+        """The header alone: the ratio is a setting, not something learnt."""
+        return state_header(self.name, _VERSION)
+
+    def load_state_dict(self, state: State) -> None:
+        """Checks that the checkpoint is of this controller."""
+        check_state(state, header=state_header(self.name, _VERSION))
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing to report."""
+        return {}
+
+
+class NoHint(FixedHint):
+    """Reveals nothing: the problem as posed, as in GRPO."""
+
+    name: ClassVar[str] = "none"
+
+    def __init__(self) -> None:
+        super().__init__(ratio=0.0)

@@ -1,0 +1,60 @@
+"""Reading a controller's saved state: errors that say what came, what was expected and what to do.
+
+Writing needs no help; every controller puts ``state_header`` in front of its own keys.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from seele.errors import CheckpointError
+from seele.records import State
+
+Entry = TypeVar("Entry")
+
+
+def state_header(controller: str, version: int) -> dict[str, Any]:
+    """The two keys that say whose state this is."""
+    return {"controller": controller, "version": version}
+
+
+def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
+    """Refuse a state of another controller or version, or without exactly its sections.
+
+    Raises:
+        CheckpointError: Says what came and what was expected.
+    """
+    came = {key: state[key] for key in header if key in state}
+    if came != header:
+        raise CheckpointError(
+            f"controller state: expected {dict(header)}, got {came}; "
+            "resume with the method and release that wrote the checkpoint, or start a new run folder"
+        )
+    expected = sorted([*header, *sections])
+    if sorted(state) != expected:
+        raise CheckpointError(
+            f"controller state of {state['controller']!r}: expected keys {expected}, got {sorted(state)}; "
+            "the checkpoint is damaged, resume from an earlier one"
+        )
+
+
+def read_section(state: State, section: str, read_entry: Callable[[Any], Entry]) -> dict[str, Entry]:
+    """Every entry of ``state[section]`` through ``read_entry``, which raises on what it cannot read.
+
+    Raises:
+        CheckpointError: Names the entry that could not be read.
+    """
+    entries = state[section]
+    if not isinstance(entries, Mapping):
+        raise CheckpointError(
+            f"controller state, {section}: expected a mapping, got {type(entries).__name__}"
+        )
+    parsed: dict[str, Entry] = {}
+    for key, value in entries.items():
+        try:
+            parsed[key] = read_entry(value)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"controller state, {section}[{key!r}]: cannot read {value!r} ({error}); "
+                "the checkpoint is damaged, resume from an earlier one"
+            ) from error
+    return parsed

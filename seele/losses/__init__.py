@@ -1,0 +1,1 @@
+"""Loss terms in plain torch. The only part of ``seele`` that imports torch."""

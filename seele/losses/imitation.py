@@ -1,0 +1,44 @@
+"""The supervised imitation term on hint tokens (arXiv:2509.06923, Eq. 10).
+
+The paper adds ``gamma * pi(y[1:l] | x)`` beside the advantage. The probability of a long hint underflows,
+so the term here is a log-probability, as UFT (arXiv:2505.16984) has it with the same coefficient. Axes: T
+tokens of a packed batch.
+"""
+
+import torch
+
+FORMS = ("logprob_mean", "logprob_sum")
+
+
+def hint_token_weights(
+    prompt_tokens: int, hint_tokens: int, generated_tokens: int, *, share: float, form: str
+) -> list[float]:
+    """Weight of each token of one sequence in the imitation term, prompt first.
+
+    Args:
+        prompt_tokens: Tokens before the hint. hint_tokens: Tokens of the hint; may be 0. generated_tokens:
+        Tokens after the hint. share: Part of the hint that this sequence accounts for: 1/n where n rollouts
+        of a round share their hint, so that
+            the hint is counted once.
+        form: ``logprob_mean`` (weights add up to ``share``) or ``logprob_sum`` (to ``share`` times the
+        hint's tokens).
+    """
+    weight = share / hint_tokens if form == "logprob_mean" and hint_tokens else share
+    return [0.0] * prompt_tokens + [weight] * hint_tokens + [0.0] * generated_tokens
+
+
+def imitation_loss(
+    log_probs_T: torch.Tensor, weights_T: torch.Tensor, *, num_sequences: float
+) -> torch.Tensor:
+    """Negative weighted log-likelihood of the hint tokens.
+
+        L = -(1/N) * sum_t w_t * log pi(token_t | tokens before t)
+
+    Args:
+        log_probs_T: (T,) packed log-probabilities; position t holds that of token t + 1, as a causal model
+        returns them. weights_T: (T,) weight of token t, from ``hint_token_weights``. The first token of a
+        sequence weighs 0, so the shift
+            never crosses into a neighbour.
+        num_sequences: N, the sequences of the whole (global) batch.
+    """
+    return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / num_sequences

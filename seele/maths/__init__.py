@@ -1,0 +1,1 @@
+"""Pure functions on numbers and arrays: the formulas of the paper, without engine, files or state."""

@@ -1,0 +1,26 @@
+"""One short file a method: what it composes and how it differs. The numbers are in the YAML file of the
+same name.
+"""
+
+from seele.config import SeeleConfig
+from seele.errors import ConfigError
+from seele.methods import grpo, seele
+from seele.methods.method import Method
+
+METHODS: dict[str, Method] = {method.name: method for method in (seele.METHOD, grpo.METHOD)}
+
+
+def check_method(config: SeeleConfig) -> Method:
+    """The run's method, once its settings are known to be that method's.
+
+    Raises:
+        ConfigError: The method is unknown, or a setting contradicts it.
+    """
+    if config.method not in METHODS:
+        raise ConfigError(f"seele.method: unknown method {config.method!r}; allowed are {sorted(METHODS)}")
+    method = METHODS[config.method]
+    method.check(config)
+    return method
+
+
+__all__ = ["METHODS", "Method", "check_method"]

@@ -1,0 +1,131 @@
+"""Frozen records that the stages exchange.
+
+What lives here: values only. Nothing here reads files, draws random numbers or knows an engine, and the
+stages know these records rather than each other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+State = Mapping[str, Any]
+"""What a stateful part saves with a checkpoint: nested dicts, lists, strings, numbers, booleans and None
+only (JSON).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One training or evaluation problem with its worked solution (x and y in the paper)."""
+
+    instance_id: str
+    """Stable and unique in its file: what the hint controller remembers a problem by."""
+
+    data_source: str
+    """Name of the data set, such as ``chains`` or ``gsm8k``."""
+
+    question: str
+    """The problem as the user poses it, without template."""
+
+    steps: tuple[str, ...]
+    """The worked solution; ``"".join(steps)`` is its text, so a step carries its own trailing separator.
+    May be empty.
+    """
+
+    answer: str
+    """Reference answer that the grader compares with."""
+
+    level: int = 0
+    """Difficulty where the source states one, else 0."""
+
+    @property
+    def legal_hint_ratios(self) -> tuple[float, ...]:
+        """l / S for l = 0 .. S-1 revealed steps of S: every prefix but the whole solution. ``(0.0,)`` below
+        two steps.
+        """
+        num_steps = len(self.steps)
+        return tuple(revealed / num_steps for revealed in range(num_steps)) or (0.0,)
+
+    def num_hint_steps(self, hint_ratio: float) -> int:
+        """Number of leading steps that ``hint_ratio`` reveals: round(hint_ratio * S), paper Alg. 1."""
+        return round(hint_ratio * len(self.steps))
+
+
+class Finish(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ERROR = "error"
+
+
+class GradeReason(StrEnum):
+    """What became of one answer in the grader. Everything but ``CORRECT`` counts as wrong."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    TOO_LONG = "too_long"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    ERROR = "error"
+
+
+UNGRADED = frozenset({GradeReason.TOO_LONG, GradeReason.TIMEOUT, GradeReason.CRASHED, GradeReason.ERROR})
+"""Reasons that mean the grader came to no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A grader's verdict on one answer."""
+
+    correct: bool
+    reason: GradeReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What the engine returned for one sample."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    """(T,) log-probability of each generated token under the sampling policy; empty where the engine was
+    not asked.
+    """
+    finish: Finish
+    cached_prompt_tokens: int = 0
+    """Prompt tokens that the engine found in its prefix cache instead of computing them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One graded completion of one hinted prompt."""
+
+    round_index: int
+    rollout_index: int
+    """Position among all rollouts of the prompt in this step, counted over rounds."""
+    hint_ratio: float
+    hint_steps: int
+    completion: Completion
+    grade: Grade
+
+    @property
+    def reward(self) -> float:
+        """1.0 for a correct answer, else 0.0."""
+        return float(self.grade.correct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """All rollouts of one problem in one training step."""
+
+    instance: Instance
+    step: int
+    prompt_tokens: int
+    """Tokens of the prompt without hint."""
+    hint_tokens: tuple[int, ...]
+    """Tokens of each round's hint."""
+    rollouts: tuple[Rollout, ...]
+    """In order of round and rollout."""

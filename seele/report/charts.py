@@ -1,0 +1,83 @@
+"""How the report's charts look: colours, axes, legends. Knows series, but not what they mean."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from seele.report.series import Series, moving_mean
+
+# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#6A51A3")
+GREY = "#8a8f98"
+INK = "#24292f"
+
+
+def new_figure(*, width_in: float = 7.2, height_in: float = 3.9) -> Figure:
+    """An empty figure whose parts make room for each other."""
+    return Figure(figsize=(width_in, height_in), dpi=160, layout="constrained")
+
+
+def new_chart() -> tuple[Figure, Axes]:
+    """A figure with one chart."""
+    figure = new_figure()
+    return figure, figure.subplots()
+
+
+def style_axes(axes: Axes, *, x_label: str, y_label: str) -> None:
+    """Labels, and lines that stay behind the data."""
+    axes.set_xlabel(x_label, size=9.5, color=INK)
+    axes.set_ylabel(y_label, size=9.5, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.tick_params(labelsize=8.5, colors=INK, length=3)
+
+
+def share_on_y(axes: Axes) -> None:
+    """A vertical axis for shares: always all of [0, 1], so that charts can be compared by eye."""
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    # A little more than [0, 1]: a line along the edge would be cut in half.
+    axes.set_ylim(-0.02, 1.02)
+
+
+def step_axis(axes: Axes) -> None:
+    """Steps are whole numbers."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def target_line(axes: Axes, accuracy: float, *, label: str = "") -> None:
+    """The dashed line that a quantity should come near."""
+    axes.axhline(accuracy, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=label)
+
+
+def legend_below(figure: Figure) -> None:
+    """One legend for the figure, where it hides no data."""
+    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8.5, labelcolor=INK)
+
+
+def noisy_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
+    """A series as it is, pale, under its moving mean over a tenth of its steps."""
+    window = max(1, len(series.x) // 10)
+    if window > 1:
+        axes.plot(series.x, series.y, color=colour, alpha=0.25, linewidth=0.8)
+    smooth = moving_mean(series, window=window)
+    # A single step would be an invisible line.
+    marker = "." if len(series.x) == 1 else "-"
+    axes.plot(smooth.x, smooth.y, marker, color=colour, linewidth=2, label=label)
+
+
+def nth_colour(index: int) -> str:
+    """A colour per index; they repeat."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not take for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def shortened(text: str, *, limit: int = 30) -> str:
+    """Text of at most ``limit`` characters; what is left out is the middle."""
+    return text if len(text) <= limit else f"{text[: limit // 2 - 1]}…{text[-(limit // 2 - 1) :]}"

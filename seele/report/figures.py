@@ -1,0 +1,235 @@
+"""The report's figures.
+
+Each function takes a run and returns a figure, or None where the run holds nothing to draw. What the numbers
+are is decided in ``series`` and ``curves``, how charts look in ``charts``.
+
+S counts steps.
+"""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, PercentFormatter
+
+from seele.maths.irt import predict_accuracy
+from seele.report.charts import (
+    COLOURS,
+    GREY,
+    INK,
+    legend_below,
+    new_chart,
+    new_figure,
+    noisy_line,
+    nth_colour,
+    plain,
+    share_on_y,
+    shortened,
+    step_axis,
+    style_axes,
+    target_line,
+)
+from seele.report.curves import FittedProblem, choose_problems, read_fits
+from seele.report.run_folder import RunFolder
+from seele.report.series import (
+    PHASE,
+    ROUND,
+    VALIDATION,
+    by_step,
+    by_tokens,
+    num_rounds,
+    phases,
+    validation_splits,
+)
+
+MAX_CURVES = 6
+
+# More are summed up as "other": a stack of more colours cannot be read.
+MAX_PHASES = 7
+
+
+def accuracy_against_tokens(run: RunFolder) -> Figure | None:
+    """Un-hinted validation accuracy of each split, and the training reward under hints."""
+    splits = validation_splits(run.metrics)
+    reward = by_tokens(run.metrics, "accuracy/mean")
+    if not splits and not reward:
+        return None
+    figure, axes = new_chart()
+    for index, split in enumerate(splits):
+        series = by_tokens(run.metrics, VALIDATION + split)
+        axes.plot(
+            series.x, series.y, "o-", color=nth_colour(index), label=f"{plain(split)}, no hint", zorder=3
+        )
+    if reward:
+        noisy_line(axes, reward, colour=GREY, label="training reward, hinted")
+    style_axes(axes, x_label="generated tokens", y_label="accuracy")
+    share_on_y(axes)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    legend_below(figure)
+    return figure
+
+
+def accuracy_per_round(run: RunFolder) -> Figure | None:
+    """Mean accuracy of each round over the steps, and the accuracy that the controller aims at."""
+    rounds = num_rounds(run.metrics)
+    if not rounds:
+        return None
+    figure, axes = new_chart()
+    target = target_accuracy(run)
+    if target is not None:
+        target_line(axes, target, label=f"target {target:g}")
+    for index in range(rounds):
+        series = by_step(run.metrics, f"{ROUND}{index}")
+        noisy_line(axes, series, colour=nth_colour(index), label=f"round {index + 1}")
+    style_axes(axes, x_label="step", y_label="accuracy")
+    share_on_y(axes)
+    step_axis(axes)
+    legend_below(figure)
+    return figure
+
+
+def hint_ratio(run: RunFolder) -> Figure | None:
+    """Share of the solution that is revealed: mean, and the middle 80 % of the step's problems and rounds."""
+    mean = by_step(run.metrics, "hint_ratio/mean")
+    low, high = by_step(run.metrics, "hint_ratio/p10"), by_step(run.metrics, "hint_ratio/p90")
+    if not mean or max(mean.y) == 0:
+        return None
+    figure, axes = new_chart()
+    if low.x == high.x:
+        axes.fill_between(
+            low.x, low.y, high.y, color=COLOURS[0], alpha=0.15, linewidth=0, label="10 % to 90 %"
+        )
+    axes.plot(mean.x, mean.y, color=COLOURS[0], linewidth=2, label="mean")
+    style_axes(axes, x_label="step", y_label="revealed share of the solution")
+    share_on_y(axes)
+    step_axis(axes)
+    legend_below(figure)
+    return figure
+
+
+def fitted_curves(run: RunFolder) -> Figure | None:
+    """Last fitted curve of some problems, from easy to hard, with the rounds that it was fitted to."""
+    target = target_accuracy(run)
+    aim = 0.5 if target is None else target
+    problems = choose_problems(read_fits(run.controller), count=MAX_CURVES, target_accuracy=aim)
+    if not problems:
+        return None
+    num_columns = min(3, len(problems))
+    num_rows = -(-len(problems) // num_columns)
+    figure = new_figure(height_in=2.3 * num_rows + 0.4)
+    grid = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(problems) :]:
+        axes.set_visible(False)
+    for axes, problem in zip(grid.flat, problems, strict=False):
+        _draw_problem(axes, problem, aim=aim)
+    figure.supxlabel("hint ratio", size=9.5, color=INK)
+    figure.supylabel("accuracy", size=9.5, color=INK)
+    return figure
+
+
+def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
+    ratios = np.linspace(0.0, 1.0, 201)
+    target_line(axes, aim)
+    axes.plot(ratios, predict_accuracy(problem.curve, ratios), color=COLOURS[0], linewidth=2)
+    rounds_at: dict[tuple[float, float], list[str]] = {}
+    for number, point in enumerate(problem.observations, start=1):
+        rounds_at.setdefault(point, []).append(str(number))
+    for (ratio, accuracy), numbers in rounds_at.items():
+        axes.plot(ratio, accuracy, "o", color=COLOURS[1], markersize=5, zorder=3, clip_on=False)
+        # Towards the middle of the panel, where there is room.
+        is_left = ratio < 0.7
+        axes.annotate(
+            ", ".join(numbers),
+            (ratio, accuracy),
+            xytext=(6 if is_left else -6, -9 if accuracy > 0.5 else 4),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=COLOURS[1],
+            ha="left" if is_left else "right",
+        )
+    axes.set_title(plain(shortened(problem.instance_id)), size=8.5, color=INK)
+    style_axes(axes, x_label="", y_label="")
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlim(-0.02, 1.02)
+    share_on_y(axes)
+
+
+def learning_signal(run: RunFolder) -> Figure | None:
+    """What the update can learn from: a(1-a) within rounds, and how many rounds agree completely."""
+    signal = by_step(run.metrics, "rounds/mean_a_1_minus_a")
+    same = by_step(run.metrics, "rounds/all_same_share")
+    if not signal or not same:
+        return None
+    figure = new_figure(height_in=2.7)
+    left, right = figure.subplots(1, 2)
+    target_line(left, 0.25)
+    noisy_line(left, signal, colour=COLOURS[2], label="")
+    noisy_line(right, same, colour=COLOURS[1], label="")
+    style_axes(left, x_label="step", y_label="mean a(1-a) within a round")
+    style_axes(right, x_label="step", y_label="rounds whose rollouts all agree")
+    left.set_ylim(0, 0.27)
+    share_on_y(right)
+    step_axis(left)
+    step_axis(right)
+    return figure
+
+
+def phase_seconds(run: RunFolder) -> Figure | None:
+    """Seconds of each step by phase, and of the whole step."""
+    names = phases(run.metrics)
+    if not names:
+        return None
+    rows = [row for row in run.metrics if any(PHASE + name in row for name in names)]
+    steps = [row["step"] for row in rows]
+    seconds_by_phase = [np.array([row.get(PHASE + name, 0.0) for row in rows]) for name in names]
+    stack = list(zip(names, seconds_by_phase, map(nth_colour, range(MAX_PHASES)), strict=False))
+    if len(names) > MAX_PHASES:
+        stack.append(("other", np.sum(seconds_by_phase[MAX_PHASES:], axis=0), GREY))
+    figure, axes = new_chart()
+    below_S = np.zeros(len(rows))
+    for name, seconds_S, colour in stack:
+        # Edges in the bars' own colour close the hairlines between neighbouring steps.
+        axes.bar(
+            steps, seconds_S, 1.0, below_S, color=colour, edgecolor=colour, linewidth=0.4, label=plain(name)
+        )
+        below_S += seconds_S
+    total = by_step(run.metrics, PHASE + "step")
+    if total:
+        axes.plot(total.x, total.y, ".", color=INK, markersize=3, label="whole step")
+    style_axes(axes, x_label="step", y_label="seconds")
+    axes.set_ylim(bottom=0)
+    step_axis(axes)
+    legend_below(figure)
+    return figure
+
+
+FIGURES: dict[str, Callable[[RunFolder], Figure | None]] = {
+    "accuracy": accuracy_against_tokens,
+    "rounds": accuracy_per_round,
+    "hints": hint_ratio,
+    "curves": fitted_curves,
+    "signal": learning_signal,
+    "phases": phase_seconds,
+}
+"""Figure by name; the file is NAME.png."""
+
+
+def draw_figures(run: RunFolder) -> dict[str, bytes]:
+    """PNG bytes of every figure that the run has something for, by name."""
+    drawn = {}
+    for name, draw in FIGURES.items():
+        figure = draw(run)
+        if figure is not None:
+            buffer = io.BytesIO()
+            # Drawn by Agg, which needs no display: pyplot, which would look for one, is not used.
+            figure.savefig(buffer, format="png")
+            drawn[name] = buffer.getvalue()
+    return drawn
+
+
+def target_accuracy(run: RunFolder) -> float | None:
+    """The accuracy that the run's controller aims at, where its settings say so."""
+    target = run.setting("seele.hints.target_accuracy")
+    return float(target) if isinstance(target, int | float) and 0 < target < 1 else None

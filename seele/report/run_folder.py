@@ -1,0 +1,250 @@
+"""Read what a run left behind, finished or not.
+
+Lives here: the names and formats of a run folder's files, and what to do where one is missing or cut off. A
+run that was killed is the ordinary case: every part is optional, and what is absent becomes a note that the
+page shows. Not here: anything computed from the values.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+
+from seele.errors import CheckpointError
+
+Metrics = Mapping[str, float]
+"""One step's numbers by name; always with ``step``, and only finite ones."""
+
+MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
+"""A folder with none of these is not a run folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutLine:
+    """The part of a line of ``rollouts/step_N.jsonl`` that the report shows."""
+
+    instance_id: str
+    question: str
+    answer: str
+    hint_ratio: float
+    hint: str
+    round: int
+    text: str
+    reward: float
+    reason: str
+    finish: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreLine:
+    """The part of a score of ``eval/scores.json`` that the report shows. Shares are in [0, 1]."""
+
+    benchmark: str
+    temperature: float
+    """0 is greedy."""
+    problems: int
+    samples: int
+    accuracy: float
+    interval_95: tuple[float, float]
+    mean_response_tokens: float
+    truncated_share: float
+    no_answer_share: float
+
+
+Record = TypeVar("Record", RolloutLine, ScoreLine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """What a run folder holds. Empty mappings and tuples stand for missing parts."""
+
+    name: str
+    card: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    """``resolved.yaml``."""
+    metrics: tuple[Metrics, ...]
+    """One entry per step, in order of steps."""
+    rollouts: tuple[RolloutLine, ...]
+    """The rollouts of the newest step that has any."""
+    rollouts_step: int | None
+    controller: Mapping[str, Any]
+    """The hint controller's state in the newest checkpoint."""
+    scores: tuple[ScoreLine, ...]
+    conditions: Mapping[str, Any]
+    """What the scores were measured under."""
+    notes: tuple[str, ...]
+    """What is missing or damaged, in sentences."""
+
+    def setting(self, dotted: str) -> Any:
+        """The setting under a dotted key such as ``seele.hints.rounds``, None where there is none."""
+        value: Any = self.settings
+        for key in dotted.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                return None
+            value = value[key]
+        return value
+
+
+def read_run(path: Path) -> RunFolder:
+    """Read the run folder at ``path``.
+
+    Raises:
+        CheckpointError: If it is not a run folder.
+    """
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path}: no such folder; expected a run folder, which holds {', '.join(MARKS)}"
+        )
+    if not any((path / mark).is_file() for mark in MARKS):
+        raise CheckpointError(
+            f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
+        )
+    notes: list[str] = []
+    metrics = _read_metrics(path / "metrics.jsonl", notes)
+    evaluation = _read_json(path, "eval/scores.json", notes, "so there is no evaluation after training")
+    # One step only: all rollouts of a long run do not fit in memory.
+    step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
+    if step is None:
+        notes.append("There are no rollouts (rollouts/step_N.jsonl), so there are no examples.")
+    return RunFolder(
+        name=path.resolve().name,
+        card=_read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
+        settings=_read_settings(path / "resolved.yaml", notes),
+        metrics=metrics,
+        rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
+        rollouts_step=step,
+        controller=_read_newest_controller(path, notes),
+        scores=_read_scores(evaluation, notes),
+        conditions=_section(evaluation, "conditions"),
+        notes=tuple(notes),
+    )
+
+
+def _listing(path: Path) -> str:
+    names = sorted(entry.name for entry in path.iterdir())
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"
+
+
+def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
+    """Entries such as ``step_12.jsonl`` or ``global_step_12`` by their number."""
+    numbers = {}
+    for entry in folder.glob(pattern):
+        number = entry.stem.rpartition("_")[2]
+        if number.isdecimal():
+            numbers[int(number)] = entry
+    return numbers
+
+
+def _read_newest_controller(path: Path, notes: list[str]) -> Mapping[str, Any]:
+    checkpoints = _numbered(path, "global_step_*")
+    states = {step: f"{checkpoints[step].name}/seele/controller.json" for step in checkpoints}
+    saved = [step for step, state in states.items() if (path / state).is_file()]
+    if not saved:
+        notes.append("There is no checkpoint with a hint controller, so there are no fitted curves.")
+        return {}
+    return _read_json(path, states[max(saved)], notes, "so there are no fitted curves")
+
+
+def _read_json(path: Path, where: str, notes: list[str], consequence: str) -> Mapping[str, Any]:
+    file = path / where
+    if not file.is_file():
+        notes.append(f"{where} is missing, {consequence}.")
+        return {}
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        notes.append(f"{where} is not JSON ({error}), {consequence}.")
+        return {}
+    if not isinstance(value, Mapping):
+        notes.append(f"{where} holds no JSON object, {consequence}.")
+        return {}
+    return value
+
+
+def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
+    if not file.is_file():
+        notes.append("resolved.yaml is missing, so the settings are unknown.")
+        return {}
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        notes.append(f"resolved.yaml is not YAML ({error}), so the settings are unknown.")
+        return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of a file, one a line; a line that is none is left out and noted."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError:
+                notes.append(f"{file.name}, line {number}, is cut off or not JSON and was left out.")
+                continue
+            if isinstance(value, Mapping):
+                yield value
+            else:
+                notes.append(f"{file.name}, line {number}, is no JSON object and was left out.")
+
+
+def _read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
+    if not file.is_file():
+        notes.append("metrics.jsonl is missing: the run ended before its first step.")
+        return ()
+    by_step: dict[int, Metrics] = {}
+    repeated = 0
+    for line in _read_lines(file, notes):
+        numbers = {key: float(value) for key, value in line.items() if _is_number(value)}
+        if "step" not in numbers:
+            notes.append("metrics.jsonl holds a line without a step, which was left out.")
+            continue
+        step = int(numbers["step"])
+        repeated += step in by_step
+        by_step[step] = numbers
+    if repeated:
+        notes.append(
+            f"{repeated} steps stand twice in metrics.jsonl (the run was resumed): the later entry counts."
+        )
+    if not by_step:
+        notes.append("metrics.jsonl holds no complete step.")
+    return tuple(by_step[step] for step in sorted(by_step))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
+    return _read_records(RolloutLine, _read_lines(file, notes), file.name, notes)
+
+
+def _read_scores(value: Mapping[str, Any], notes: list[str]) -> tuple[ScoreLine, ...]:
+    entries = value.get("scores", ())
+    lines = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+    return _read_records(ScoreLine, lines, "eval/scores.json", notes)
+
+
+def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    section = value.get(key)
+    return section if isinstance(section, Mapping) else {}
+
+
+def _read_records(
+    cls: type[Record], lines: Iterable[Mapping[str, Any]], where: str, notes: list[str]
+) -> tuple[Record, ...]:
+    """One record per line that has all of its fields; their types are the records' annotations."""
+    records = []
+    types = get_type_hints(cls)
+    for line in lines:
+        try:
+            records.append(cls(**{name: kind(line[name]) for name, kind in types.items()}))
+        except (KeyError, TypeError, ValueError) as error:
+            notes.append(f"{where} holds an entry that cannot be read ({type(error).__name__}: {error}).")
+    return tuple(records)

@@ -1,0 +1,88 @@
+"""Series over steps: from a list of each step's numbers to what a figure draws or a table states. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from seele.report.run_folder import Metrics
+
+VALIDATION = "val/accuracy/"
+ROUND = "accuracy/round_"
+PHASE = "timing_s/"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values of one metric at the steps that have it."""
+
+    x: tuple[float, ...]
+    """Steps, or generated tokens."""
+    y: tuple[float, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.x)
+
+
+def by_step(metrics: Sequence[Metrics], key: str) -> Series:
+    """The metric against the step."""
+    rows = [row for row in metrics if key in row]
+    return Series(tuple(row["step"] for row in rows), tuple(row[key] for row in rows))
+
+
+def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
+    """The metric against the tokens generated until the end of its step."""
+    rows = [
+        (total, row[key]) for total, row in zip(generated_totals(metrics), metrics, strict=True) if key in row
+    ]
+    return Series(tuple(total for total, _ in rows), tuple(value for _, value in rows))
+
+
+def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
+    """(steps,) tokens generated for training until the end of each step; the run's own count where it has
+    one."""
+    totals = []
+    total = 0.0
+    for row in metrics:
+        total = row.get("tokens/generated_total", total + row.get("tokens/generated", 0.0))
+        totals.append(total)
+    return totals
+
+
+def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:
+    """What follows ``prefix`` in names of metrics, sorted; details, with a further slash, are left out."""
+    rest = {key.removeprefix(prefix) for row in metrics for key in row if key.startswith(prefix)}
+    return sorted(name for name in rest if "/" not in name)
+
+
+def validation_splits(metrics: Sequence[Metrics]) -> list[str]:
+    """Names of the un-hinted validation splits, in the order in which they were logged."""
+    names = [key.removeprefix(VALIDATION) for row in metrics for key in row if key.startswith(VALIDATION)]
+    return list(dict.fromkeys(names))
+
+
+def num_rounds(metrics: Sequence[Metrics]) -> int:
+    """Number of rollout rounds per problem, as far as logged."""
+    return 1 + max((int(name) for name in names_after(metrics, ROUND) if name.isdecimal()), default=-1)
+
+
+def phases(metrics: Sequence[Metrics]) -> list[str]:
+    """Timed phases of a step, the costliest first; the step as a whole is none of them."""
+    totals = {
+        name: sum(by_step(metrics, PHASE + name).y) for name in names_after(metrics, PHASE) if name != "step"
+    }
+    return sorted((name for name in totals if totals[name] > 0), key=lambda name: -totals[name])
+
+
+def last_third(metrics: Sequence[Metrics]) -> Sequence[Metrics]:
+    """The last third of the training steps, rounded up."""
+    trained = [row for row in metrics if row["step"] > 0]
+    return trained[len(trained) - -(-len(trained) // 3) :]
+
+
+def moving_mean(series: Series, *, window: int) -> Series:
+    """Centred mean over ``window`` neighbours, fewer at the ends."""
+    before, after = (window - 1) // 2, window // 2
+    return Series(
+        series.x,
+        tuple(fmean(series.y[max(0, i - before) : i + after + 1]) for i in range(len(series.y))),
+    )

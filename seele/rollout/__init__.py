@@ -1,0 +1,1 @@
+"""The rounds of one problem, over protocols: no engine is named here."""

@@ -1,0 +1,56 @@
+"""One distribution, three import packages, each standing where its readers look for it.
+
+    seele        seele/                        the method, free of engines
+    seele_verl   verl/seele_verl/              the trainer layer on the released verl
+    seele_eval   simpleRL-reason/seele_eval/   evaluation
+
+``verl/`` and ``simpleRL-reason/`` are plain folders without ``__init__.py``: that way ``import verl`` means
+the released package, also from the root of a checkout. Hence ``find_packages`` per folder, and never
+``find_namespace_packages``.
+
+The dependencies below are those of the core. What training needs is pinned in requirements.txt (GPU) and
+requirements-cpu.txt (CPU), which scripts/setup.sh installs: the two stacks exclude each other.
+"""
+
+from setuptools import find_packages, setup
+
+FOLDERS = {"seele": ".", "seele_verl": "verl", "seele_eval": "simpleRL-reason"}
+
+setup(
+    name="seele",
+    version="0.1.0",
+    description="Hinted reinforcement learning at the edge of what a language model can do, on verl",
+    license="Apache-2.0",
+    license_files=["LICENSE", "NOTICE"],
+    python_requires=">=3.11,<3.13",
+    packages=[
+        found
+        for package, folder in FOLDERS.items()
+        for found in find_packages(folder, include=[package, f"{package}.*"])
+    ],
+    package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
+    package_data={"seele_verl": ["config/**/*.yaml"]},
+    install_requires=[
+        "numpy>=2.0",
+        "scipy>=1.13",
+        "pyarrow>=19.0",
+        "pyyaml>=6.0",
+        "matplotlib>=3.9",
+        "rich>=13.7",
+        "typer>=0.12",
+        "mathruler==0.1.0",
+        # mathruler imports these three without declaring them.
+        "sympy>=1.13",
+        "pylatexenc>=2.10",
+        "tqdm>=4.66",
+    ],
+    extras_require={
+        "losses": ["torch>=2.11"],
+        "math-verify": ["math-verify>=0.8"],
+        "hub": ["datasets>=3.0"],
+    },
+    entry_points={
+        "console_scripts": ["seele = seele.cli.main:main"],
+        "vllm.general_plugins": ["seele_cpu = seele_verl.cpu.vllm_plugin:register"],
+    },
+)

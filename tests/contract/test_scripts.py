@@ -1,0 +1,146 @@
+"""Every script passes shellcheck, and ``DRY_RUN=1`` prints its commands and changes nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
+SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def run_script(
+    script: Path, *arguments: str, root: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", root / named(script), *arguments],
+        cwd=root,
+        env={**os.environ, "DRY_RUN": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("path", SHELL_FILES, ids=named)
+def test_shellcheck_finds_nothing(path: Path) -> None:
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    result = subprocess.run(
+        [shellcheck, "--external-sources", "--source-path=SCRIPTDIR", path], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_script_says_what_it_needs_and_writes(path: Path) -> None:
+    header = path.read_text().splitlines()[:15]
+    assert header[0] == "#!/usr/bin/env bash"
+    assert any(line.startswith("#   needs  ") for line in header), "the header names what the script needs"
+    assert any(line.startswith("#   writes ") for line in header), "the header names what the script writes"
+    assert os.access(path, os.X_OK), "the script is executable"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_dry_run_prints_the_commands_and_runs_none(path: Path, tmp_path: Path) -> None:
+    result = run_script(path, OUT=str(tmp_path / "out"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "+ " in result.stdout or "up to date" in result.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout without ``.venv``: what set-up reads."""
+    root = tmp_path.resolve() / "a checkout"
+    shutil.copytree(ROOT / "scripts", root / "scripts")
+    for path in (ROOT / "setup.py", *ROOT.glob("requirements*.txt")):
+        shutil.copy(path, root)
+    return root
+
+
+SETUP = ROOT / "scripts" / "setup.sh"
+
+
+def test_setup_of_a_cpu_keeps_the_cuda_builds_out(checkout: Path) -> None:
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="")
+    assert result.returncode == 0, result.stderr
+    install = next(line for line in result.stdout.splitlines() if "requirements-cpu.txt" in line)
+    assert "--torch-backend cpu" in install
+    assert "--overrides scripts/locks/cpu-overrides.txt" in install
+    assert not (checkout / ".venv").exists()
+
+
+def test_setup_takes_torch_from_find_links_where_they_are_set(checkout: Path) -> None:
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="wheels")
+    assert "--torch-backend" not in result.stdout
+    assert "--overrides" in result.stdout
+
+
+def test_setup_of_a_gpu_overrides_nothing(checkout: Path) -> None:
+    result = run_script(SETUP, "gpu", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="")
+    install = next(line for line in result.stdout.splitlines() if "requirements.txt" in line)
+    assert "--overrides" not in install
+    assert "--constraints scripts/locks/gpu.txt" in install
+
+
+def test_setup_refuses_an_unknown_stack(checkout: Path) -> None:
+    result = run_script(SETUP, "tpu", root=checkout)
+    assert result.returncode == 2
+    assert "'tpu'; allowed are cpu and gpu" in result.stderr
+
+
+def test_setup_names_the_python_it_needs_before_anything_is_made(checkout: Path) -> None:
+    # DRY_RUN is empty: were the refusal late, a .venv would be there.
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON="/nowhere/python3.9", DRY_RUN="")
+    assert result.returncode == 1
+    assert "(3, 11)" in result.stderr
+    assert "/nowhere/python3.9: not there" in result.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def pretend_environment(root: Path, *, mark: str, content: str) -> None:
+    """A ``.venv`` whose Python is this one, with one of set-up's marks in it."""
+    (root / ".venv" / "bin").mkdir(parents=True)
+    python = root / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (root / ".venv" / "pyvenv.cfg").touch()
+    (root / ".venv" / mark).write_text(content)
+
+
+def test_setup_that_was_killed_is_not_trusted(checkout: Path) -> None:
+    pretend_environment(checkout, mark=".seele-unfinished", content="")
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable)
+    assert "was left unfinished and is made anew" in result.stdout
+    assert "-m venv --clear .venv" in result.stdout
+
+
+@pytest.mark.parametrize("mark", [".seele-gpu", ".seele-cpu"], ids=["another stack", "another folder"])
+def test_environment_made_for_something_else_is_not_built_upon(checkout: Path, mark: str) -> None:
+    pretend_environment(checkout, mark=mark, content="fingerprint\n/somewhere/else\n")
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable)
+    assert "was made for another stack or another folder" in result.stdout
+
+
+def test_changed_requirements_update_the_environment_that_is_there(checkout: Path) -> None:
+    pretend_environment(checkout, mark=".seele-cpu", content=f"old fingerprint\n{checkout}\n")
+    result = run_script(SETUP, root=checkout, PYTHON=sys.executable)
+    assert "requirements-cpu.txt" in result.stdout
+    assert "-m venv" not in result.stdout
+
+
+@pytest.mark.skipif(not list(ROOT.glob(".venv/.seele-*")), reason=".venv was not made by scripts/setup.sh")
+def test_setup_does_nothing_in_under_a_second_when_nothing_changed() -> None:
+    start = time.monotonic()
+    result = run_script(SETUP, DRY_RUN="")
+    assert "is up to date" in result.stdout
+    assert time.monotonic() - start < 1.0

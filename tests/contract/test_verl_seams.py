@@ -1,0 +1,119 @@
+"""The places of the released verl that we stand on. A failure here says which seam an upgrade has moved."""
+
+import inspect
+from importlib.metadata import version
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+from seele_verl.compat import VERL, undecorated
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def test_the_release_is_the_one_that_was_read():
+    assert version("verl") == VERL
+
+
+def test_import_verl_is_the_released_package_also_from_our_root():
+    import verl
+
+    assert verl.__version__ == VERL
+
+
+def test_a_prompt_is_one_coroutine_of_the_rollout_worker():
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+    worker = undecorated(AgentLoopWorkerTQ)
+    assert parameters(worker._run_prompt) == ["self", "prompt", "sampling_params", "trajectory", "trace"]
+    assert inspect.iscoroutinefunction(worker._run_prompt)
+    assert "self.agent_loop_workers_class" in inspect.getsource(AgentLoopManagerTQ.__init__)
+
+
+def test_rows_carry_the_fields_that_verl_writes_itself():
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    source = inspect.getsource(undecorated(AgentLoopWorkerTQ)._agent_loop_postprocess)
+    for name in ("loss_mask", "input_ids", "position_ids"):
+        assert f'field["{name}"]' in source
+    for tag in ("status", "prompt_len", "response_len", "seq_len", "global_steps", "min_global_steps"):
+        assert f'"{tag}"' in source
+    assert 'f"{uid}_{session_id}_{i}"' in source
+
+
+def test_the_trainer_calls_what_we_override():
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    fit = inspect.getsource(PPOTrainer.fit)
+    for call in (
+        "self.on_train_begin()",
+        "self._validate()",
+        "self._save_checkpoint()",
+        "self._compute_metrics(",
+    ):
+        assert call in fit
+    assert fit.index("self.on_validate_end()") < fit.index("self.on_train_begin()")
+    assert "self._fetch_one_gen_batch()" in inspect.getsource(PPOTrainer._next_train_batch)
+    assert "self._balance_batch(batch" in inspect.getsource(PPOTrainer._step_once)
+    assert parameters(PPOTrainer._balance_batch)[:3] == ["self", "batch", "metrics"]
+    assert parameters(PPOTrainer._compute_metrics)[1:] == [
+        "batch",
+        "metrics",
+        "timing_raw",
+        "global_steps",
+        "epoch",
+    ]
+    assert TRAINER_REGISTRY["sync"] is PPOTrainerSync
+
+
+def test_the_tracker_is_written_after_everything_else():
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    source = inspect.getsource(PPOTrainer._save_checkpoint)
+    written = [
+        source.index(mark)
+        for mark in ("wg.save_checkpoint(", "torch.save(", 'latest_checkpointed_iteration.txt"')
+    ]
+    assert written == sorted(written)
+
+
+def test_the_loss_is_replaceable_and_sees_whole_sequences():
+    from verl.workers.engine_workers import ActorRolloutRefWorker
+    from verl.workers.utils.losses import ppo_loss
+
+    assert parameters(ppo_loss) == ["config", "model_output", "data", "dp_group"]
+    assert parameters(ActorRolloutRefWorker.set_loss_fn) == ["self", "loss_fn"]
+
+
+def test_the_engine_replica_is_chosen_by_name():
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+    from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+    assert RolloutReplicaRegistry.get("vllm") is vLLMReplica
+    assert "self.server_class" in inspect.getsource(vLLMReplica.launch_servers)
+    assert parameters(vLLMHttpServer.generate)[1:4] == ["prompt_ids", "sampling_params", "request_id"]
+    # The length limit is reported as a normal end, which is why we look at the length ourselves.
+    assert 'finish_reason in ("stop", "length")' in inspect.getsource(vLLMHttpServer.generate)
+
+
+def test_the_runner_is_replaceable():
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+
+    assert parameters(run_ppo) == ["config", "task_runner_class"]
+    assert callable(undecorated(TaskRunnerV1).run)
+
+
+def test_the_replay_buffer_polls_at_an_interval_that_can_be_set():
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    assert "time.sleep(self.poll_interval)" in inspect.getsource(ReplayBuffer)
+
+
+def test_padding_copies_a_row_and_is_tagged():
+    from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
+
+    assert '"is_padding"' in inspect.getsource(inspect.getmodule(construct_minimal_padding_template))

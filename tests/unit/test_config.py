@@ -1,0 +1,67 @@
+"""Settings: what is accepted, and how a mistake is named."""
+
+import pytest
+
+from seele.config import HintConfig, SeeleConfig, from_mapping
+from seele.errors import ConfigError
+
+
+def build(**sections):
+    return from_mapping(SeeleConfig, {"method": "seele"} | sections, "seele")
+
+
+def test_defaults_are_the_numbers_of_the_paper():
+    config = build()
+    assert (config.hints.rounds, config.hints.rollouts_per_round, config.hints.rollouts_per_prompt) == (
+        4,
+        8,
+        32,
+    )
+    assert (config.hints.target_accuracy, config.imitation.coefficient) == (0.5, 0.001)
+    assert (config.hints.controller, config.prompt.template, config.reward.grader) == (
+        "paper",
+        "r1_zero",
+        "mathruler",
+    )
+
+
+def test_whole_numbers_are_accepted_where_a_float_is_expected():
+    assert build(imitation={"coefficient": 1}).imitation.coefficient == 1.0
+
+
+def test_controller_settings_pass_through():
+    assert build(hints={"settings": {"store_rate": "last_used"}}).hints.settings == {
+        "store_rate": "last_used"
+    }
+
+
+BAD = [
+    ({"hints": {"target_acuracy": 0.5}}, "seele.hints: unknown key 'target_acuracy'; allowed keys are"),
+    ({"hints": {"target_accuracy": "half"}}, "seele.hints.target_accuracy: expected float, got 'half'"),
+    ({"hints": {"target_accuracy": 1.0}}, "seele.hints: target_accuracy must lie in (0, 1), got 1.0"),
+    ({"hints": {"rounds": 0}}, "seele.hints: rounds must be at least 1, got 0"),
+    ({"hints": {"rounds": 3}}, "rollouts_per_prompt (32) must be a positive multiple of rounds (3)"),
+    ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
+    ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
+    ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
+    ({"imitation": {"coefficient": -1.0}}, "seele.imitation: coefficient must not be negative, got -1.0"),
+    ({"imitation": {"form": "prob"}}, "form must be one of ['logprob_mean', 'logprob_sum'], got 'prob'"),
+    ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be positive, got 0.0"),
+]
+
+
+@pytest.mark.parametrize(("sections", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_mistake_is_named_with_its_key_and_what_is_allowed(sections, message):
+    with pytest.raises(ConfigError) as error:
+        build(**sections)
+    assert message in str(error.value)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ConfigError, match=r"seele: .*method"):
+        from_mapping(SeeleConfig, {}, "seele")
+
+
+def test_settings_cannot_be_changed_afterwards():
+    with pytest.raises(AttributeError):
+        HintConfig().rounds = 2  # type: ignore[misc]

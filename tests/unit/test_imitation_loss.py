@@ -1,0 +1,68 @@
+"""The imitation term on hint tokens, against values worked by hand and finite differences."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from seele.losses.imitation import hint_token_weights, imitation_loss  # noqa: E402
+
+
+def test_weights_add_up_to_the_sequences_share_of_the_hint():
+    weights = hint_token_weights(2, 4, 3, share=1 / 8, form="logprob_mean")
+    assert weights == [0, 0, 1 / 32, 1 / 32, 1 / 32, 1 / 32, 0, 0, 0]
+
+
+def test_the_sum_form_weighs_every_hint_token_alike():
+    assert hint_token_weights(1, 2, 1, share=0.5, form="logprob_sum") == [0, 0.5, 0.5, 0]
+
+
+def test_without_a_hint_nothing_is_imitated():
+    assert hint_token_weights(3, 0, 2, share=1 / 8, form="logprob_mean") == [0.0] * 5
+
+
+def packed(*weights):
+    return torch.tensor([weight for row in weights for weight in row], dtype=torch.float64)
+
+
+def test_hand_worked_batch_of_two_sequences():
+    # Sequence 1: prompt 1, hint 2, generated 1; sequence 2: prompt 2, no hint, generated 1. Position t of
+    # log_probs holds the log-probability of token t + 1, so the hint's two tokens stand at positions 0 and 1.
+    log_probs_T = packed([-1.0, -3.0, -9.0, -9.0], [-9.0, -9.0, -9.0])
+    weights_T = packed(
+        hint_token_weights(1, 2, 1, share=1.0, form="logprob_mean"),
+        hint_token_weights(2, 0, 1, share=1.0, form="logprob_mean"),
+    )
+    # mean over the hint: (1 + 3) / 2 = 2; over two sequences: 1.
+    assert imitation_loss(log_probs_T, weights_T, num_sequences=2).item() == pytest.approx(1.0)
+
+
+def test_identical_hints_of_a_round_count_once():
+    # n rollouts with share 1/n give what one rollout with share 1 gives.
+    row = [-0.5, -1.5, -4.0]
+    n = 4
+    once = imitation_loss(
+        packed(row), packed(hint_token_weights(1, 1, 1, share=1.0, form="logprob_mean")), num_sequences=n
+    )
+    shared = imitation_loss(
+        packed(*[row] * n),
+        packed(*[hint_token_weights(1, 1, 1, share=1 / n, form="logprob_mean")] * n),
+        num_sequences=n,
+    )
+    assert once.item() == pytest.approx(shared.item())
+
+
+def test_gradient_agrees_with_finite_differences():
+    generator = torch.Generator().manual_seed(0)
+    logits_TV = torch.randn(7, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    tokens_T = torch.tensor([0, 3, 1, 4, 2, 0, 1])
+    weights_T = packed(hint_token_weights(1, 3, 3, share=0.5, form="logprob_mean"))
+
+    def loss(logits):
+        next_tokens_T = torch.roll(tokens_T, shifts=-1)
+        log_probs_T = torch.log_softmax(logits, -1).gather(-1, next_tokens_T[:, None])[:, 0]
+        return imitation_loss(log_probs_T, weights_T, num_sequences=2)
+
+    assert torch.autograd.gradcheck(loss, (logits_TV,))
+    loss(logits_TV).backward()
+    touched = logits_TV.grad.abs().sum(-1) > 0
+    assert touched.tolist() == [True, True, True, False, False, False, False]

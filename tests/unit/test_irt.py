@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seele.maths.irt import ItemCurve, accuracy_gradient, invert, predict_accuracy
+
+CURVES = st.builds(
+    ItemCurve,
+    slope=st.floats(0.5, 50.0),
+    shift=st.floats(-1.5, 0.5),
+    floor=st.floats(0.0, 0.95),
+)
+
+# (slope, shift, floor) of the curves in Fig. 3 of the paper; the other numbers follow from Eq. 12 by hand.
+PAPER_CURVES = [
+    pytest.param(ItemCurve(4.46, -0.50, 0.00), 0.500000, 0.253674, 0.097089, id="gentle"),
+    pytest.param(ItemCurve(43.15, -0.84, 0.02), 0.839054, 0.812607, 0.020000, id="steep, late"),
+    pytest.param(ItemCurve(19.03, -0.64, 0.45), 0.519002, 0.0, 0.450003, id="floor above a target of 1/4"),
+    pytest.param(ItemCurve(50.00, -0.59, 0.00), 0.590000, 0.568028, 0.0, id="steepest"),
+]
+
+
+@pytest.mark.parametrize(("curve", "at_half", "at_quarter", "unaided"), PAPER_CURVES)
+def test_curves_of_the_paper(curve, at_half, at_quarter, unaided):
+    assert invert(curve, 0.5) == pytest.approx(at_half, abs=5e-7)
+    assert invert(curve, 0.25) == pytest.approx(at_quarter, abs=5e-7)
+    assert predict_accuracy(curve, [0.0])[0] == pytest.approx(unaided, abs=5e-7)
+
+
+def test_halfway_between_floor_and_one_at_minus_shift():
+    assert predict_accuracy(ItemCurve(7.0, -0.3, 0.2), np.array([0.3]))[0] == pytest.approx(0.6)
+
+
+@given(CURVES)
+def test_more_hint_never_lowers_predicted_accuracy(curve):
+    accuracy = predict_accuracy(curve, np.linspace(0.0, 1.0, 101))
+    assert np.all(np.diff(accuracy) >= 0.0)
+    assert np.all((curve.floor <= accuracy) & (accuracy <= 1.0))
+
+
+@given(CURVES, st.floats(0.01, 0.99))
+def test_invert_undoes_predict_accuracy_where_it_is_not_clamped(curve, target):
+    ratio = invert(curve, target)
+    assert 0.0 <= ratio <= 1.0
+    reached = predict_accuracy(curve, ratio)
+    if 0.0 < ratio < 1.0:
+        assert reached == pytest.approx(target, abs=1e-9)
+    elif ratio == 0.0:
+        assert reached >= target - 1e-9
+    else:
+        assert reached <= target + 1e-9
+
+
+@given(CURVES, st.floats(0.01, 0.98))
+def test_a_higher_target_never_needs_less_hint(curve, target):
+    assert invert(curve, target) <= invert(curve, target + 0.01)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shift", [-1e6, 1e6])
+def test_steep_curves_far_from_their_midpoint_do_not_overflow(shift):
+    curve = ItemCurve(1e4, shift, 0.25)
+    assert predict_accuracy(curve, [0.0, 1.0]).tolist() == [0.25 if shift < 0 else 1.0] * 2
+    assert np.all(np.isfinite(accuracy_gradient(curve, [0.0, 1.0])))
+
+
+@pytest.mark.parametrize("curve", [ItemCurve(8.0, -0.4, 0.1), ItemCurve(40.0, -0.8, 0.0)])
+def test_gradient_is_the_slope_of_a_small_step(curve):
+    ratio_N = np.linspace(0.0, 1.0, 7)
+    parameters, step = np.array([curve.slope, curve.shift, curve.floor]), 1e-6
+    for column in range(3):
+        ahead = parameters + step * np.eye(3)[column]
+        difference_N = (
+            predict_accuracy(ItemCurve(*ahead), ratio_N) - predict_accuracy(curve, ratio_N)
+        ) / step
+        np.testing.assert_allclose(accuracy_gradient(curve, ratio_N)[:, column], difference_N, atol=1e-3)
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_a_target_that_no_curve_crosses_is_refused(target):
+    with pytest.raises(ValueError, match=r"target_accuracy must lie in \(0, 1\)"):
+        invert(ItemCurve(10.0, -0.5), target)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        (0.0, -0.5, 0.0),
+        (float("inf"), -0.5, 0.0),
+        (1.0, float("nan"), 0.0),
+        (1.0, -0.5, 1.0),
+        (1.0, -0.5, -0.1),
+    ],
+)
+def test_parameters_without_a_curve_are_refused(parameters):
+    with pytest.raises(ValueError, match="a curve needs slope > 0"):
+        ItemCurve(*parameters)

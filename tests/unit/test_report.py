@@ -1,0 +1,517 @@
+"""The report of a run folder: what it shows, and that no damaged or missing part breaks it."""
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from seele.errors import CheckpointError, ConfigError
+from seele.hints import build_controller
+from seele.report.build import build_report
+from seele.report.curves import FittedProblem, choose_problems, read_fits
+from seele.report.examples import choose_examples
+from seele.report.figures import FIGURES, accuracy_per_round, draw_figures, fitted_curves, phase_seconds
+from seele.report.html_text import VOID, Markup, element, table
+from seele.report.page import MAX_SHOWN_CHARS, render_page
+from seele.report.run_folder import RolloutLine, read_run
+from seele.report.series import Series, by_tokens, generated_totals, last_third, moving_mean
+from seele.report.summary import summarise
+
+NUM_STEPS = 60
+ROUNDS = 4
+
+
+def metrics_line(step, draw):
+    """One step of a made-up run whose model learns."""
+    if step == 0:
+        return {"step": 0, "val/accuracy/heldout": 0.12, "val/accuracy/harder": 0.02}
+    progress = step / NUM_STEPS
+    noise = [draw.gauss(0, 0.04) for _ in range(ROUNDS)]
+    ratio = 0.8 - 0.5 * progress
+    line = {
+        "step": step,
+        "tokens/generated": 20_000,
+        "tokens/generated_total": 20_000 * step,
+        "tokens/prefilled": 5_000,
+        "tokens/trained": 20_000,
+        "accuracy/mean": 0.55 + noise[0],
+        "hint_ratio/mean": ratio,
+        "hint_ratio/p10": max(0.0, ratio - 0.3),
+        "hint_ratio/p50": ratio,
+        "hint_ratio/p90": min(1.0, ratio + 0.2),
+        "rounds/all_same_share": 0.35 + noise[1] / 2,
+        "rounds/mean_a_1_minus_a": 0.13 + noise[2] / 4,
+        "controller/failed_fits": 1,
+        "timing_s/step": 9.0 + draw.random(),
+        "timing_s/gen": 4.0,
+        "timing_s/update_actor": 3.0,
+        "timing_s/reward": 0.5,
+        "timing_s/gen/slowest": 3.9,
+        "grad_norm": math.nan,
+    }
+    for index, shift in enumerate((0.25 * (1 - progress), 0.1, 0.02, 0.0)):
+        line[f"accuracy/round_{index}"] = 0.5 + shift + noise[index]
+    if step % 10 == 0:
+        line["val/accuracy/heldout"] = 0.12 + 0.5 * progress
+        line["val/accuracy/harder"] = 0.02 + 0.2 * progress
+    return line
+
+
+def rollout_line(index, **changes):
+    return {
+        "step": NUM_STEPS,
+        "instance_id": f"chains/train/{index}",
+        "data_source": "chains",
+        "question": f"Compute {index}+1*3 modulo 10.",
+        "answer": "4",
+        "hint_ratio": 0.25 * (index % 4),
+        "hint_steps": index % 4,
+        "num_steps": 4,
+        "hint": "1 + 2 = 3\n" * (index % 4),
+        "round": index % ROUNDS,
+        "rollout": 0,
+        "text": "3 * 4 = 2\nso \\boxed{2}",
+        "reward": float(index % 2),
+        "reason": "correct" if index % 2 else "wrong",
+        "finish": "stop",
+        "advantage": None,
+    } | changes
+
+
+def controller_state():
+    """Ten problems from easy to hard, in the form in which the paper's controller saves them."""
+    return {
+        "controller": "paper",
+        "last_fits": {
+            f"chains/train/{i}": {
+                "curve": [8.0 + i, -0.1 * i, 0.02],
+                "observations": [[0.75, 8, 8], [0.5, 6, 8], [0.25, min(8, 10 - i), 8], [0.25, 1, 8]],
+            }
+            for i in range(1, 11)
+        },
+    }
+
+
+def score_line(**changes):
+    return {
+        "benchmark": "heldout",
+        "temperature": 0.0,
+        "problems": 512,
+        "samples": 1,
+        "accuracy": 0.618,
+        "interval_95": [0.575, 0.659],
+        "mean_response_tokens": 41.5,
+        "truncated_share": 0.01,
+        "no_answer_share": 0.03,
+        "ungraded_share": 0.0,
+        "template": "plain",
+    } | changes
+
+
+def write_lines(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run with every part."""
+    folder = tmp_path / "quick run"
+    draw = random.Random(0)
+    write_lines(folder / "metrics.jsonl", [metrics_line(step, draw) for step in range(NUM_STEPS + 1)])
+    settings = {"seele": {"method": "seele", "hints": {"target_accuracy": 0.5}}}
+    (folder / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    card = {
+        "commit": "0123abc",
+        "versions": {"verl": "0.9.1", "torch": "2.13.0"},
+        "hardware": {"cpu": "2 cores", "gpus": []},
+        "seeds": {"run": 0},
+        "tokens": {"generated": 1_200_000},
+    }
+    (folder / "run_card.json").write_text(json.dumps(card))
+    write_lines(folder / "rollouts" / "step_9.jsonl", [rollout_line(0, text="of an earlier step")])
+    write_lines(folder / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(i) for i in range(16)])
+    for step, state in ((50, {}), (NUM_STEPS, controller_state())):
+        saved = folder / f"global_step_{step}" / "seele" / "controller.json"
+        saved.parent.mkdir(parents=True)
+        saved.write_text(json.dumps(state))
+    evaluation = {
+        "conditions": {"model": "merged", "weights_sha256": {"model.safetensors": "ab12"}},
+        "scores": [score_line(), score_line(temperature=1.0, samples=4, accuracy=0.5)],
+    }
+    (folder / "eval").mkdir()
+    (folder / "eval" / "scores.json").write_text(json.dumps(evaluation))
+    return folder
+
+
+def page_of(folder):
+    """The page alone: figures take most of a report's time."""
+    run = read_run(folder)
+    return render_page(run, summarise(run), FIGURES)
+
+
+def test_a_finished_run_has_every_figure_and_refers_to_each_of_them(run):
+    files = build_report(run)
+    images = {name for name in files if name.endswith(".png")}
+    assert images == {f"{name}.png" for name in ("accuracy", "rounds", "hints", "curves", "signal", "phases")}
+    assert all(files[name].startswith(b"\x89PNG") for name in images)
+    assert set(re.findall(r'src="([^"]+)"', files["index.html"].decode())) == images
+
+
+def test_a_finished_run_has_nothing_to_note(run):
+    assert summarise(read_run(run))["notes"] == []
+
+
+def test_the_page_states_accuracies_intervals_and_the_run_card(run):
+    page = page_of(run)
+    for text in (
+        "12.0 % → 62.0 %",
+        "57.5 % to 65.9 %",
+        "T = 1, 4 samples",
+        "verl: 0.9.1, torch: 2.13.0",
+        "generated: 1,200,000",
+        "0123abc",
+    ):
+        assert text in page, text
+
+
+def test_the_summary_holds_milestones_tokens_and_the_last_third(run):
+    summary = summarise(read_run(run))
+    heldout = summary["unhinted_accuracy"]["heldout"]
+    assert heldout["first"] == {"step": 0, "accuracy": 0.12, "generated_tokens": 0}
+    assert heldout["last"]["accuracy"] == pytest.approx(0.62)
+    assert heldout["best"]["step"] == NUM_STEPS
+    assert summary["tokens"] == {"generated": 1_200_000, "prefilled": 300_000, "trained": 1_200_000}
+    assert summary["last_third"]["first_step"] == 41
+    assert 0.45 < summary["last_third"]["accuracy_of_rounds_2_and_later"] < 0.65
+    assert summary["failed_fits"] == 1
+    assert summary["seconds"]["phases"] == {"gen": 240.0, "update_actor": 180.0, "reward": 30.0}
+
+
+def test_the_best_validation_is_the_earliest_of_equals(run):
+    write_lines(
+        run / "metrics.jsonl", [{"step": s, "val/accuracy/a": v} for s, v in ((0, 0.1), (5, 0.4), (9, 0.4))]
+    )
+    assert summarise(read_run(run))["unhinted_accuracy"]["a"]["best"]["step"] == 5
+
+
+@pytest.mark.parametrize("field", ["question", "hint", "text", "answer", "instance_id", "reason", "finish"])
+def test_text_of_a_rollout_is_shown_as_text_and_never_as_markup(run, field):
+    write_lines(
+        run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, **{field: "<script>alert('1')</script>&"})]
+    )
+    page = page_of(run)
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;&amp;" in page
+
+
+def test_names_of_files_splits_and_benchmarks_are_escaped_and_are_no_mathematics(run):
+    write_lines(run / "metrics.jsonl", [{"step": 1, "val/accuracy/<b>$x": 0.5, "timing_s/$gen": 1.0}])
+    state = controller_state()
+    state["last_fits"] = {f"$a_{{<i>{name}": fit for name, fit in state["last_fits"].items()}
+    (run / f"global_step_{NUM_STEPS}/seele/controller.json").write_text(json.dumps(state))
+    (run / "eval/scores.json").write_text(json.dumps({"scores": [score_line(benchmark="<b>bench")]}))
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"<b>key": "<b>value"}))
+    (run / "run_card.json").write_text(json.dumps({"<b>commit": ["<b>", True, 7]}))
+    page = build_report(run.rename(run.parent / "<b>run"))["index.html"].decode()
+    assert page.count("&lt;b&gt;bench") == 1
+    # The numbers of the tiles are the only bold elements.
+    assert page.count("<b>") == page.count('class="tile"')
+
+
+def test_every_element_that_is_opened_is_closed_in_its_place(run):
+    open_elements = []
+    for end, tag in re.findall(r"<(/?)([a-z0-9]+)[^>]*>", page_of(run)):
+        if end:
+            assert open_elements.pop() == tag
+        elif tag not in VOID:
+            open_elements.append(tag)
+    assert open_elements == []
+
+
+def test_the_hint_is_marked_and_stands_before_the_generated_text(run):
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, hint="HINT ", text="REST")])
+    assert "<pre><mark>HINT </mark>REST</pre>" in page_of(run)
+
+
+def test_a_rollout_without_hint_has_no_mark(run):
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, hint="", text="ALONE")])
+    assert "<pre>ALONE</pre>" in page_of(run)
+
+
+def test_a_very_long_text_keeps_its_ends_and_says_what_is_left_out(run):
+    text = "A" * MAX_SHOWN_CHARS + "B" * 10
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, text=text)])
+    page = page_of(run)
+    assert "[... 10 characters left out ...]" in page
+    assert "B" * 10 in page
+
+
+REMOVABLE = [
+    ("metrics.jsonl", "metrics.jsonl is missing"),
+    ("resolved.yaml", "resolved.yaml is missing"),
+    ("run_card.json", "run_card.json is missing"),
+    ("rollouts", "There are no rollouts"),
+    ("eval", "eval/scores.json is missing"),
+    (f"global_step_{NUM_STEPS}", None),
+]
+
+
+@pytest.mark.parametrize(("part", "note"), REMOVABLE)
+def test_a_missing_part_is_said_on_the_page(run, part, note):
+    (run / part).rename(run.parent / "elsewhere")
+    page = page_of(run)
+    assert note is None or note in page
+
+
+def test_the_newest_checkpoint_is_the_one_whose_curves_are_drawn(run):
+    assert len(read_fits(read_run(run).controller)) == 10
+    (run / f"global_step_{NUM_STEPS}").rename(run.parent / "elsewhere")
+    assert read_fits(read_run(run).controller) == []
+
+
+def test_a_run_without_any_checkpoint_says_so(run):
+    for step in (50, NUM_STEPS):
+        (run / f"global_step_{step}").rename(run.parent / f"elsewhere_{step}")
+    assert "There is no checkpoint with a hint controller" in page_of(run)
+
+
+@pytest.mark.parametrize("mark", ["resolved.yaml", "run_card.json", "metrics.jsonl"])
+def test_a_run_that_died_at_once_still_has_a_report(tmp_path, mark):
+    (tmp_path / mark).write_text("")
+    files = build_report(tmp_path)
+    assert set(files) == {"summary.json", "index.html"}
+    assert "none" in files["index.html"].decode()
+
+
+def test_a_cut_off_last_line_is_left_out_and_noted(run):
+    whole = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(whole[:-40])
+    folder = read_run(run)
+    assert folder.metrics[-1]["step"] == NUM_STEPS - 1
+    assert folder.notes == (f"metrics.jsonl, line {NUM_STEPS + 1}, is cut off or not JSON and was left out.",)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "note"),
+    [
+        ("metrics.jsonl", '{"step": 1}\n[]\n\n{"a": 2}\n', "line 2, is no JSON object"),
+        ("metrics.jsonl", '{"step": 1}\n[]\n\n{"a": 2}\n', "a line without a step"),
+        ("run_card.json", "{", "run_card.json is not JSON"),
+        ("run_card.json", "[]", "run_card.json holds no JSON object"),
+        ("resolved.yaml", "a: [", "resolved.yaml is not YAML"),
+        ("eval/scores.json", '{"scores": [{"benchmark": "a"}]}', "eval/scores.json holds an entry"),
+        (f"rollouts/step_{NUM_STEPS}.jsonl", '{"step": 60}\n', f"step_{NUM_STEPS}.jsonl holds an entry"),
+    ],
+)
+def test_a_damaged_part_is_noted_and_the_rest_is_shown(run, file, content, note):
+    (run / file).write_text(content)
+    folder = read_run(run)
+    assert any(note in line for line in folder.notes), folder.notes
+    assert "Run card" in page_of(run)
+
+
+@pytest.mark.parametrize("scores", [{}, {"scores": "none"}, {"scores": [3]}, {"conditions": 1, "scores": []}])
+def test_scores_of_another_shape_are_no_scores(run, scores):
+    (run / "eval/scores.json").write_text(json.dumps(scores))
+    folder = read_run(run)
+    assert (folder.scores, folder.conditions) == ((), {})
+
+
+def test_settings_that_are_no_mapping_are_no_settings(run):
+    (run / "resolved.yaml").write_text("just text")
+    assert read_run(run).setting("seele.method") is None
+
+
+def test_a_resumed_run_counts_each_step_once_with_its_later_values(run):
+    lines = [{"step": s, "val/accuracy/a": v} for s, v in ((1, 0.1), (2, 0.2), (3, 0.3), (2, 0.8), (3, 0.9))]
+    write_lines(run / "metrics.jsonl", lines)
+    folder = read_run(run)
+    assert [row["val/accuracy/a"] for row in folder.metrics] == [0.1, 0.8, 0.9]
+    assert any("2 steps stand twice" in note for note in folder.notes)
+
+
+def test_numbers_that_are_not_finite_are_not_read(run):
+    (run / "metrics.jsonl").write_text('{"step": 1, "a": NaN, "b": Infinity, "c": 2, "d": true, "e": "x"}\n')
+    assert read_run(run).metrics == ({"step": 1.0, "c": 2.0},)
+
+
+def test_a_run_without_hints_says_so_instead_of_drawing_a_flat_line(run):
+    lines = [
+        {"step": s, "hint_ratio/mean": 0.0, "accuracy/mean": 0.1, "accuracy/round_0": 0.1} for s in (1, 2)
+    ]
+    write_lines(run / "metrics.jsonl", lines)
+    files = build_report(run)
+    assert "hints.png" not in files
+    assert "No hint was given in this run." in files["index.html"].decode()
+    assert json.loads(files["summary.json"])["last_third"]["accuracy_of_rounds_2_and_later"] is None
+
+
+def test_a_single_step_can_be_drawn(run):
+    write_lines(run / "metrics.jsonl", [metrics_line(1, random.Random(0))])
+    assert set(draw_figures(read_run(run))) == set(FIGURES)
+
+
+def test_the_target_is_drawn_only_where_the_settings_name_one(run):
+    def labels():
+        return [text.get_text() for text in accuracy_per_round(read_run(run)).legends[0].get_texts()]
+
+    assert labels()[0] == "target 0.5"
+    (run / "resolved.yaml").unlink()
+    assert labels()[0] == "round 1"
+
+
+def test_a_round_that_some_steps_lack_is_averaged_over_the_others(run):
+    lines = [
+        {"step": 1, "accuracy/round_0": 0.5},
+        {"step": 2, "accuracy/round_0": 0.5, "accuracy/round_1": 0.25},
+    ]
+    write_lines(run / "metrics.jsonl", [*lines, {"step": 3, "accuracy/round_0": 0.75}])
+    assert summarise(read_run(run))["last_third"]["accuracy_by_round"] == [0.75, None]
+
+
+def test_phases_beyond_the_costliest_are_drawn_as_other(run):
+    timings = {f"timing_s/phase{index}": 10.0 - index for index in range(9)}
+    write_lines(run / "metrics.jsonl", [{"step": step, **timings} for step in (1, 2)])
+    labels = [text.get_text() for text in phase_seconds(read_run(run)).legends[0].get_texts()]
+    assert labels == [*(f"phase{index}" for index in range(7)), "other"]
+
+
+def test_fewer_fitted_problems_than_panels_leave_no_empty_panel(run):
+    state = controller_state()
+    state["last_fits"] = dict(list(state["last_fits"].items())[:4])
+    (run / f"global_step_{NUM_STEPS}/seele/controller.json").write_text(json.dumps(state))
+    panels = fitted_curves(read_run(run)).axes
+    assert [panel.get_visible() for panel in panels] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("seconds", [30.0, 600.0, 90_000.0])
+def test_durations_read_naturally(run, seconds):
+    write_lines(run / "metrics.jsonl", [{"step": 1, "timing_s/step": seconds, "tokens/generated": 3e9}])
+    page = page_of(run)
+    assert {30.0: "30 s", 600.0: "10 min", 90_000.0: "25 h 00 min"}[seconds] in page
+    assert "3 G" in page
+
+
+def test_what_is_no_run_folder_is_refused_with_what_was_expected(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no such folder.*metrics\.jsonl"):
+        read_run(tmp_path / "absent")
+    with pytest.raises(CheckpointError, match=r"not a run folder.*found nothing"):
+        read_run(tmp_path)
+    for index in range(9):
+        (tmp_path / f"file{index}").touch()
+    with pytest.raises(CheckpointError, match=r"found file0, .*file7, \.\.\."):
+        read_run(tmp_path)
+
+
+def test_generated_tokens_come_from_the_runs_count_else_are_summed():
+    assert generated_totals([{"tokens/generated": 5}, {"tokens/generated": 5}]) == [5, 10]
+    assert generated_totals(
+        [{"tokens/generated_total": 7, "tokens/generated": 5}, {"tokens/generated": 2}]
+    ) == [7, 9]
+    metrics = [{"tokens/generated": 5}, {"tokens/generated": 5, "a": 1.0}]
+    assert by_tokens(metrics, "a") == Series((10,), (1.0,))
+
+
+def test_the_last_third_is_rounded_up_and_leaves_out_what_was_before_training():
+    metrics = [{"step": float(step)} for step in range(8)]
+    assert [row["step"] for row in last_third(metrics)] == [5, 6, 7]
+    assert list(last_third(metrics[:1])) == []
+
+
+def test_a_moving_mean_averages_the_neighbours_that_exist():
+    series = Series((1, 2, 3, 4), (0.0, 3.0, 6.0, 9.0))
+    assert moving_mean(series, window=3).y == (1.5, 3.0, 6.0, 7.5)
+    assert moving_mean(series, window=1) == series
+
+
+def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_drawn():
+    controller = build_controller("paper", rounds=2, rollouts_per_round=8, seed=0)
+    for round_index, num_correct in enumerate((8, 3)):
+        ratio = controller.next_hint_ratio("p", round_index=round_index, legal_ratios=(0.0, 0.25, 0.5, 0.75))
+        controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
+    controller.end_visit("p")
+    (fit,) = read_fits(json.loads(json.dumps(controller.state_dict())))
+    assert fit.instance_id == "p"
+    assert [accuracy for _, accuracy in fit.observations] == [1.0, 0.375]
+    assert fit.observations[0][0] == 0.75
+
+
+def test_fits_of_an_unknown_form_are_passed_over():
+    good = controller_state()["last_fits"]["chains/train/1"]
+    bad = [
+        {"curve": [1, 2]},
+        {"curve": [0, 0, 0], "observations": []},
+        {"curve": [1, 0, 0], "observations": [[0, 0, 0]]},
+    ]
+    state = {"last_fits": {"good": good, **{f"bad{i}": fit for i, fit in enumerate(bad)}, "worse": 3}}
+    assert [fit.instance_id for fit in read_fits(state)] == ["good"]
+    assert read_fits({"last_fits": []}) == []
+
+
+def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints():
+    fits = read_fits(controller_state())
+    single = FittedProblem("one hint", fits[0].curve, ((0.5, 1.0),))
+    chosen = choose_problems([single] * 9 + fits, count=3, target_accuracy=0.5)
+    midpoints = [-fit.curve.shift for fit in chosen]
+    assert midpoints == sorted(midpoints)
+    assert "one hint" not in {
+        fit.instance_id for fit in choose_problems([single, *fits * 3], count=6, target_accuracy=0.5)
+    }
+    assert choose_problems(fits[:2], count=6, target_accuracy=0.5) == fits[:2]
+
+
+def rollouts_of(*rewards):
+    lines = [rollout_line(index, reward=reward) for index, reward in enumerate(rewards)]
+    names = RolloutLine.__dataclass_fields__
+    return [RolloutLine(**{name: line[name] for name in names}) for line in lines]
+
+
+def test_examples_alternate_between_correct_and_wrong_as_long_as_there_are_both():
+    rewards = [rollout.reward for rollout in choose_examples(rollouts_of(1, 0, 1, 0, 0, 0), count=4)]
+    assert rewards == [1, 0, 1, 0]
+    assert len(choose_examples(rollouts_of(0, 0, 0), count=6)) == 3
+
+
+def test_every_example_is_another_problem():
+    ids = [rollout.instance_id for rollout in choose_examples(rollouts_of(1, 0, 1, 0) * 3, count=6)]
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_elements_escape_text_and_attributes_but_not_markup():
+    assert (
+        element("p", "a<b", Markup("<i>c</i>"), title='"x"') == '<p title="&quot;x&quot;">a&lt;b<i>c</i></p>'
+    )
+    assert element("img", src="a&b") == '<img src="a&amp;b">'
+    assert '<td class="number">&lt;2' in table(["a", "b"], [["1", "<2"]])
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "deep/out"]])
+def test_the_command_writes_the_report_and_says_where(tmp_path, monkeypatch, options):
+    from seele.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "run" / "metrics.jsonl", [{"step": 1}])
+    result = CliRunner().invoke(app, ["report", "run", *options])
+    assert result.exit_code == 0, result.output
+    page = Path(options[1] if options else "run/report") / "index.html"
+    assert result.output.strip() == str(page)
+    assert {path.name for path in page.parent.iterdir()} == {"index.html", "summary.json"}
+
+
+def test_the_command_refuses_bad_places_and_writes_nothing(run, tmp_path):
+    from seele.cli.main import app
+
+    taken = tmp_path / "taken"
+    taken.touch()
+    assert isinstance(
+        CliRunner().invoke(app, ["report", str(run), "--out", str(taken)]).exception, ConfigError
+    )
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "absent"), "--out", str(tmp_path / "out")])
+    assert isinstance(result.exception, CheckpointError)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,123 @@
+"""The rounds of one problem, with a controller and an engine made of strings."""
+
+import asyncio
+
+import pytest
+
+from seele.records import Completion, Finish, Grade, GradeReason, Instance
+from seele.rollout.rounds import Unhinted, run_rounds
+
+CHAIN = Instance(
+    instance_id="chain", data_source="chains", question="q", steps=("a", "b", "c", "d"), answer="yes"
+)
+
+
+class HalvingController:
+    """Reveals half as much after every round; keeps what it was told."""
+
+    def __init__(self):
+        self.told = []
+
+    async def next_hint_ratio(self, instance_id, *, round_index, legal_ratios):
+        ratio = 0.5 / 2**round_index
+        assert ratio in (*legal_ratios, 0.125)
+        self.told.append(("next", instance_id, round_index))
+        return ratio if ratio in legal_ratios else 0.0
+
+    async def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
+        self.told.append(("observe", hint_ratio, num_correct, num_rollouts))
+
+    async def end_visit(self, instance_id):
+        self.told.append(("end", instance_id))
+
+
+class Engine:
+    """Completes with the number of revealed steps."""
+
+    async def __call__(self, *, hint_steps, round_index, num_rollouts):
+        return [
+            Completion(text=f"{hint_steps}", token_ids=(1,), log_probs=(), finish=Finish.STOP)
+            for _ in range(num_rollouts)
+        ]
+
+
+async def grade(text, answer):
+    correct = text == "2" and answer == "yes"
+    return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
+
+
+def rollouts_of(controller, **kwargs):
+    settings = {"sample": Engine(), "grade": grade, "rounds": 3, "rollouts_per_round": 2} | kwargs
+    return asyncio.run(run_rounds(CHAIN, controller=controller, **settings))
+
+
+def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
+    controller = HalvingController()
+    rollouts = rollouts_of(controller)
+    assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.0, 0.0]
+    assert [rollout.hint_steps for rollout in rollouts] == [2, 2, 1, 1, 0, 0]
+    assert [rollout.reward for rollout in rollouts] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert controller.told == [
+        ("next", "chain", 0),
+        ("observe", 0.5, 2, 2),
+        ("next", "chain", 1),
+        ("observe", 0.25, 0, 2),
+        ("next", "chain", 2),
+        ("observe", 0.0, 0, 2),
+        ("end", "chain"),
+    ]
+
+
+def test_rollouts_are_numbered_over_all_rounds():
+    assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController())] == [
+        (0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)
+    ]  # fmt: skip
+
+
+def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
+    async def broken(*, hint_steps, round_index, num_rollouts):
+        raise RuntimeError("engine died")
+
+    controller = HalvingController()
+    with pytest.raises(RuntimeError, match="engine died"):
+        rollouts_of(controller, sample=broken)
+    assert controller.told == [("next", "chain", 0), ("end", "chain")]
+
+
+def test_problems_do_not_wait_for_each_other():
+    # The slow problem's first round ends only after the fast problem's last one has begun.
+    fast_is_in_last_round = asyncio.Event()
+
+    class Paced(Engine):
+        def __init__(self, slow):
+            self.slow = slow
+
+        async def __call__(self, *, hint_steps, round_index, num_rollouts):
+            if self.slow:
+                await asyncio.wait_for(fast_is_in_last_round.wait(), timeout=5)
+            elif round_index == 2:
+                fast_is_in_last_round.set()
+            return await super().__call__(
+                hint_steps=hint_steps, round_index=round_index, num_rollouts=num_rollouts
+            )
+
+    async def both():
+        runs = [
+            run_rounds(
+                CHAIN,
+                controller=HalvingController(),
+                sample=Paced(slow),
+                grade=grade,
+                rounds=3,
+                rollouts_per_round=1,
+            )
+            for slow in (True, False)
+        ]
+        return await asyncio.gather(*runs)
+
+    assert [len(rollouts) for rollouts in asyncio.run(both())] == [3, 3]
+
+
+def test_validation_never_reveals_anything():
+    rollouts = rollouts_of(Unhinted())
+    assert {(rollout.hint_ratio, rollout.hint_steps) for rollout in rollouts} == {(0.0, 0)}

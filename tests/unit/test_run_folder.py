@@ -1,0 +1,180 @@
+"""What a run leaves and resumes from: checkpoints, logs, run card, progress lines."""
+
+import json
+
+import pytest
+
+pytest.importorskip("omegaconf", reason="the training stack is not installed")
+
+from seele.errors import CheckpointError
+from seele_verl import checkpoints, merge, run_card
+from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
+from seele_verl.run_log import RunLog
+
+
+def save_checkpoint(run, step, *, complete=True):
+    folder = checkpoints.step_folder(run, step)
+    (folder / "actor").mkdir(parents=True)
+    checkpoints.save_controller(folder, {"step": step})
+    if complete:
+        (folder / "data.pt").touch()
+        (run / checkpoints.TRACKER).write_text(str(step))
+
+
+def test_a_run_without_checkpoint_starts_from_scratch(tmp_path):
+    assert checkpoints.repair_tracker(tmp_path) is None
+
+
+def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
+    save_checkpoint(tmp_path, 10)
+    save_checkpoint(tmp_path, 20, complete=False)
+    assert checkpoints.repair_tracker(tmp_path) == 10
+
+
+@pytest.mark.parametrize("content", ["", "2", "\x00\x00"], ids=["truncated", "names no folder", "garbage"])
+def test_a_tracker_that_was_cut_off_names_the_newest_complete_checkpoint_again(tmp_path, content):
+    # The last thing verl writes: everything else of the checkpoint is there.
+    save_checkpoint(tmp_path, 10)
+    save_checkpoint(tmp_path, 20)
+    (tmp_path / checkpoints.TRACKER).write_text(content)
+    assert checkpoints.repair_tracker(tmp_path) == 20
+    assert (tmp_path / checkpoints.TRACKER).read_text() == "20"
+
+
+def test_a_tracker_of_nothing_is_removed(tmp_path):
+    (tmp_path / checkpoints.TRACKER).write_text("")
+    assert checkpoints.repair_tracker(tmp_path) is None
+    assert not (tmp_path / checkpoints.TRACKER).exists()
+
+
+def test_old_checkpoints_go_and_the_newest_stay(tmp_path):
+    for step in (5, 10, 100):
+        save_checkpoint(tmp_path, step)
+    checkpoints.drop_old_checkpoints(tmp_path, keep=2)
+    assert checkpoints.saved_steps(tmp_path) == [10, 100]
+
+
+def test_equal_states_are_equal_bytes(tmp_path):
+    for name, state in {"a": {"x": 1, "y": [0.1]}, "b": {"y": [0.1], "x": 1}}.items():
+        checkpoints.save_controller(tmp_path / name, state)
+    first, second = ((tmp_path / name / "seele" / "controller.json").read_bytes() for name in "ab")
+    assert first == second
+    assert checkpoints.load_controller(tmp_path / "a") == {"x": 1, "y": [0.1]}
+
+
+def test_a_foreign_checkpoint_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no seele/controller.json.*resume_mode=disable"):
+        checkpoints.load_controller(tmp_path)
+
+
+def steps_of(run):
+    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_totals_run_on_over_steps(tmp_path):
+    log = RunLog(tmp_path)
+    log.append(0, {"val/accuracy/x": 0.1})
+    log.append(1, {"tokens/generated": 5.0})
+    assert log.append(2, {"tokens/generated": 7.0})["tokens/generated_total"] == 12.0
+
+
+def test_resuming_takes_back_what_lies_after_the_checkpoint(tmp_path):
+    log = RunLog(tmp_path)
+    for step in range(1, 5):
+        log.append(step, {"tokens/generated": 1.0})
+        log.write_rollouts(step, [{"step": step}])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "tok')  # a kill in the middle of a line
+    resumed = RunLog(tmp_path)
+    resumed.rewind(2)
+    assert steps_of(tmp_path) == [1, 2]
+    assert sorted(path.name for path in (tmp_path / "rollouts").iterdir()) == ["step_1.jsonl", "step_2.jsonl"]
+    assert resumed.append(3, {"tokens/generated": 1.0})["tokens/generated_total"] == 3.0
+    assert steps_of(tmp_path) == [1, 2, 3]
+
+
+def test_a_step_is_logged_once(tmp_path):
+    log = RunLog(tmp_path)
+    log.append(0, {"a": 1.0})
+    log.append(0, {"a": 2.0})
+    assert steps_of(tmp_path) == [0]
+
+
+def test_the_card_names_versions_and_hardware(tmp_path):
+    card = run_card.describe_environment()
+    run_card.write_run_card(tmp_path, card)
+    written = json.loads((tmp_path / "run_card.json").read_text())
+    assert written["versions"]["seele"] and written["versions"]["python"]
+    assert written["hardware"]["cpu_cores"] >= 1 and written["hardware"]["memory_gib"] > 0
+
+
+STEP = {
+    "step": 12,
+    "accuracy/round_0": 0.781,
+    "accuracy/round_1": 0.5,
+    "hint_ratio/mean": 0.41,
+    "tokens/generated": 6000.0,
+    "timing_s/gen": 2.0,
+    "timing_s/step": 6.0,
+}
+
+
+def test_a_step_as_a_person_reads_it():
+    line = format_step(STEP | {"val/accuracy/chains/heldout": 0.3125}, total_steps=40)
+    assert line == (
+        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | 3,000 tok/s | 6.0 s/step | 2:48 left | "
+        "un-hinted heldout 31.2%"
+    )
+
+
+def test_a_validation_before_training_has_no_rounds():
+    assert (
+        format_step({"step": 0, "val/accuracy/chains/heldout": 0.08}, 40)
+        == "step    0/40 | un-hinted heldout 8.0%"
+    )
+
+
+def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
+    import sys
+
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(STEP) + '\n{"step": 13')
+    with follow_metrics(tmp_path, 40, sys.stdout):
+        pass
+    assert capfd.readouterr().out.count("step   12/40") == 1
+
+
+def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):
+    import os
+
+    with terminal_apart_from(tmp_path / "logs" / "train.log") as terminal:
+        os.write(1, b"chatter\n")
+        terminal.write("progress\n")
+    print("after")  # noqa: T201
+    assert (tmp_path / "logs" / "train.log").read_text() == "chatter\n"
+    assert capfd.readouterr().out == "progress\nafter\n"
+
+
+def test_merging_without_a_checkpoint_names_the_steps_there_are(tmp_path):
+    save_checkpoint(tmp_path, 10)
+    with pytest.raises(CheckpointError, match=r"no checkpoint of step 7; steps with a checkpoint are \[10\]"):
+        merge.merge_checkpoint(tmp_path, 7)
+
+
+def test_merging_twice_does_the_work_once(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 10)
+    merged = []
+
+    def write_model(actor, target):
+        merged.append(actor)
+        target.mkdir()
+        (target / "config.json").touch()
+
+    monkeypatch.setattr(merge, "_run_merger", write_model)
+    assert merge.merge_checkpoint(tmp_path) == merge.merge_checkpoint(tmp_path) == tmp_path / "merged"
+    assert merged == [tmp_path / "global_step_10" / "actor"]
+    assert (tmp_path / "merged" / "config.json").exists()
+
+
+def test_merge_refuses_a_step_that_is_no_number(tmp_path):
+    with pytest.raises(SystemExit, match="expected a step's number or 'last', got 'ten'"):
+        merge.main([str(tmp_path), "--step", "ten"])

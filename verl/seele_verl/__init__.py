@@ -1,0 +1,1 @@
+"""SEELE on the released verl: the only code that names verl, Ray, vLLM or FSDP."""

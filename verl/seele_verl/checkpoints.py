@@ -1,0 +1,83 @@
+"""What stands beside verl's checkpoints, and which of them a run resumes from.
+
+A checkpoint is verl's folder ``global_step_N`` with ``seele/controller.json`` in it. verl's tracker file,
+which names the last complete checkpoint, is written last and not atomically.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from seele.data.files import write_atomically
+from seele.errors import CheckpointError
+from seele.records import State
+
+TRACKER = "latest_checkpointed_iteration.txt"
+
+
+def step_folder(run: Path, step: int) -> Path:
+    """verl's folder of the checkpoint at ``step``."""
+    return run / f"global_step_{step}"
+
+
+def saved_steps(run: Path) -> list[int]:
+    """Steps that have a checkpoint folder, complete or not, in order."""
+    names = (path.name.removeprefix("global_step_") for path in run.glob("global_step_*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def last_complete_step(run: Path) -> int | None:
+    """Step of the last complete checkpoint, or None where there is none.
+
+    verl truncates the tracker before it writes it. A run killed in between leaves it empty, and the newest
+    checkpoint complete: the data loader's state, ``data.pt``, is the last file of a checkpoint.
+    """
+    tracker = run / TRACKER
+    if not tracker.exists():
+        return None
+    text = tracker.read_text().strip()
+    if text.isdigit() and step_folder(run, int(text)).is_dir():
+        return int(text)
+    complete = [step for step in saved_steps(run) if (step_folder(run, step) / "data.pt").is_file()]
+    return complete[-1] if complete else None
+
+
+def repair_tracker(run: Path) -> int | None:
+    """Make verl's tracker name the last complete checkpoint, and return that step."""
+    step = last_complete_step(run)
+    tracker = run / TRACKER
+    if step is not None:
+        write_atomically(tracker, str(step))
+    else:
+        tracker.unlink(missing_ok=True)
+    return step
+
+
+def drop_old_checkpoints(run: Path, *, keep: int) -> None:
+    """Remove all but the last ``keep`` checkpoints; called after the tracker names the newest."""
+    for step in saved_steps(run)[:-keep]:
+        shutil.rmtree(step_folder(run, step))
+
+
+def save_controller(folder: Path, state: State) -> None:
+    """Write the controller's state into a checkpoint folder, the same bytes for the same state."""
+    path = folder / "seele" / "controller.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(state, sort_keys=True, indent=1) + "\n")
+
+
+def load_controller(folder: Path) -> State:
+    """Read the controller's state from a checkpoint folder.
+
+    Raises:
+        CheckpointError: The folder holds none: it was not written by SEELE.
+    """
+    path = folder / "seele" / "controller.json"
+    try:
+        state: State = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder}: no seele/controller.json, so this checkpoint was not saved by SEELE; "
+            "start a new run with trainer.resume_mode=disable or another trainer.default_local_dir"
+        ) from None
+    return state

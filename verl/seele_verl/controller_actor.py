@@ -1,0 +1,113 @@
+"""The run's one hint controller, in one named Ray actor that every rollout worker talks to.
+
+Beside the controller it keeps the visits of the current step until the trainer takes them: they are what
+the metrics and the rollout dump are made of, and never travel with the training rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from seele.config import SeeleConfig
+from seele.hints import Controller, build_controller
+from seele.records import State, Visit
+
+ACTOR_NAME = "seele_controller"
+
+
+class ControllerActor:
+    """Serialises the controller's calls; one per run."""
+
+    def __init__(self, config: SeeleConfig) -> None:
+        self._controller: Controller = build_controller(
+            config.hints.controller,
+            rounds=config.hints.rounds,
+            rollouts_per_round=config.hints.rollouts_per_round,
+            seed=config.seed,
+            target_accuracy=config.hints.target_accuracy,
+            **config.hints.settings,
+        )
+        self._visits: dict[str, Visit] = {}
+        self._dropped = 0
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``seele.hints.Controller``."""
+        return self._controller.next_hint_ratio(
+            instance_id, round_index=round_index, legal_ratios=legal_ratios
+        )
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``seele.hints.Controller``."""
+        self._controller.observe(
+            instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+        )
+
+    def end_visit(self, instance_id: str) -> None:
+        """See ``seele.hints.Controller``."""
+        self._controller.end_visit(instance_id)
+
+    def keep_visit(self, uid: str, visit: Visit) -> None:
+        """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
+        self._visits[uid] = visit
+
+    def count_dropped_prompt(self) -> None:
+        """A prompt whose rollouts failed for good was left out of the step."""
+        self._dropped += 1
+
+    def take_step(self) -> tuple[dict[str, Visit], dict[str, float]]:
+        """The visits kept since the last call, by uid in order of instance, and the step's own metrics."""
+        visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
+        metrics = {f"controller/{name}": value for name, value in self._controller.metrics().items()}
+        metrics["rollout/dropped_prompts"] = float(self._dropped)
+        self._visits, self._dropped = {}, 0
+        return visits, metrics
+
+    def state_dict(self) -> State:
+        """The controller's state, JSON."""
+        return self._controller.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned."""
+        self._controller.load_state_dict(state)
+
+
+def start_controller(config: SeeleConfig) -> Any:
+    """Start the run's controller actor; workers find it with ``connect_controller``."""
+    return ray.remote(ControllerActor).options(name=ACTOR_NAME, num_cpus=0).remote(config)
+
+
+class RemoteController:
+    """The controller as a rollout worker's coroutines see it (``seele.rollout.rounds.HintController``)."""
+
+    def __init__(self) -> None:
+        self._actor = ray.get_actor(ACTOR_NAME)
+
+    async def next_hint_ratio(
+        self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]
+    ) -> float:
+        """Ask the actor."""
+        ratio: float = await self._actor.next_hint_ratio.remote(
+            instance_id, round_index=round_index, legal_ratios=tuple(legal_ratios)
+        )
+        return ratio
+
+    async def observe(
+        self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
+    ) -> None:
+        """Tell the actor. Calls of one worker arrive in order, so nobody waits for the answer."""
+        self._actor.observe.remote(
+            instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+        )
+
+    async def end_visit(self, instance_id: str) -> None:
+        """Tell the actor."""
+        self._actor.end_visit.remote(instance_id)
+
+    def keep_visit(self, uid: str, visit: Visit) -> None:
+        """Tell the actor."""
+        self._actor.keep_visit.remote(uid, visit)
+
+    def count_dropped_prompt(self) -> None:
+        """Tell the actor."""
+        self._actor.count_dropped_prompt.remote()

@@ -1,0 +1,49 @@
+"""Problems as verl's trainer takes them: one dictionary per row, small, because every column travels with
+every prompt.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from seele.data.schema import read_problems
+from seele.records import Instance
+
+
+class ProblemDataset(Dataset[dict[str, Any]]):
+    """Rows of our parquet files; named in ``data.custom_cls``.
+
+    ``data_source`` of a row is ``<data set>/<file>``, such as ``chains/heldout``, so that validation
+    reports each split by itself.
+    """
+
+    def __init__(
+        self,
+        data_files: str | Sequence[str],
+        tokenizer: Any = None,
+        config: Any = None,
+        processor: Any = None,
+        max_samples: int = -1,
+    ) -> None:
+        """Read all files; ``max_samples`` keeps the first ones of them all, -1 keeps everything.
+
+        Raises:
+            DataError: A file is missing or a row does not hold what the schema asks for.
+        """
+        paths = [Path(data_files)] if isinstance(data_files, str) else [Path(path) for path in data_files]
+        problems = [(instance, path.stem) for path in paths for instance in read_problems(path)]
+        self._problems: list[tuple[Instance, str]] = problems if max_samples < 0 else problems[:max_samples]
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        instance, split = self._problems[index]
+        return {
+            "raw_prompt": [{"role": "user", "content": instance.question}],
+            "index": index,
+            "data_source": f"{instance.data_source}/{split}",
+            "instance": instance,
+        }

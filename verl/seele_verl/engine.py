@@ -1,0 +1,75 @@
+"""A whole round of one problem as one call to the engine.
+
+verl calls its vLLM server once per rollout, and the server streams every token of every request through its
+event loop. Here the server takes all rollouts of a round in one Ray call and asks vLLM for final outputs
+only; generation itself stays verl's ``vLLMHttpServer.generate``.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.replica import RolloutReplicaRegistry, TokenOutput
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.sampling_params import RequestOutputKind
+
+
+class RoundServer(vLLMHttpServer):
+    """verl's vLLM server with one more method."""
+
+    async def generate_round(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str
+    ) -> list[TokenOutput]:
+        """One completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
+        prefilled once.
+        """
+        return await asyncio.gather(
+            *(
+                self.generate(
+                    prompt_ids=prompt_ids,
+                    sampling_params={**params, "output_kind": RequestOutputKind.FINAL_ONLY},
+                    request_id=f"{request_id}-{index}",
+                )
+                for index, params in enumerate(sampling_params)
+            )
+        )
+
+
+class RoundReplica(vLLMReplica):
+    """verl's vLLM replica, serving with ``RoundServer``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(RoundServer)
+
+
+def register_replica() -> None:
+    """Make ``rollout.name=vllm`` mean our replica in this process."""
+    RolloutReplicaRegistry.register("vllm", lambda: RoundReplica)
+
+
+async def generate_round(
+    client: LLMServerClient,
+    *,
+    session_id: str,
+    request_id: str,
+    prompt_ids: list[int],
+    sampling_params: Sequence[dict[str, Any]],
+) -> list[TokenOutput]:
+    """Generate one round on the replica that serves ``session_id``.
+
+    Rounds of one problem share a session, so they land on one replica and find each other's prefix in its
+    cache.
+    """
+    server_id, server = await client._acquire_server(
+        session_id, prompt_ids=prompt_ids, sampling_params=sampling_params[0]
+    )
+    try:
+        outputs: list[TokenOutput] = await server.generate_round.remote(
+            prompt_ids, list(sampling_params), request_id
+        )
+        return outputs
+    finally:
+        client._release_server(server_id, request_id=session_id)

@@ -1,0 +1,87 @@
+"""FSDP shards of a checkpoint -> a Hugging Face folder, with verl's own merger.
+
+python -m seele_verl.merge RUN [--step N]
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from seele.errors import CheckpointError, SeeleError
+from seele_verl.checkpoints import last_complete_step, saved_steps, step_folder
+from seele_verl.cpu.environment import ENVIRONMENT
+
+STEP_FILE = "merged_step.txt"
+"""Beside the weights: the step that they come from."""
+
+
+def merge_checkpoint(run: Path, step: int | None = None) -> Path:
+    """Merge one checkpoint of a run into ``RUN/merged``, which always holds a whole model or the one before.
+
+    Args:
+        run: The run folder.
+        step: The checkpoint's step; the last complete one by default.
+
+    Raises:
+        CheckpointError: The run has no such checkpoint, or verl's merger refuses it.
+    """
+    step = last_complete_step(run) if step is None else step
+    if step is None or not (step_folder(run, step) / "actor").is_dir():
+        wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
+        raise CheckpointError(
+            f"{run}: {wanted}; steps with a checkpoint are {saved_steps(run)}. "
+            "Train with trainer.save_freq, or name another run"
+        )
+    merged = run / "merged"
+    marker = merged / STEP_FILE
+    if marker.is_file() and marker.read_text() == str(step):
+        return merged
+    partial = run / ".merged.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    _run_merger(step_folder(run, step) / "actor", partial)
+    (partial / STEP_FILE).write_text(str(step))
+    shutil.rmtree(merged, ignore_errors=True)
+    partial.rename(merged)
+    return merged
+
+
+def _run_merger(actor: Path, target: Path) -> None:
+    import torch
+
+    # Without a GPU verl must be told of our platform, as in training.
+    environment = os.environ | ({} if torch.cuda.is_available() else ENVIRONMENT)
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+    command += ["--local_dir", str(actor), "--target_dir", str(target)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if result.returncode:
+        raise CheckpointError(
+            f"{actor}: verl could not merge this checkpoint; it may be incomplete. verl said:\n"
+            f"{result.stderr[-2000:]}"
+        )
+
+
+def _step(text: str) -> int | None:
+    if text != "last" and not text.isdigit():
+        raise CheckpointError(f"--step: expected a step's number or 'last', got {text!r}")
+    return None if text == "last" else int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Merge, and print the merged folder as the last line."""
+    parser = argparse.ArgumentParser(description="Merge a checkpoint into a Hugging Face folder.")
+    parser.add_argument("run", type=Path, help="run folder, such as runs/seele")
+    parser.add_argument("--step", default="last", help="step of the checkpoint, or last (default)")
+    options = parser.parse_args(arguments)
+    try:
+        folder = merge_checkpoint(options.run, _step(options.step))
+    except SeeleError as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(f"{folder}\n")
+
+
+if __name__ == "__main__":
+    main()

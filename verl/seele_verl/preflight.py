@@ -1,0 +1,216 @@
+"""Every check that can be made before Ray starts. What passes here does not fail an hour later."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.data.schema import read_problems
+from seele.errors import ConfigError, DataError
+from seele.hints import build_controller
+from seele.methods import check_method
+from seele.records import Instance
+from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
+from seele_verl.settings import read_settings
+
+# Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
+# there.
+OPEN_SECTIONS = (
+    "actor_rollout_ref.model.override_config.",
+    "actor_rollout_ref.rollout.engine_kwargs.",
+    "data.apply_chat_template_kwargs.",
+    "global_profiler.",
+    "ray_kwargs.ray_init.",
+    "seele.hints.settings.",
+)
+# verl leaves this one open; it belongs to a reward model, which is off.
+MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
+# verl's own reward settings, old and new. verl ignores the old ones silently; SEELE grades by itself and
+# calls none.
+VERL_REWARD_KEYS = (
+    "reward_model",
+    "custom_reward_function",
+    "reward.custom_reward_function",
+    "sandbox_fusion",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What the checks found out about a sound run."""
+
+    seele: SeeleConfig
+    num_problems: int
+    num_unhintable: int
+    """Training problems whose solution has fewer than two steps: they are kept, but cannot be hinted."""
+
+
+def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
+    """Check settings, model, data and lengths.
+
+    Args:
+        config: The composed configuration.
+        overrides: What the user typed, to tell added keys from known ones.
+
+    Raises:
+        ConfigError: A setting is unknown, missing, or contradicts another; the model is missing.
+        DataError: A data file is missing or broken, or a problem does not fit the length limits.
+    """
+    _check_keys(config, overrides)
+    seele = read_settings(config)
+    check_method(seele)
+    check_template(seele.prompt.template)
+    hints = seele.hints
+    build_controller(
+        hints.controller,
+        rounds=hints.rounds,
+        rollouts_per_round=hints.rollouts_per_round,
+        seed=seele.seed,
+        target_accuracy=hints.target_accuracy,
+        **hints.settings,
+    )
+    _check_batches(config, seele)
+    _check_device(config)
+    training, validation = (
+        _read(config.data.train_files, "train_files"),
+        _read(config.data.val_files, "val_files"),
+    )
+    if len(training) < config.data.train_batch_size:
+        raise DataError(
+            f"data.train_files: {len(training)} problems are fewer than the "
+            f"{config.data.train_batch_size} of one step; add data or lower data.train_batch_size"
+        )
+    tokenizer = _load_tokenizer(config, seele)
+    _check_lengths(tokenizer, seele, config, training, hinted=hints.controller != "none")
+    _check_lengths(tokenizer, seele, config, validation, hinted=False)
+    unhintable = sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training)
+    return Preflight(seele=seele, num_problems=len(training), num_unhintable=unhintable)
+
+
+def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
+    for override in overrides:
+        key: str = override.split("=")[0]
+        if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
+            raise ConfigError(
+                f"{key.lstrip('+')}: unknown key; '+' adds keys only under "
+                f"{[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
+            )
+    missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
+    if missing:
+        raise ConfigError(
+            f"{missing[0]}: no value; give one on the command line or choose a group that sets it"
+        )
+    for key in VERL_REWARD_KEYS:
+        changed = [
+            name
+            for name, value in _leaves(OmegaConf.select(config, key), key)
+            if value not in (None, "compute_score")
+        ]
+        if changed:
+            raise ConfigError(
+                f"{changed[0]}: has no effect, SEELE grades answers by itself; "
+                "allowed are the settings under seele.reward"
+            )
+
+
+def _leaves(section: Any, at: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(section, DictConfig):
+        for key in section:
+            yield from _leaves(section[key], f"{at}.{key!s}")
+    else:
+        yield at, section
+
+
+def _check_batches(config: DictConfig, seele: SeeleConfig) -> None:
+    prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    if prompts % mini:
+        raise ConfigError(
+            f"data.train_batch_size ({prompts}) must be a multiple of "
+            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini})"
+        )
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    rows = mini * seele.hints.rollouts_per_prompt
+    if rows % ranks:
+        raise ConfigError(
+            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini}) times seele.hints.rollouts_per_prompt "
+            f"({seele.hints.rollouts_per_prompt}) must be a multiple of the {ranks} training ranks"
+        )
+    rollouts = config.actor_rollout_ref.rollout.n
+    if rollouts != seele.hints.rollouts_per_prompt:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.n: got {rollouts}; set seele.hints.rollouts_per_prompt "
+            f"({seele.hints.rollouts_per_prompt}) instead, from which it is derived"
+        )
+    if config.trainer.v1.trainer_mode != "sync":
+        raise ConfigError(
+            f"trainer.v1.trainer_mode: got {config.trainer.v1.trainer_mode!r}; allowed is 'sync'"
+        )
+
+
+def _check_device(config: DictConfig) -> None:
+    if config.trainer.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ConfigError("trainer.device: 'cuda', but torch sees no GPU; allowed here is hardware=cpu")
+
+
+def _read(files: Any, key: str) -> list[tuple[Instance, Path]]:
+    paths = [Path(files)] if isinstance(files, str) else [Path(path) for path in files]
+    problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    counts = Counter(instance.instance_id for instance, _ in problems)
+    instance_id, count = counts.most_common(1)[0]
+    if count > 1:
+        raise DataError(
+            f"data.{key}: instance id {instance_id!r} occurs in {count} files; ids must be unique in a run"
+        )
+    return problems
+
+
+def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Tokenizer:
+    path = config.actor_rollout_ref.model.path
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        AutoConfig.from_pretrained(path)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); "
+            "allowed are a Hugging Face folder or the name of a model on the hub"
+        ) from error
+    if seele.prompt.template == CHAT and tokenizer.chat_template is None:
+        raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
+    return tokenizer  # type: ignore[no-any-return]
+
+
+def _check_lengths(
+    tokenizer: Tokenizer,
+    seele: SeeleConfig,
+    config: DictConfig,
+    problems: Iterable[tuple[Instance, Path]],
+    *,
+    hinted: bool,
+) -> None:
+    limit = config.data.max_prompt_length
+    window = config.actor_rollout_ref.rollout.max_model_len
+    if window is not None and limit + config.data.max_response_length > window:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.max_model_len ({window}) is shorter than "
+            f"data.max_prompt_length ({limit}) plus data.max_response_length "
+            f"({config.data.max_response_length})"
+        )
+    for instance, path in problems:
+        prompt = len(encode_prompt(tokenizer, instance.question, seele.prompt.template))
+        hint = sum(map(len, encode_steps(tokenizer, instance.steps[:-1]))) if hinted else 0
+        if prompt + hint > limit:
+            raise DataError(
+                f"{path}: problem {instance.instance_id!r} has {prompt} prompt tokens and {hint} in its "
+                f"longest hint, more than data.max_prompt_length ({limit}); "
+                "raise the limit or remove the problem"
+            )

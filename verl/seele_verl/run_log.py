@@ -1,0 +1,64 @@
+"""What a run leaves line by line: ``metrics.jsonl`` and ``rollouts/step_N.jsonl``.
+
+A step's line is appended in one write, so that a killed run leaves whole lines but for the last; ``rewind``
+takes back what lies after the checkpoint that a run resumes from.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import write_atomically
+
+METRICS = "metrics.jsonl"
+TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained")
+"""Counts that also get a running total over the run, under the same name with ``_total``."""
+
+
+class RunLog:
+    """The metrics and rollouts of one run folder."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._totals = dict.fromkeys(TOTALS, 0.0)
+        self._written: set[int] = set()
+        (run / "rollouts").mkdir(parents=True, exist_ok=True)
+
+    def rewind(self, step: int) -> None:
+        """Keep the lines up to ``step``, drop the rest, and take up the totals where that step left them."""
+        path = self._run / METRICS
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = [line for line in lines if _step_of(line) <= step]
+        for line in kept:
+            metrics = json.loads(line)
+            self._written.add(metrics["step"])
+            self._totals = {name: metrics.get(f"{name}_total", total) for name, total in self._totals.items()}
+        write_atomically(path, "".join(f"{line}\n" for line in kept))
+        for dump in (self._run / "rollouts").glob("step_*.jsonl"):
+            if int(dump.stem.removeprefix("step_")) > step:
+                dump.unlink()
+
+    def append(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Append a step's line, with running totals, and return what it holds. A step is written once."""
+        self._totals = {name: total + metrics.get(name, 0.0) for name, total in self._totals.items()}
+        row = dict(metrics) | {f"{name}_total": total for name, total in self._totals.items()}
+        if step not in self._written:
+            self._written.add(step)
+            with (self._run / METRICS).open("a") as file:
+                file.write(json.dumps({"step": step} | row, sort_keys=True) + "\n")
+        return row
+
+    def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write ``rollouts/step_N.jsonl``, replacing what an interrupted run left."""
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_atomically(self._run / "rollouts" / f"step_{step}.jsonl", "".join(lines))
+
+
+def _step_of(line: str) -> float:
+    """The line's step; a line that was cut off by a kill lies after every step."""
+    try:
+        step: int = json.loads(line)["step"]
+    except ValueError:
+        return float("inf")
+    return step

@@ -1,0 +1,40 @@
+"""The driver's side of verl: Ray, the task runner, and what verl looks up by name. Imported only once a run
+is known to be sound.
+"""
+
+from typing import Any
+
+import ray
+from omegaconf import DictConfig
+from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+from verl.utils.config import validate_config
+
+from seele_verl.compat import undecorated
+
+
+class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
+    """verl's task runner, with our trainer and our engine replica."""
+
+    def run(self, config: DictConfig) -> None:
+        """Run the training; verl calls this in the runner's own process."""
+        from seele_verl.engine import register_replica
+        from seele_verl.trainer import SeeleTrainer
+
+        register_replica()
+        # Any mode name but "sync" is treated as asynchronous in several places, so ours takes its place.
+        TRAINER_REGISTRY["sync"] = SeeleTrainer
+        super().run(config)
+
+
+def run_training(config: DictConfig) -> None:
+    """Check verl's part of the configuration, start Ray and train."""
+    validate_config(
+        config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+    )
+    runner: Any = ray.remote(SeeleTaskRunner)
+    try:
+        run_ppo(config, task_runner_class=runner)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,18 @@
+"""From what Hydra composed to our frozen settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig, from_mapping
+
+
+def read_settings(config: DictConfig) -> SeeleConfig:
+    """The ``seele:`` block of a composed configuration.
+
+    Raises:
+        ConfigError: A key is unknown, missing or of the wrong type, or a value is not allowed.
+    """
+    raw: Mapping[str, Any] = OmegaConf.to_container(config.seele, resolve=True)  # type: ignore[assignment]
+    return from_mapping(SeeleConfig, raw, "seele")

@@ -1,0 +1,153 @@
+"""Start here: Hydra -> settings -> checks -> Ray -> trainer.
+
+    python -m seele_verl.train method=seele hardware=cpu [overrides]
+
+The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a problem are
+``seele.rollout.rounds``.
+"""
+
+import importlib.util
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from seele.errors import SeeleError
+from seele_verl.checkpoints import repair_tracker
+from seele_verl.compat import require_verl
+from seele_verl.preflight import Preflight, check_run
+from seele_verl.progress import follow_metrics, terminal_apart_from
+from seele_verl.run_card import describe_environment, write_run_card
+
+LOG = Path("logs") / "train.log"
+
+
+class TrainingFailed(SeeleError):
+    """A run that passed all checks and stopped all the same."""
+
+
+def verl_config_folder() -> Path:
+    """The released verl's configuration, found without importing verl: its import reads the environment of
+    the run.
+    """
+    require_verl()
+    spec = importlib.util.find_spec("verl")
+    assert spec is not None and spec.submodule_search_locations is not None, (
+        "an installed package has a location"
+    )
+    folders = [Path(location) / "trainer" / "config" for location in spec.submodule_search_locations]
+    return next(folder for folder in folders if folder.is_dir())
+
+
+def run(config: DictConfig, overrides: list[str]) -> None:
+    """Check everything, then train; resumes where the run folder's last checkpoint stands."""
+    preflight = check_run(config, overrides)
+    folder = Path(config.trainer.default_local_dir).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
+    with open_dict(config):
+        # Workers run in other folders.
+        config.trainer.default_local_dir = str(folder)
+        for key in ("train_files", "val_files"):
+            files = config.data[key]
+            config.data[key] = [
+                str(Path(file).resolve()) for file in ([files] if isinstance(files, str) else files)
+            ]
+        model = Path(config.actor_rollout_ref.model.path)
+        if model.is_dir():
+            config.actor_rollout_ref.model.path = str(model.resolve())
+        if resumed_at:
+            config.trainer.val_before_train = False
+    (folder / "resolved.yaml").write_text(OmegaConf.to_yaml(config, resolve=True))
+    card = describe_environment() | {
+        "arguments": overrides,
+        "method": preflight.seele.method,
+        "seed": preflight.seele.seed,
+        "num_problems": preflight.num_problems,
+        "num_unhintable_problems": preflight.num_unhintable,
+        "resumed_at_step": resumed_at,
+        "status": "running",
+    }
+    write_run_card(folder, card)
+    _announce(folder, config, preflight, resumed_at)
+    started = time.monotonic()
+    try:
+        _train(config, folder)
+        card["status"] = "finished"
+    except BaseException:
+        card["status"] = "failed"
+        raise
+    finally:
+        card["wall_s"] = round(time.monotonic() - started, 1)
+        write_run_card(folder, card)
+
+
+def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:
+    begin = f"resumes after step {resumed_at}" if resumed_at else "starts"
+    lines = [
+        f"{preflight.seele.method} {begin} in {folder}",
+        f"{preflight.num_problems} problems ({preflight.num_unhintable} cannot be hinted), "
+        f"{config.data.train_batch_size} x {preflight.seele.hints.rollouts_per_prompt} rollouts a step; "
+        f"log in {LOG}",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _train(config: DictConfig, folder: Path) -> None:
+    environment = OmegaConf.to_container(
+        config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}, resolve=True
+    )
+    os.environ.update(environment)  # type: ignore[arg-type]
+    os.environ.setdefault("TENSORBOARD_DIR", str(folder / "tensorboard"))
+    os.environ.setdefault("WANDB_DIR", str(folder))
+    if "WANDB_API_KEY" not in os.environ:
+        os.environ.setdefault("WANDB_MODE", "offline")
+    total_steps: int = config.trainer.total_training_steps or 0
+    with terminal_apart_from(folder / LOG) as terminal, follow_metrics(folder, total_steps, terminal):
+        # Only now: importing verl takes seconds and reads the environment that was just set.
+        from seele_verl.runner import run_training
+
+        try:
+            run_training(config)
+        except Exception as error:
+            traceback.print_exc()  # into the log
+            cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised.
+            if isinstance(cause, SeeleError):
+                raise cause from error
+            reason = f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1]}"
+            raise TrainingFailed(
+                f"training stopped: {reason}; the whole story is in {folder / LOG}. "
+                "The same command resumes from the last checkpoint"
+            ) from error
+
+
+@hydra.main(config_path="config", config_name="seele", version_base=None)
+def _main(config: DictConfig) -> None:
+    try:
+        run(config, list(HydraConfig.get().overrides.task))
+    except SeeleError as error:
+        _fail(error)
+
+
+def _fail(error: SeeleError) -> NoReturn:
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(1 if isinstance(error, TrainingFailed) else 2)
+
+
+def main() -> None:
+    """The command line."""
+    try:
+        os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
+    except SeeleError as error:
+        _fail(error)
+    _main()
+
+
+if __name__ == "__main__":
+    main()
