@@ -147,3 +147,22 @@ def test_vllm_cannot_rewind_a_seeded_generator_on_a_cpu():
     assert "gen.set_offset(gen.get_offset() - 4)" in inspect.getsource(runner)
     with pytest.raises(RuntimeError, match="CPU Generator does not use offset"):
         torch.Generator("cpu").get_offset()
+
+
+def test_verl_takes_log_probs_token_by_token():
+    import torch
+    from verl.utils import torch_functional
+
+    source = inspect.getsource(torch_functional)
+    assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in source
+    code = """
+import torch, verl
+from verl.utils.torch_functional import logprobs_from_logits as f
+log_probs = f(torch.zeros(5, 3, requires_grad=True), torch.zeros(5, dtype=torch.long))
+print(log_probs.grad_fn.name())
+"""
+    # One gather over all tokens, not a stack of five.
+    assert run_python(code, cpu=True) == ["SqueezeBackward1"]
+    logits, labels = torch.randn(7, 11), torch.randint(11, (7,))
+    expected = torch.log_softmax(logits, -1).gather(-1, labels[:, None])[:, 0]
+    torch.testing.assert_close(torch_functional.logprobs_from_logits_naive(logits, labels), expected)

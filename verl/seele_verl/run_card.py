@@ -6,10 +6,12 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from seele.data.files import write_atomically
+from seele_verl.run_log import METRICS, TOTALS
 
 PACKAGES = (
     "seele",
@@ -30,6 +32,39 @@ RUN_CARD = "run_card.json"
 def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
     """Write the card, replacing the one that stood there."""
     write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
+
+
+def describe_cost(run: Path, model: Path, *, passes_without_gradient: int) -> dict[str, Any]:
+    """Tokens that the run has spent so far, and the model FLOPs they stand for.
+
+    2 per parameter and token for a forward pass, 6 for forward and backward (arXiv:2001.08361):
+
+        2 N (prefilled + generated) + (6 + 2 * passes_without_gradient) N trained
+
+    Args:
+        run: The run folder.
+        model: Folder of the initial model; FLOPs are None where it holds no safetensors files.
+        passes_without_gradient: Forward passes over each trained token beside the update's own.
+    """
+    lines = (run / METRICS).read_text().splitlines() if (run / METRICS).exists() else []
+    last = json.loads(lines[-1]) if lines else {}
+    tokens = {name.split("/")[1]: last.get(f"{name}_total", 0.0) for name in TOTALS}
+    parameters = _count_parameters(model)
+    flops = None
+    if parameters is not None:
+        rollout = 2 * parameters * (tokens["prefilled"] + tokens["generated"])
+        flops = rollout + (6 + 2 * passes_without_gradient) * parameters * tokens["trained"]
+    return {"tokens": tokens, "parameters": parameters, "flops": flops}
+
+
+def _count_parameters(model: Path) -> int | None:
+    from safetensors import safe_open
+
+    count = 0
+    for path in model.glob("*.safetensors"):
+        with safe_open(path, framework="numpy") as file:
+            count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return count or None
 
 
 def describe_environment() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from seele_verl.checkpoints import repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.preflight import Preflight, check_run
 from seele_verl.progress import follow_metrics, terminal_apart_from
-from seele_verl.run_card import describe_environment, write_run_card
+from seele_verl.run_card import describe_cost, describe_environment, write_run_card
 
 LOG = Path("logs") / "train.log"
 
@@ -85,6 +85,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         raise
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)
+        card |= describe_cost(
+            folder,
+            Path(config.actor_rollout_ref.model.path),
+            # Old log-probabilities, and the reference model's where a KL term needs them.
+            passes_without_gradient=1 + bool(config.actor_rollout_ref.actor.use_kl_loss),
+        )
         write_run_card(folder, card)
 
 

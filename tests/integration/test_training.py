@@ -1,0 +1,183 @@
+"""Real runs on the real stack: killed and resumed, on one and two ranks, merged, evaluated, reported."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+
+def rows_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def wait_for(condition, process: subprocess.Popen, timeout_s: float = 400) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run did not come so far in time"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("runs") / "seele"
+
+
+@pytest.fixture(scope="module")
+def killed(run, train_command) -> dict[int, list[dict]]:
+    """Kill a run in its fourth step, after the checkpoint of step 2; the rollouts that it had dumped."""
+    command = train_command(
+        run, "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6"
+    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        wait_for((run / "rollouts" / "step_3.jsonl").exists, process)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    return {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)}
+
+
+@pytest.fixture(scope="module")
+def resumed(run, killed, train_command, finish) -> str:
+    """What the resumed run printed."""
+    command = train_command(
+        run, "trainer.total_training_steps=4", "trainer.save_freq=2", "trainer.test_freq=4"
+    )
+    return finish(command, log=run / "logs" / "train.log")
+
+
+def by_problem(rows: list[dict], **conditions) -> dict[str, list[dict]]:
+    problems = defaultdict(list)
+    for row in rows:
+        if all(row[name] == value for name, value in conditions.items()):
+            problems[row["instance_id"]].append(row)
+    return problems
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_run_goes_on_with_the_same_problems_and_the_same_hints(run, killed, resumed):
+    assert "resumes after step 2" in resumed
+    first_again = rows_of(run / "rollouts" / "step_3.jsonl")
+    before, after = (
+        {problem: rows[0]["hint_ratio"] for problem, rows in by_problem(rows, round=0).items()}
+        for rows in (killed[3], first_again)
+    )
+    assert before == after
+    assert len(before) == 8
+
+
+def test_every_step_is_logged_once_and_totals_run_on(run, resumed):
+    metrics = rows_of(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [0, 1, 2, 3, 4]
+    generated = [line.get("tokens/generated", 0) for line in metrics]
+    assert metrics[-1]["tokens/generated_total"] == sum(generated)
+
+
+def test_each_step_visits_its_problems_in_full_rounds(killed):
+    for rows in killed.values():
+        problems = by_problem(rows)
+        assert len(problems) == 8
+        for rollouts in problems.values():
+            assert [(row["round"], row["rollout"]) for row in rollouts] == [(i // 4, i) for i in range(8)]
+            assert all(len({row["hint_ratio"] for row in rollouts if row["round"] == r}) == 1 for r in (0, 1))
+
+
+def test_a_first_visit_reveals_all_but_the_last_step(killed):
+    for row in killed[1]:
+        if row["round"] == 0:
+            assert row["hint_steps"] == row["num_steps"] - 1
+            assert row["hint_ratio"] == row["hint_steps"] / row["num_steps"]
+
+
+def test_the_second_round_follows_what_the_first_one_brought(killed):
+    # A round that all solved makes the next hint shorter; one that nobody solved keeps the longest.
+    for rollouts in by_problem(killed[1]).values():
+        first, second = ([row for row in rollouts if row["round"] == r] for r in (0, 1))
+        if all(row["reward"] for row in first):
+            assert second[0]["hint_steps"] < first[0]["hint_steps"]
+        if not any(row["reward"] for row in first):
+            assert second[0]["hint_steps"] == first[0]["hint_steps"]
+
+
+def test_advantages_are_pooled_over_rounds_without_standard_deviation(killed):
+    for rows in killed.values():
+        for rollouts in by_problem(rows).values():
+            mean = sum(row["reward"] for row in rollouts) / len(rollouts)
+            for row in rollouts:
+                assert row["advantage"] == pytest.approx(row["reward"] - mean, abs=1e-6)
+
+
+def test_the_hint_stands_at_the_beginning_of_the_assistants_turn(killed, base_model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_model)
+    for row in killed[1]:
+        assert row["prompt_tokens"] == len(tokenizer.encode(row["question"] + "\n"))
+        assert row["hint_tokens"] == len(tokenizer.encode(row["hint"]))
+
+
+def test_training_and_rollout_agree_on_log_probabilities(run, resumed):
+    for line in rows_of(run / "metrics.jsonl")[1:]:
+        assert line["training/rollout_probs_diff_mean"] < 0.01
+        assert line["training/rollout_actor_probs_pearson_corr"] > 0.999
+
+
+def test_what_a_run_leaves(run, resumed):
+    card = json.loads((run / "run_card.json").read_text())
+    assert card["status"] == "finished" and card["resumed_at_step"] == 2
+    assert card["versions"]["verl"] and card["tokens"]["generated"] > 0
+    for name in ("resolved.yaml", "logs/train.log", "global_step_4/seele/controller.json"):
+        assert (run / name).is_file(), name
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_the_terminal_shows_progress_and_no_chatter(resumed):
+    lines = resumed.splitlines()
+    assert [line for line in lines if line.startswith("step")][-1].startswith("step    4/4 | rounds ")
+    assert not any("pid=" in line for line in lines)
+
+
+def test_merge_evaluation_and_report(run, resumed, finish):
+    merged = finish([sys.executable, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
+    assert Path(merged) == run / "merged"
+    out = run / "eval"
+    finish([sys.executable, "-m", "seele_eval.run", "--run", str(run), "--out", str(out)])
+    scores = json.loads((out / "scores.json").read_text())
+    assert {"heldout", "harder"} <= {name.split("/")[-1] for name in scores["benchmarks"]}
+    finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
+    assert "<html" in (run / "report" / "index.html").read_text()[:500]
+    assert list((run / "report").glob("*.png"))
+
+
+@pytest.mark.timeout(900)
+def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish):
+    run = tmp_path / "two"
+    overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.save_freq=2")
+    finish(train_command(run, *overrides, "trainer.test_freq=-1"), log=run / "logs" / "train.log")
+    metrics = rows_of(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [0, 1, 2]
+    assert all(line["actor/grad_norm"] > 0 for line in metrics[1:])
+    assert len(list((run / "global_step_2" / "actor").glob("model_world_size_2_rank_*.pt"))) == 2
+    finish([sys.executable, "-m", "seele_verl.merge", str(run)])
+    assert (run / "merged" / "config.json").is_file()
+
+
+def test_every_metric_is_documented(run, resumed):
+    table = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = re.findall(r"`([\w/*-]+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line))
+    patterns = [
+        re.compile(re.escape(name).replace("N", r"\d+").replace("SPLIT", ".+").replace(r"\*", ".+"))
+        for name in documented
+    ]
+    logged = {name for line in rows_of(run / "metrics.jsonl") for name in line}
+    unknown = sorted(name for name in logged if not any(pattern.fullmatch(name) for pattern in patterns))
+    assert unknown == []
+    assert {"val/accuracy/chains/heldout", "accuracy/round_1", "tokens/generated_total"} <= logged

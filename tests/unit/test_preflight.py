@@ -1,0 +1,173 @@
+"""Bad input is refused before anything expensive starts, and nothing is left behind."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+from hydra import compose, initialize_config_dir
+
+from seele.data.schema import write_problems
+from seele.errors import ConfigError, DataError
+from seele.records import Instance
+from seele_verl.preflight import check_run
+from seele_verl.train import verl_config_folder
+
+CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
+
+
+def problem(index, **changes):
+    instance = Instance(
+        instance_id=f"chains-{index}",
+        data_source="chains",
+        question=f"{index}+1",
+        steps=("a=1\n", "b=2\n", "\\boxed{2}"),
+        answer="2",
+    )
+    return dataclasses.replace(instance, **changes)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
+    from transformers import Qwen2Config
+
+    from seele_verl.base_model import byte_tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(folder)
+    Qwen2Config(vocab_size=259).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def check(tmp_path, model):
+    """Check a run of eight problems under the given overrides."""
+
+    def run(*overrides, train=None, held_out=None):
+        write_problems(tmp_path / "train.parquet", train or [problem(i) for i in range(8)], split="train")
+        write_problems(tmp_path / "heldout.parquet", held_out or [problem(99)], split="heldout")
+        settings = [
+            *("method=seele", "hardware=cpu", f"actor_rollout_ref.model.path={model}"),
+            *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
+            *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
+            *overrides,
+        ]
+        os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
+        with initialize_config_dir(str(CONFIGS), version_base=None):
+            config = compose("seele", overrides=settings)
+        return check_run(config, settings)
+
+    return run
+
+
+def test_a_sound_run_passes(check):
+    found = check()
+    assert (found.num_problems, found.num_unhintable) == (8, 0)
+
+
+def test_solutions_below_two_steps_are_kept_and_counted(check):
+    train = [problem(i) for i in range(6)] + [problem(6, steps=()), problem(7, steps=("\\boxed{2}",))]
+    assert check(train=train).num_unhintable == 2
+
+
+def test_additions_are_welcome_where_verl_hands_them_on(check):
+    check(
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1",
+        "+seele.hints.settings.store_rate=last_used",
+    )
+
+
+BAD_SETTINGS = [
+    ("+seele.hint.rounds=2", "seele.hint.rounds: unknown key"),
+    ("+reward_manager=naive", "reward_manager: unknown key; '+' adds keys only under"),
+    ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
+    ("seele.method=ppo", "unknown method 'ppo'"),
+    ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
+    ("seele.hints.controller=oracle", "unknown controller 'oracle'; allowed are"),
+    ("+seele.hints.settings.memory=1", "memory"),
+    ("seele.prompt.template=qwen", "unknown prompt template 'qwen'"),
+    ("seele.prompt.template=chat", "has no chat template"),
+    ("seele.reward.time_limit_s=soon", "seele.reward.time_limit_s: expected float, got 'soon'"),
+    ("reward_model.enable=true", "reward_model.enable: has no effect"),
+    ("custom_reward_function.path=mine.py", "custom_reward_function.path: has no effect"),
+    ("reward.custom_reward_function.path=mine.py", "reward.custom_reward_function.path: has no effect"),
+    (
+        "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.rollout.n: got 4; set seele.hints.rollouts_per_prompt",
+    ),
+    ("actor_rollout_ref.actor.ppo_mini_batch_size=3", "must be a multiple of"),
+    ("trainer.n_gpus_per_node=7", "must be a multiple of the 7 training ranks"),
+    (
+        "trainer.v1.trainer_mode=colocate_async",
+        "trainer.v1.trainer_mode: got 'colocate_async'; allowed is 'sync'",
+    ),
+    (
+        "actor_rollout_ref.rollout.max_model_len=100",
+        "max_model_len (100) is shorter than data.max_prompt_length",
+    ),
+    (
+        "actor_rollout_ref.model.path=no/model",
+        "actor_rollout_ref.model.path: no model and tokenizer at 'no/model'",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"), BAD_SETTINGS, ids=[override for override, _ in BAD_SETTINGS]
+)
+def test_a_bad_setting_is_named_with_what_is_allowed(check, override, message):
+    with pytest.raises(ConfigError) as error:
+        check(override)
+    assert message in str(error.value)
+
+
+def test_a_missing_data_file_is_named(check, tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.parquet"):
+        check(f"data.train_files=[{tmp_path}/nowhere.parquet]")
+
+
+def test_too_few_problems_for_a_step(check):
+    with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
+        check(train=[problem(i) for i in range(7)])
+
+
+def test_an_id_that_occurs_in_two_files(check, tmp_path):
+    with pytest.raises(DataError, match="instance id 'chains-0' occurs in 2 files"):
+        check(f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/train.parquet]")
+
+
+def test_a_prompt_whose_longest_hint_does_not_fit(check):
+    train = [problem(i) for i in range(7)] + [problem(7, steps=("a" * 70, "\\boxed{2}"))]
+    with pytest.raises(DataError, match=r"problem 'chains-7' has 4 prompt tokens and 70 in its longest hint"):
+        check(train=train)
+
+
+def test_hints_do_not_count_where_none_is_given(check):
+    long = [problem(i, steps=("a" * 70, "\\boxed{2}")) for i in range(8)]
+    check("method=grpo", train=long)
+    check(held_out=long)
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path, model):
+    import subprocess
+    import sys
+
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "seele_verl.train", "method=seele", "hardware=cpu"]
+    command += [
+        f"actor_rollout_ref.model.path={model}",
+        "seele.hints.rounds=3",
+        f"trainer.default_local_dir={run}",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.strip() == (
+        "error: seele.hints: rollouts_per_prompt (16) must be a positive multiple of rounds (3)"
+    )
+    assert list(tmp_path.iterdir()) == []
