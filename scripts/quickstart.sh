@@ -17,5 +17,5 @@ run seele data prepare chains --out data/prepared/chains
 run python -m seele_verl.base_model --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \
     trainer.default_local_dir="$OUT" "$@"
-CKPT_DIR="$OUT" OUT="$OUT/eval" run bash scripts/eval.sh
+run env CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh
 run seele report "$OUT" --out "$OUT/report"

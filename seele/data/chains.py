@@ -1,10 +1,12 @@
 r"""Chains of modular arithmetic: a task with worked steps that a very small model can learn.
 
-``7+5-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer in ``\boxed{}``::
+``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer in ``\boxed{}``::
 
-    7+5=2
-    2-3=9
+    a7+5=2
+    b2-3=9
     \boxed{9}
+
+The letters say which operation comes next: finding it by counting is harder for a small model than the arithmetic.
 
 The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student* whose
 solutions the base model is trained on: it believes some wrong facts (``7+5=3``) most of the time and carries on from
@@ -17,6 +19,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from seele.records import Instance
 
@@ -118,7 +121,8 @@ class Chain:
 
     @property
     def question(self) -> str:
-        return str(self.start) + "".join(f"{operation}{operand}" for operation, operand in self.operations)
+        labelled = zip(ascii_lowercase, self.operations, strict=False)
+        return str(self.start) + "".join(f" {label}{operation}{operand}" for label, (operation, operand) in labelled)
 
 
 def right_operands(operation: str, modulus: int) -> tuple[int, ...]:
@@ -227,8 +231,10 @@ def _work(chain: Chain, recall: Callable[[Fact], int]) -> list[int]:
 
 def _write_steps(chain: Chain, values: list[int]) -> tuple[str, ...]:
     steps = [
-        f"{before}{operation}{operand}={after}\n"
-        for before, (operation, operand), after in zip(values, chain.operations, values[1:], strict=False)
+        f"{label}{before}{operation}{operand}={after}\n"
+        for label, before, (operation, operand), after in zip(
+            ascii_lowercase, values, chain.operations, values[1:], strict=False
+        )
     ]
     # The box belongs to the last step, which no hint reveals.
     return (*steps[:-1], f"{steps[-1]}\\boxed{{{values[-1]}}}")

@@ -86,7 +86,7 @@ import verl
 dist.init_process_group("cpu:gloo,cpu:gloo", rank=0, world_size=1, init_method="tcp://127.0.0.1:0")
 print(dist.get_backend())
 """
-    assert run_python(code, cpu=True) == ["refused", "gloo"]
+    assert run_python(code, cpu=True) == ["refused", "cpu:gloo"]
 
 
 def test_verl_registers_its_engine_for_accelerators_only():
