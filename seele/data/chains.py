@@ -1,17 +1,19 @@
 r"""Chains of modular arithmetic: a task with worked steps that a very small model can learn.
 
-``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer in ``\boxed{}``::
+``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer boxed::
 
-    a7+5=2
-    b2-3=9
+    7a+5=2
+    2b-3=9
     \boxed{9}
 
-The letters say which operation comes next: finding it by counting is harder for a small model than the arithmetic.
+The letters name the operations: finding the next one by counting is harder for a small model than the
+arithmetic.
 
-The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student* whose
-solutions the base model is trained on: it believes some wrong facts (``7+5=3``) most of the time and carries on from
-what it wrote. Files, tokenizers and models do not live here. Everything is drawn from ``random.Random`` seeded with
-text, hence the same on every machine. Pure Python; the task is this project's own.
+The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student*
+whose solutions the base model is trained on: it has some facts wrong (``7+5=3``) most of the time and
+carries on from what it wrote. Files, tokenizers and models do not live here. Everything is drawn from
+``random.Random`` seeded with text, hence the same on every machine. Pure Python; the task is this project's
+own.
 """
 
 import hashlib
@@ -30,6 +32,9 @@ Fact = tuple[int, str, int]
 
 _EVALUATE = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
+# One letter an operation.
+_LEVELS = range(1, len(ascii_lowercase) + 1)
+
 # A level whose questions are nearly used up would be drawn from for ever.
 _MAX_SHARE_OF_QUESTIONS = 0.5
 
@@ -45,7 +50,7 @@ class ChainsConfig:
     """Values lie in 0 .. modulus - 1; from 3 to 10, so that each is one digit."""
 
     operations: str = "+-"
-    """Which of ``+``, ``-`` and ``*`` occur. Right operands are such that no operation forgets its left operand."""
+    """Which of ``+``, ``-`` and ``*`` occur."""
 
     train_levels: tuple[int, ...] = (5, 6, 7)
     """Numbers of operations in the splits ``train`` and ``heldout``, each equally often."""
@@ -64,8 +69,10 @@ class ChainsConfig:
             raise ValueError(f"operations must be different ones of '+-*', got {self.operations!r}")
         for name in ("train_levels", "harder_levels"):
             levels = getattr(self, name)
-            if not levels or min(levels) < 1 or len(set(levels)) != len(levels):
-                raise ValueError(f"{name} must be different numbers >= 1, at least one, got {levels}")
+            if not levels or len(set(levels)) != len(levels) or not set(levels) <= set(_LEVELS):
+                raise ValueError(
+                    f"{name} must be different numbers from {_LEVELS[0]} to {_LEVELS[-1]}, got {levels}"
+                )
         if shared := sorted(set(self.train_levels) & set(self.harder_levels)):
             raise ValueError(f"harder_levels must not be training levels, but {shared} are both")
         for name in ("num_train", "num_heldout", "num_harder"):
@@ -91,18 +98,17 @@ class ChainsConfig:
 class StudentConfig:
     """The student that writes the base model's training text.
 
-    It has some operands wrong (adds 7 as if it were 8). With one of them it writes the same wrong value with
-    probability ``believed``, the right one with ``doubted``, and any value otherwise; all other operations come out
-    right, but for slips.
+    A misconceived fact comes out wrong in one fixed way with probability ``believed``, right with
+    ``doubted``, and as any value otherwise; every other fact comes out right, but for slips.
     """
 
     seed: int = 0
-    misconceived: float = 1 / 3
-    """Share of each operation's right operands that the student has wrong."""
-    believed: float = 0.8
-    doubted: float = 0.15
-    slip: float = 0.01
-    """Probability of any value instead of the right one where the student knows better."""
+    misconceived: float = 0.36
+    """Share of the facts of each operation that the student has wrong."""
+    believed: float = 0.72
+    doubted: float = 0.22
+    slip: float = 0.02
+    """Probability of any value instead of the right one on a fact that the student knows."""
 
     def __post_init__(self) -> None:
         for name in ("misconceived", "believed", "doubted", "slip"):
@@ -122,14 +128,14 @@ class Chain:
     @property
     def question(self) -> str:
         labelled = zip(ascii_lowercase, self.operations, strict=False)
-        return str(self.start) + "".join(f" {label}{operation}{operand}" for label, (operation, operand) in labelled)
+        return f"{self.start} " + " ".join(f"{label}{sign}{operand}" for label, (sign, operand) in labelled)
 
 
 def right_operands(operation: str, modulus: int) -> tuple[int, ...]:
     """Right operands for which the operation maps different left operands to different values.
 
-    No operation then hides an earlier mistake: two mistakes may cancel, one never does. 0 is left out of sums and
-    0 and 1 of products, which would leave the value alone.
+    No operation then hides an earlier mistake: two mistakes may cancel, one never does. Operands that leave
+    the value alone are left out.
     """
     if operation == "*":
         return tuple(b for b in range(2, modulus) if math.gcd(b, modulus) == 1)
@@ -142,19 +148,23 @@ def evaluate(fact: Fact, modulus: int) -> int:
     return int(_EVALUATE[operation](left, right)) % modulus
 
 
-def misconceptions(config: ChainsConfig, student: StudentConfig) -> dict[tuple[str, int], int]:
-    """By how much the student overshoots, for each operation and right operand that it has wrong.
+def misconceptions(config: ChainsConfig, student: StudentConfig) -> dict[Fact, int]:
+    """The facts that the student has wrong, each with the value it believes.
 
-    It is by 1 or 2, whatever the left operand: mistakes in sums and differences add up and rarely cancel, so that a
+    It always overshoots, by 1 or 2: mistakes in sums and differences add up and rarely cancel, so that a
     right answer almost always means right steps.
     """
     rng = random.Random(f"chains/misconceptions/{student.seed}")
-    overshoot: dict[tuple[str, int], int] = {}
+    believed: dict[Fact, int] = {}
     for operation in config.operations:
-        operands = right_operands(operation, config.modulus)
-        for operand in rng.sample(operands, round(student.misconceived * len(operands))):
-            overshoot[operation, operand] = rng.choice((1, 2))
-    return overshoot
+        facts = [
+            (left, operation, right)
+            for left in range(config.modulus)
+            for right in right_operands(operation, config.modulus)
+        ]
+        for fact in rng.sample(facts, round(student.misconceived * len(facts))):
+            believed[fact] = (evaluate(fact, config.modulus) + rng.choice((1, 2))) % config.modulus
+    return believed
 
 
 def generate_splits(config: ChainsConfig) -> dict[str, list[Instance]]:
@@ -167,12 +177,13 @@ def generate_splits(config: ChainsConfig) -> dict[str, list[Instance]]:
         ("harder", config.harder_levels, config.num_harder),
     ):
         rng = random.Random(f"chains/{split}/{config.seed}")
-        splits[split] = instances = []
+        instances: list[Instance] = []
         while len(instances) < count:
             chain = _draw(config, levels[len(instances) % len(levels)], rng)
             if chain.question not in taken:
                 taken.add(chain.question)
                 instances.append(_instance(config, chain))
+        splits[split] = instances
     return splits
 
 
@@ -185,13 +196,13 @@ def student_solutions(
     """
     splits = generate_splits(config)
     kept_apart = {instance.question for split in ("heldout", "harder") for instance in splits[split]}
-    overshoot = misconceptions(config, student)
+    believed = misconceptions(config, student)
     rng = random.Random(f"chains/student/{student.seed}")
     for level in levels:
         chain = _draw(config, level, rng)
         while chain.question in kept_apart:
             chain = _draw(config, level, rng)
-        values = _work(chain, lambda fact: _recall(fact, config.modulus, student, overshoot, rng))
+        values = _work(chain, lambda fact: _recall(fact, config.modulus, student, believed, rng))
         yield chain.question, "".join(_write_steps(chain, values))
 
 
@@ -204,21 +215,14 @@ def _draw(config: ChainsConfig, level: int, rng: random.Random) -> Chain:
 
 
 def _recall(
-    fact: Fact,
-    modulus: int,
-    student: StudentConfig,
-    overshoot: dict[tuple[str, int], int],
-    rng: random.Random,
+    fact: Fact, modulus: int, student: StudentConfig, believed: dict[Fact, int], rng: random.Random
 ) -> int:
-    _, operation, right = fact
-    value = evaluate(fact, modulus)
-    wrong = overshoot.get((operation, right), 0)
     chance = rng.random()
-    if not wrong:
-        return rng.randrange(modulus) if chance < student.slip else value
+    if fact not in believed:
+        return rng.randrange(modulus) if chance < student.slip else evaluate(fact, modulus)
     if chance < student.believed:
-        return (value + wrong) % modulus
-    return value if chance < student.believed + student.doubted else rng.randrange(modulus)
+        return believed[fact]
+    return evaluate(fact, modulus) if chance < student.believed + student.doubted else rng.randrange(modulus)
 
 
 def _work(chain: Chain, recall: Callable[[Fact], int]) -> list[int]:
@@ -231,7 +235,7 @@ def _work(chain: Chain, recall: Callable[[Fact], int]) -> list[int]:
 
 def _write_steps(chain: Chain, values: list[int]) -> tuple[str, ...]:
     steps = [
-        f"{label}{before}{operation}{operand}={after}\n"
+        f"{before}{label}{operation}{operand}={after}\n"
         for label, before, (operation, operand), after in zip(
             ascii_lowercase, values, chain.operations, values[1:], strict=False
         )

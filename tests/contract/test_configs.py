@@ -1,6 +1,7 @@
 """Every YAML composes, builds, and says what the paper says."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 
 from seele.methods import METHODS, check_method
 from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.preflight import check_batches
 from seele_verl.settings import read_settings
 from seele_verl.train import verl_config_folder
 
@@ -80,3 +82,25 @@ def test_the_command_prints_a_configuration_without_starting_anything():
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert OmegaConf.create(result.stdout).seele.method == "seele"
+
+
+def test_the_papers_script_composes_to_the_papers_run():
+    root = CONFIGS.parents[2]
+    script = subprocess.run(
+        ["bash", str(root / "scripts" / "train_qwen2.5-7b.sh"), "seele.seed=3"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"DRY_RUN": "1"},
+        check=True,
+    )
+    arguments = shlex.split(script.stdout.splitlines()[-1].removeprefix("+ "))
+    assert arguments[:3] == ["python", "-m", "seele_verl.train"]
+    config = composed(*arguments[3:])
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-7B"
+    assert (config.trainer.nnodes, config.trainer.n_gpus_per_node, config.trainer.device) == (1, 8, "cuda")
+    assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (256, 64)
+    assert read_settings(config).seed == 3
+    rollout = config.actor_rollout_ref.rollout
+    assert config.trainer.n_gpus_per_node % rollout.tensor_model_parallel_size == 0
+    assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
+    check_batches(config, read_settings(config))

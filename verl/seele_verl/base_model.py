@@ -1,31 +1,28 @@
-r"""Base models that are made here, in minutes, on a CPU: a small Qwen2 trained on the text of one task.
+r"""Base models that are made here, on a CPU, in minutes: a small Qwen2 trained on the text of one task.
 
-    python -m seele_verl.base_model --out models --task chains        # prints the model's folder as its
-    last line
+    python -m seele_verl.base_model --out models --task chains    # its last line: the folder
 
-The policy is later asked with the question and a line break (template ``plain``), the hint behind it, and
-ends its solution with the end-of-text token; the base model is trained on exactly that layout, with the
-loss on the solution. A folder is named after a hash of everything that the model depends on, and appears
-complete or not at all.
+The policy is asked with the question and a line break (template ``plain``), the hint behind it, and ends its
+solution with the end-of-text token; the base model is trained on exactly that layout, with the loss on the
+solution. A folder is named after a hash of everything that the model depends on, and appears complete or
+not at all.
 
-Here live the tokenizer, the architecture, the recipes and the cache. The training loop is
+Here live the tokenizer, the architecture, the recipes and the cache. The training loop is that of
 ``transformers.Trainer``; the texts come from ``seele.data``. A new task is one entry in ``RECIPES`` and one
 in ``TEXTS``.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
-import inspect
 import json
-import logging
 import math
 import random
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -42,14 +39,14 @@ from transformers import (
 
 from seele.data import chains
 from seele.data.chains import ChainsConfig, StudentConfig
-
-logger = logging.getLogger(__name__)
+from seele.data.gsm8k import read_gsm8k
+from seele.rollout.templates import render_prompt
 
 END_OF_TEXT = "<|im_end|>"
 PADDING = "<|endoftext|>"
 SPECIAL_TOKENS = (PADDING, "<|im_start|>", END_OF_TEXT)
 
-# The question and a line break, as the template "plain" writes it.
+# What the template "plain" writes: verl asks the tokenizer for a chat template even where it is not used.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate")
@@ -58,7 +55,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate")
 NO_LOSS = -100
 
 Text = tuple[str, str]
-"""Prompt, with its line break, and solution, without the end-of-text token."""
+"""Question or prompt, and solution without the end-of-text token."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,107 +65,119 @@ class BaseModelRecipe:
     task: str
     """Key of ``TEXTS``."""
 
-    chains: ChainsConfig = ChainsConfig()
-    student: StudentConfig = StudentConfig()
+    chains: ChainsConfig = dataclasses.field(default_factory=ChainsConfig)
+    student: StudentConfig = dataclasses.field(default_factory=StudentConfig)
     student_levels: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
-    """``chains`` only: the levels in the training text; none beyond the training levels."""
-    num_texts: int = 0
-    """``chains`` only: problems that the student solves; each is seen once."""
+    """Chains only: levels of the training text, the easiest first; none beyond the training levels."""
+    student_batches: int = 550
+    """Chains only: batches of text that the student writes; each text is seen once."""
     share_of_easy_batches: float = 0.3
-    """``chains`` only: in this first share of the training the levels open up one by one."""
+    """Chains only: over this first share of the batches the levels open up one by one."""
 
     data_folder: str = ""
-    """``gsm8k`` only: the folder that holds ``train.jsonl``."""
+    """GSM8K only: the folder that holds ``train.jsonl``; the Hugging Face hub when empty."""
+
     epochs: int = 1
+    batch_size: int = 32
     sampling: str = "sequential"
-    """``sequential`` keeps the order of the texts, ``group_by_length`` shuffles them and pads little."""
+    """``sequential`` keeps the order of the texts; ``group_by_length`` shuffles them and pads little."""
 
     hidden_size: int = 128
     intermediate_size: int = 384
     num_layers: int = 2
     num_heads: int = 4
     max_positions: int = 512
-
-    # Weights drawn much smaller than this leave the attention of so narrow a model flat for hundreds of
-    # steps.
+    """Tokens; longer texts are left out."""
     initializer_range: float = 0.06
+    """Standard deviation of the first weights. With Qwen's 0.02 so narrow a model stands still for long."""
 
-    batch_size: int = 32
     muon_learning_rate: float = 0.02
-    """For the matrices inside the layers."""
     adam_learning_rate: float = 3e-3
-    """For embeddings and norms."""
     warmup_steps: int = 20
     seed: int = 0
 
 
-def _chains_texts(recipe: BaseModelRecipe) -> list[Text]:
-    solutions = chains.student_solutions(recipe.chains, recipe.student, levels=_lesson_plan(recipe))
-    return [(f"{question}\n", solution) for question, solution in solutions]
+def _chains_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
+    return chains.student_solutions(recipe.chains, recipe.student, levels=_lesson_plan(recipe))
 
 
 def _lesson_plan(recipe: BaseModelRecipe) -> list[int]:
-    """The level of each text: one level a batch, drawn from more and more of the levels, the easiest first.
+    """The level of each text: one level a batch, drawn from more and more of the levels.
 
-    On short chains the model finds the table of facts, which the long ones hide behind where to look.
+    On short chains the model finds the table of facts; the rest of the training is about where in a long
+    chain it stands, hence the longer of two drawn levels.
     """
     rng = random.Random(f"lessons/{recipe.seed}")
-    batches = recipe.num_texts // recipe.batch_size
     plan: list[int] = []
-    for batch in range(1, batches + 1):
-        progress = min(1.0, batch / (recipe.share_of_easy_batches * batches))
+    for batch in range(1, recipe.student_batches + 1):
+        progress = min(1.0, batch / (recipe.share_of_easy_batches * recipe.student_batches))
         open_levels = recipe.student_levels[: math.ceil(progress * len(recipe.student_levels))]
-        plan += [rng.choice(open_levels)] * recipe.batch_size
+        plan += [max(rng.choices(open_levels, k=2))] * recipe.batch_size
     return plan
 
 
-TEXTS: dict[str, Callable[[BaseModelRecipe], list[Text]]] = {"chains": _chains_texts}
+def _gsm8k_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
+    for instance in read_gsm8k("train", folder=Path(recipe.data_folder) if recipe.data_folder else None):
+        yield instance.question, "".join(instance.steps)
 
-RECIPES = {"chains": BaseModelRecipe(task="chains", num_texts=900 * 32)}
+
+TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
+    "chains": _chains_texts,
+    "gsm8k": _gsm8k_texts,
+}
+
+RECIPES = {
+    "chains": BaseModelRecipe(task="chains"),
+    "gsm8k": BaseModelRecipe(
+        task="gsm8k",
+        batch_size=16,
+        sampling="group_by_length",
+        hidden_size=160,
+        intermediate_size=448,
+        num_layers=3,
+        max_positions=1024,
+    ),
+}
 
 
 def make_base_model(root: Path, recipe: BaseModelRecipe) -> Path:
     """Folder of the base model below ``root``, trained now unless it is there already.
 
     Raises:
-        DataError: If the training text cannot be read.
+        DataError: If the data that the training text comes from cannot be read.
     """
-    texts = TEXTS[recipe.task](recipe)
+    pairs = TEXTS[recipe.task](recipe)
+    texts = [(render_prompt(question, "plain"), solution) for question, solution in pairs]
     folder = root / f"{recipe.task}-{fingerprint(recipe, texts)}"
     if folder.exists():
         return folder
     root.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=root))
-    try:
+    # A folder of its own for each process: two that make the same model do not meet before the rename.
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=root) as scratch:
+        unfinished = Path(scratch) / "model"
         tokenizer = byte_tokenizer()
-        model = train(recipe, texts, tokenizer, scratch=unfinished / "scratch")
-        shutil.rmtree(unfinished / "scratch", ignore_errors=True)
-        model.save_pretrained(unfinished)
+        train(recipe, texts, tokenizer, scratch=Path(scratch)).save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        recipe_text = json.dumps(dataclasses.asdict(recipe), indent=2, sort_keys=True)
-        (unfinished / "recipe.json").write_text(recipe_text + "\n", encoding="utf-8")
+        settings = json.dumps(dataclasses.asdict(recipe), indent=2, sort_keys=True)
+        (unfinished / "recipe.json").write_text(f"{settings}\n", encoding="utf-8")
         _publish(unfinished, folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 
 def fingerprint(recipe: BaseModelRecipe, texts: Sequence[Text]) -> str:
     """Hash of the settings, the training text itself, the code of this file and the libraries' versions."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps(dataclasses.asdict(recipe), sort_keys=True).encode())
-    digest.update(inspect.getsource(sys.modules[__name__]).encode())
-    digest.update(json.dumps({name: importlib.metadata.version(name) for name in LIBRARIES}).encode())
-    for text in texts:
-        digest.update(json.dumps(text).encode())
+    settings = dataclasses.asdict(recipe)
+    # The text counts, not the place that it was read from.
+    del settings["data_folder"]
+    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    digest = hashlib.sha256(json.dumps([settings, versions, texts], sort_keys=True).encode())
+    digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()[:16]
 
 
 def byte_tokenizer() -> Qwen2Tokenizer:
     """One token a byte, whose id is the byte's value, and Qwen's three special tokens behind them."""
-    vocabulary = {character: byte for byte, character in enumerate(_characters_of_bytes())}
-    for token in SPECIAL_TOKENS:
-        vocabulary[token] = len(vocabulary)
+    vocabulary = {character: token for token, character in enumerate((*_byte_characters(), *SPECIAL_TOKENS))}
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
         merges=[],
@@ -181,8 +190,8 @@ def byte_tokenizer() -> Qwen2Tokenizer:
     return tokenizer
 
 
-def _characters_of_bytes() -> list[str]:
-    """The printable stand-in for each byte that byte-level vocabularies use, in the order of the bytes.
+def _byte_characters() -> list[str]:
+    """The printable character that stands for each byte in byte-level vocabularies, in the bytes' order.
 
     Printable Latin-1 bytes stand for themselves, the others for the characters from U+0100 on.
     """
@@ -194,24 +203,12 @@ def _characters_of_bytes() -> list[str]:
 def train(
     recipe: BaseModelRecipe, texts: Sequence[Text], tokenizer: Qwen2Tokenizer, *, scratch: Path
 ) -> PreTrainedModel:
-    """A Qwen2 from random weights, trained on ``texts`` in single precision on the CPU."""
+    """A Qwen2 from random weights, trained on ``texts`` in single precision on one core."""
+    rows = [row for text in texts if len((row := _row(text, tokenizer))["input_ids"]) <= recipe.max_positions]
     torch.manual_seed(recipe.seed)
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=len(tokenizer),
-            hidden_size=recipe.hidden_size,
-            intermediate_size=recipe.intermediate_size,
-            num_hidden_layers=recipe.num_layers,
-            num_attention_heads=recipe.num_heads,
-            num_key_value_heads=recipe.num_heads,
-            max_position_embeddings=recipe.max_positions,
-            initializer_range=recipe.initializer_range,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    model = Qwen2ForCausalLM(_architecture(recipe, tokenizer))
+    optimizer = MuonWithAdam(model, recipe)
+    num_steps = recipe.epochs * math.ceil(len(rows) / recipe.batch_size)
     arguments = TrainingArguments(
         output_dir=str(scratch),
         use_cpu=True,
@@ -224,48 +221,71 @@ def train(
         report_to="none",
         disable_tqdm=True,
     )
-    rows = [_row(text, tokenizer) for text in texts]
-    optimizer = MuonWithAdam(model, recipe)
-    schedule = get_cosine_schedule_with_warmup(
-        optimizer, recipe.warmup_steps, recipe.epochs * math.ceil(len(rows) / recipe.batch_size)
-    )
     trainer = Trainer(
-        model=model, args=arguments, train_dataset=rows, data_collator=_pad, optimizers=(optimizer, schedule)
+        model=model,
+        args=arguments,
+        train_dataset=rows,
+        data_collator=_pad,
+        optimizers=(optimizer, get_cosine_schedule_with_warmup(optimizer, recipe.warmup_steps, num_steps)),
     )
-    trainer.train()
+    with _one_thread():
+        trainer.train()
     return model
 
 
-class MuonWithAdam(torch.optim.Optimizer):
-    """Muon on the matrices inside the layers, Adam on everything else, behind the interface of one optimizer.
+def _architecture(recipe: BaseModelRecipe, tokenizer: Qwen2Tokenizer) -> Qwen2Config:
+    return Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.intermediate_size,
+        num_hidden_layers=recipe.num_layers,
+        num_attention_heads=recipe.num_heads,
+        num_key_value_heads=recipe.num_heads,
+        max_position_embeddings=recipe.max_positions,
+        initializer_range=recipe.initializer_range,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
-    Adam alone needs ten times the steps before a model of this size holds a table of facts.
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """On matrices this small, waiting threads spin: two took six times the CPU time of one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class MuonWithAdam(torch.optim.Optimizer):
+    """Muon on the matrices inside the layers, Adam on embeddings and norms, as one optimizer for the Trainer.
+
+    With Adam alone a model of this size needs several times the steps before it holds a table of facts.
     """
 
     def __init__(self, model: PreTrainedModel, recipe: BaseModelRecipe) -> None:
-        named = dict(model.named_parameters())
-        inside = [name for name, weight in named.items() if weight.ndim == 2 and "embed" not in name]
+        inside: list[torch.Tensor] = []
+        outside: list[torch.Tensor] = []
+        for name, weight in model.named_parameters():
+            (inside if weight.ndim == 2 and "embed" not in name else outside).append(weight)
         self._parts = (
-            torch.optim.Muon(
-                [named[name] for name in inside], lr=recipe.muon_learning_rate, weight_decay=0.0
-            ),
-            torch.optim.Adam(
-                [weight for name, weight in named.items() if name not in inside],
-                lr=recipe.adam_learning_rate,
-                betas=(0.9, 0.98),
-            ),
+            torch.optim.Muon(inside, lr=recipe.muon_learning_rate, weight_decay=0.0),
+            torch.optim.Adam(outside, lr=recipe.adam_learning_rate, betas=(0.9, 0.98)),
         )
-        super().__init__(named.values(), {})
-        # The scheduler writes learning rates into the groups that it sees here, and the parts read them
-        # there.
-        self.param_groups = [group for part in self._parts for group in part.param_groups]
+        super().__init__([dict(group) for group in self._groups_of_parts()], {})
+
+    def _groups_of_parts(self) -> list[dict[str, object]]:
+        return [group for part in self._parts for group in part.param_groups]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        assert closure is None, "Trainer.train calls step without a closure"
-        # The scheduler writes learning rates into this optimizer's groups, one for each of the parts' groups.
-        groups = [group for part in self._parts for group in part.param_groups]
-        for group, scheduled in zip(groups, self.param_groups, strict=True):
+        assert closure is None, "the Trainer steps without a closure"
+        # The scheduler writes into our groups; accelerate replaces them, so they cannot be the parts' own.
+        for group, scheduled in zip(self._groups_of_parts(), self.param_groups, strict=True):
             group["lr"] = scheduled["lr"]
         for part in self._parts:
             part.step()
@@ -278,10 +298,7 @@ def _row(text: Text, tokenizer: Qwen2Tokenizer) -> dict[str, list[int]]:
 
 
 def _pad(rows: Sequence[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Rows of different lengths as one batch, padded on the right.
-
-    Causal attention never looks at padding on the right, so no mask is needed.
-    """
+    """Rows of different lengths as one batch, padded on the right, where causal attention never looks."""
     longest = max(len(row["input_ids"]) for row in rows)
     return {
         key: torch.tensor([row[key] + [filler] * (longest - len(row[key])) for row in rows])
@@ -293,7 +310,7 @@ def _publish(unfinished: Path, folder: Path) -> None:
     try:
         unfinished.rename(folder)
     except OSError:
-        # Another process made the same model meanwhile.
+        # Another process was faster; the models are equal.
         if not folder.exists():
             raise
 
@@ -303,9 +320,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Make a small base model, or find the one made before.")
     parser.add_argument("--out", type=Path, required=True, help="folder that the model's folder is put into")
     parser.add_argument("--task", choices=sorted(RECIPES), default="chains")
+    parser.add_argument("--data-folder", default="", help="gsm8k: folder of train.jsonl (default: the hub)")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-    sys.stdout.write(f"{make_base_model(arguments.out, RECIPES[arguments.task])}\n")
+    recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
+    # The Trainer prints its losses.
+    with contextlib.redirect_stdout(sys.stderr):
+        folder = make_base_model(arguments.out, recipe)
+    sys.stdout.write(f"{folder}\n")
 
 
 if __name__ == "__main__":

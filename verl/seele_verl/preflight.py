@@ -73,7 +73,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         target_accuracy=hints.target_accuracy,
         **hints.settings,
     )
-    _check_batches(config, seele)
+    check_batches(config, seele)
     _check_device(config)
     training, validation = (
         _read(config.data.train_files, "train_files"),
@@ -125,7 +125,8 @@ def _leaves(section: Any, at: str) -> Iterable[tuple[str, Any]]:
         yield at, section
 
 
-def _check_batches(config: DictConfig, seele: SeeleConfig) -> None:
+def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
+    """Raise ``ConfigError`` unless prompts, mini-batches, rollouts and ranks divide each other."""
     prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
     if prompts % mini:
         raise ConfigError(

@@ -20,7 +20,7 @@ from seele.rollout.seeding import rollout_seed
 from seele.rollout.templates import encode_prompt, encode_steps
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
-from seele_verl.engine import generate_round
+from seele_verl.engine_client import generate_round
 from seele_verl.protocol import TrainingRows, training_rows
 from seele_verl.settings import read_settings
 

@@ -108,7 +108,9 @@ class SeeleTrainer(PPOTrainerSync):
             resume_from = self.config.trainer.resume_from_path
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
-            ray.get(self.controller.load_state_dict.remote(load_controller(folder)))
+            state = load_controller(folder)
+            ray.get(self.controller.load_state_dict.remote(state))
+            assert ray.get(self.controller.state_dict.remote()) == state, "a restart is no restart"
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.

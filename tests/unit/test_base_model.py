@@ -1,0 +1,131 @@
+"""Base models: the tokenizer is the bytes, the layout is the policy's, and a folder is complete or absent."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from seele.rollout.templates import render_prompt
+from seele_verl import base_model
+from seele_verl.base_model import NO_LOSS, RECIPES, byte_tokenizer, fingerprint, make_base_model
+
+TINY = dataclasses.replace(
+    RECIPES["chains"],
+    student_levels=(1, 2),
+    student_batches=4,
+    batch_size=8,
+    hidden_size=16,
+    intermediate_size=16,
+    num_layers=1,
+    num_heads=2,
+)
+TEXTS = [("1 a+1\n", "1a+1=2\n\\boxed{2}")]
+
+
+def folders(root):
+    return sorted(path.name for path in root.iterdir())
+
+
+def test_a_token_is_a_byte_and_its_id_the_bytes_value():
+    tokenizer = byte_tokenizer()
+    text = "".join(map(chr, range(1, 128))) + "é\N{SNOWMAN}\n"
+    assert tokenizer(text)["input_ids"] == list(text.encode())
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert len(tokenizer) == 259
+
+
+def test_padding_and_end_of_text_are_different_tokens_and_survive_saving(tmp_path):
+    from transformers import AutoTokenizer
+
+    byte_tokenizer().save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (256, 258)
+    assert tokenizer("7 a+5\n")["input_ids"] == list(b"7 a+5\n")
+
+
+def test_the_chat_template_writes_what_the_plain_template_writes():
+    messages = [{"role": "user", "content": "7 a+5"}]
+    text = byte_tokenizer().apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == render_prompt("7 a+5", "plain")
+
+
+def test_the_loss_is_on_the_solution_and_the_end_of_text():
+    row = base_model._row(("ab\n", "c"), byte_tokenizer())
+    assert row == {"input_ids": [*b"ab\nc", 258], "labels": [NO_LOSS] * 3 + [*b"c", 258]}
+
+
+def test_padding_is_on_the_right_and_without_loss():
+    batch = base_model._pad([{"input_ids": [5, 6], "labels": [5, 6]}, {"input_ids": [7], "labels": [7]}])
+    assert batch["input_ids"].tolist() == [[5, 6], [7, 0]]
+    assert batch["labels"].tolist() == [[5, 6], [7, NO_LOSS]]
+
+
+def test_levels_open_up_one_by_one_and_each_batch_has_one_level():
+    recipe = dataclasses.replace(TINY, student_batches=100, student_levels=(1, 2, 3, 4))
+    plan = base_model._lesson_plan(recipe)
+    batches = [plan[start : start + 8] for start in range(0, 800, 8)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    for number, batch in enumerate(batches, start=1):
+        # All four levels are open after 30 of the 100 batches.
+        assert 1 <= batch[0] <= min(4, math.ceil(number / 30 * 4))
+    assert plan.count(4) > plan.count(2)
+
+
+def test_the_hash_covers_settings_and_text_but_not_where_the_text_was_read():
+    assert fingerprint(TINY, TEXTS) == fingerprint(dataclasses.replace(TINY, data_folder="/a"), TEXTS)
+    others = {
+        fingerprint(dataclasses.replace(TINY, seed=1), TEXTS),
+        fingerprint(TINY, [*TEXTS, *TEXTS]),
+        fingerprint(dataclasses.replace(TINY, chains=dataclasses.replace(TINY.chains, seed=1)), TEXTS),
+    }
+    assert len(others | {fingerprint(TINY, TEXTS)}) == 4
+
+
+def test_a_model_is_made_once_and_loads_again(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    folder = make_base_model(tmp_path, TINY)
+    assert folders(tmp_path) == [folder.name]
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    assert make_base_model(tmp_path, TINY) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert (model.config.model_type, model.config.vocab_size) == ("qwen2", 259)
+    assert model.generation_config.eos_token_id == 258
+    assert json.loads((folder / "recipe.json").read_text())["hidden_size"] == 16
+
+
+def test_a_training_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(base_model, "train", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        make_base_model(tmp_path, TINY)
+    assert folders(tmp_path) == []
+
+
+def test_the_slower_of_two_processes_takes_the_model_of_the_faster(tmp_path):
+    for name in ("unfinished", "finished"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model").write_text(name)
+    base_model._publish(tmp_path / "unfinished", tmp_path / "finished")
+    assert (tmp_path / "finished" / "model").read_text() == "finished"
+    with pytest.raises(OSError):
+        base_model._publish(tmp_path / "absent", tmp_path / "nowhere")
+
+
+def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
+    row = {"question": "Two and two?", "answer": "2+2=<<2+2=4>>4\n#### 4"}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path))
+    assert list(base_model.TEXTS["gsm8k"](recipe)) == [("Two and two?", "2+2=4\nThe answer is \\boxed{4}.")]
+
+
+def test_the_last_line_of_stdout_is_the_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(RECIPES, "chains", TINY)
+    base_model.main(["--out", str(tmp_path)])
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / folders(tmp_path)[0])]
