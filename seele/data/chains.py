@@ -52,7 +52,7 @@ class ChainsConfig:
     operations: str = "+-"
     """Which of ``+``, ``-`` and ``*`` occur."""
 
-    train_levels: tuple[int, ...] = (5, 6, 7)
+    train_levels: tuple[int, ...] = (6, 7)
     """Numbers of operations in the splits ``train`` and ``heldout``, each equally often."""
 
     harder_levels: tuple[int, ...] = (8, 9, 10)
@@ -106,8 +106,8 @@ class StudentConfig:
     misconceived: float = 0.36
     """Share of the facts of each operation that the student has wrong."""
     believed: float = 0.72
-    doubted: float = 0.22
-    slip: float = 0.02
+    doubted: float = 0.2
+    slip: float = 0.04
     """Probability of any value instead of the right one on a fact that the student knows."""
 
     def __post_init__(self) -> None:

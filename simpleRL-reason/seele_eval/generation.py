@@ -13,7 +13,7 @@ from typing import Any
 
 from seele.errors import ConfigError, DataError
 from seele.records import Completion, Finish
-from seele.rollout.templates import encode_prompt
+from seele.rollout.templates import Tokenizer, encode_prompt, encode_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Request:
     temperature: float
     """0 is greedy."""
     seed: int
+    hint: tuple[str, ...] = ()
+    """Steps of the worked solution that the response goes on from. Evaluation proper has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +63,7 @@ def tokenize_prompts(model: Path, requests: Sequence[Request], *, max_tokens: in
         context_limit = AutoConfig.from_pretrained(model).max_position_embeddings
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
-    token_ids = tuple(
-        tuple(encode_prompt(tokenizer, request.question, request.template)) for request in requests
-    )
+    token_ids = tuple(tuple(_encode(tokenizer, request)) for request in requests)
     longest = max(len(ids) for ids in token_ids)
     if longest >= context_limit:
         raise ConfigError(
@@ -75,6 +75,11 @@ def tokenize_prompts(model: Path, requests: Sequence[Request], *, max_tokens: in
             f"context of {context_limit}; choose at most {context_limit - longest}"
         )
     return TokenPrompts(token_ids, longest + max_tokens)
+
+
+def _encode(tokenizer: Tokenizer, request: Request) -> list[int]:
+    prompt = encode_prompt(tokenizer, request.question, request.template)
+    return prompt + [token for step in encode_steps(tokenizer, request.hint) for token in step]
 
 
 def generate(

@@ -162,7 +162,7 @@ def test_merge_evaluation_and_report(run, resumed, finish):
     out = run / "eval"
     finish([sys.executable, "-m", "seele_eval.run", "--run", str(run), "--out", str(out)])
     scores = json.loads((out / "scores.json").read_text())
-    assert {"heldout", "harder"} <= {name.split("/")[-1] for name in scores["benchmarks"]}
+    assert {"heldout", "harder"} <= {score["benchmark"].split("/")[-1] for score in scores["scores"]}
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
     assert "<html" in (run / "report" / "index.html").read_text()[:500]
     assert list((run / "report").glob("*.png"))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -125,7 +126,13 @@ def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
     assert list(base_model.TEXTS["gsm8k"](recipe)) == [("Two and two?", "2+2=4\nThe answer is \\boxed{4}.")]
 
 
-def test_the_last_line_of_stdout_is_the_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(RECIPES, "chains", TINY)
-    base_model.main(["--out", str(tmp_path)])
-    assert capsys.readouterr().out.splitlines() == [str(tmp_path / folders(tmp_path)[0])]
+def test_the_last_line_of_stdout_is_the_folder_and_the_tasks_name_leads_to_the_latest(
+    tmp_path, monkeypatch, capsys
+):
+    for seed in (0, 1, 0):
+        monkeypatch.setitem(RECIPES, "chains", dataclasses.replace(TINY, seed=seed))
+        base_model.main(["--out", str(tmp_path)])
+        (folder,) = map(Path, capsys.readouterr().out.splitlines())
+        assert (tmp_path / "chains").resolve() == folder.resolve()
+        assert json.loads((tmp_path / "chains" / "recipe.json").read_text())["seed"] == seed
+    assert len(folders(tmp_path)) == 3

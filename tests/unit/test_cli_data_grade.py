@@ -80,6 +80,17 @@ def test_gsm8k_is_prepared_from_a_folder_and_its_test_split_is_held_out(tmp_path
     ]
 
 
+def test_long_problems_can_be_left_out_and_the_manifest_says_so(tmp_path):
+    rows = [{"question": "x" * length, "answer": "12\n#### 12"} for length in (5, 50)]
+    for split in ("train", "test"):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{split}.jsonl").write_text(lines)
+    arguments = ("--out", tmp_path / "out", "--source", tmp_path, "--max-chars", 40)
+    assert run("data", "prepare", "gsm8k", *arguments) == 0
+    assert [problem.question for problem in read_problems(tmp_path / "out" / "train.parquet")] == ["xxxxx"]
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["max_chars"] == 40
+
+
 def test_inspect_shows_every_legal_hint(tmp_path, capsys):
     run("data", "prepare", "chains", "--out", tmp_path, *SMALL_CHAINS)
     [first, *_] = read_problems(tmp_path / "train.parquet")

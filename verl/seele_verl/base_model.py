@@ -5,7 +5,7 @@ r"""Base models that are made here, on a CPU, in minutes: a small Qwen2 trained 
 The policy is asked with the question and a line break (template ``plain``), the hint behind it, and ends its
 solution with the end-of-text token; the base model is trained on exactly that layout, with the loss on the
 solution. A folder is named after a hash of everything that the model depends on, and appears complete or
-not at all.
+not at all; from the command line the link ``models/chains`` leads to the latest one.
 
 Here live the tokenizer, the architecture, the recipes and the cache. The training loop is that of
 ``transformers.Trainer``; the texts come from ``seele.data``. A new task is one entry in ``RECIPES`` and one
@@ -306,6 +306,14 @@ def _pad(rows: Sequence[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
     }
 
 
+def _link(name: str, folder: Path) -> None:
+    """Let ``name`` beside ``folder`` lead to it, so that configurations need not know the hash."""
+    fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    (fresh / name).symlink_to(folder.name)
+    (fresh / name).replace(folder.parent / name)
+    fresh.rmdir()
+
+
 def _publish(unfinished: Path, folder: Path) -> None:
     try:
         unfinished.rename(folder)
@@ -326,6 +334,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # The Trainer prints its losses.
     with contextlib.redirect_stdout(sys.stderr):
         folder = make_base_model(arguments.out, recipe)
+    _link(recipe.task, folder)
     sys.stdout.write(f"{folder}\n")
 
 

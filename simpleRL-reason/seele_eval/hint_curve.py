@@ -1,0 +1,156 @@
+"""Accuracy against the number of revealed steps, for a model as it is: what a hint is worth before training.
+
+    python -m seele_eval.hint_curve --model M --problems FILE.parquet --out O [--steps 5] [--limit 200]
+
+Only problems with exactly ``--steps`` steps are asked, each with every legal hint, so that all points of the
+curve stand on the same problems. It is the paper's figure 8 (arXiv:2509.06923) as a table.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from seele.data.files import write_atomically
+from seele.data.schema import read_problems
+from seele.errors import DataError, SeeleError
+from seele.records import Instance
+from seele.reward.grader import GraderPool
+from seele.rollout.seeding import rollout_seed
+from seele_eval.conditions import find_weights, installed_versions
+from seele_eval.generation import EngineSettings, Request, generate, tokenize_prompts
+from seele_eval.scores import effective_sample_size, wilson_interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Accuracy under one hint length."""
+
+    revealed_steps: int
+    hint_ratio: float
+    accuracy: float
+    interval_95: tuple[float, float]
+
+
+def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
+    """The first ``limit`` problems of the file with exactly ``steps`` steps.
+
+    Raises:
+        DataError: There are none.
+    """
+    problems = read_problems(path)
+    chosen = [problem for problem in problems if len(problem.steps) == steps][:limit]
+    if not chosen:
+        counts = sorted({len(problem.steps) for problem in problems})
+        raise DataError(f"{path}: no problem has {steps} steps; their numbers of steps are {counts}")
+    return chosen
+
+
+def curve(corrects: Sequence[Sequence[Sequence[bool]]], *, steps: int) -> list[Point]:
+    """One point per hint length.
+
+    Args:
+        corrects: [hint length][problem][sample] verdicts.
+        steps: Steps of every problem.
+    """
+    points = []
+    for revealed, problems in enumerate(corrects):
+        accuracies = [sum(samples) / len(samples) for samples in problems]
+        accuracy = sum(accuracies) / len(accuracies)
+        draws = effective_sample_size(accuracies, samples=len(problems[0]))
+        points.append(
+            Point(
+                revealed_steps=revealed,
+                hint_ratio=revealed / steps,
+                accuracy=accuracy,
+                interval_95=wilson_interval(accuracy, draws),
+            )
+        )
+    return points
+
+
+def markdown(points: Sequence[Point]) -> str:
+    """The curve as a Markdown table."""
+    lines = ["| revealed steps | hint ratio | accuracy | 95 % interval |", "|---:|---:|---:|---|"]
+    lines += [
+        f"| {point.revealed_steps} | {point.hint_ratio:.2f} | {point.accuracy:.1%} "
+        f"| {point.interval_95[0]:.1%} to {point.interval_95[1]:.1%} |"
+        for point in points
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def measure(options: argparse.Namespace) -> list[Point]:
+    """Generate and grade every hint length of every problem."""
+    problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
+    find_weights(options.model)
+    requests = [
+        Request(
+            question=problem.question,
+            template=options.template,
+            temperature=options.temperature,
+            seed=rollout_seed(options.seed, 0, problem.instance_id, revealed, sample),
+            hint=problem.steps[:revealed],
+        )
+        for revealed in range(options.steps)
+        for problem in problems
+        for sample in range(options.samples)
+    ]
+    settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed)
+    prompts = tokenize_prompts(options.model, requests, max_tokens=settings.max_tokens)
+    completions = generate(options.model, requests, prompts, settings)
+    answers = [problem.answer for problem in problems for _ in range(options.samples)] * options.steps
+    with GraderPool() as grader:
+        grades = grader.grade_many(
+            [(completion.text, answer) for completion, answer in zip(completions, answers, strict=True)]
+        )
+    verdicts = iter(grade.correct for grade in grades)
+    corrects = [
+        [[next(verdicts) for _ in range(options.samples)] for _ in problems] for _ in range(options.steps)
+    ]
+    return curve(corrects, steps=options.steps)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Accuracy at each number of revealed steps.")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    parser.add_argument("--problems", type=Path, required=True, help="parquet in our schema")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"
+    )
+    parser.add_argument("--steps", type=int, default=5, help="ask problems with exactly so many steps")
+    parser.add_argument("--limit", type=int, default=200, help="at most so many problems")
+    parser.add_argument("--samples", type=int, default=1, help="completions per problem and hint")
+    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    parser.add_argument("--template", default="plain", help="prompt template")
+    parser.add_argument("--max-tokens", type=int, default=256, help="longest response")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0, or 2 for something that the user can fix."""
+    options = parse(arguments)
+    try:
+        points = measure(options)
+    except SeeleError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 2
+    conditions = {
+        key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()
+    }
+    report = {
+        "conditions": conditions | {"versions": installed_versions()},
+        "points": [asdict(point) for point in points],
+    }
+    write_atomically(options.out / "hint_curve.json", json.dumps(report, indent=1) + "\n")
+    write_atomically(options.out / "hint_curve.md", markdown(points))
+    sys.stdout.write(markdown(points))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
