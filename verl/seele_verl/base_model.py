@@ -76,6 +76,8 @@ class BaseModelRecipe:
 
     data_folder: str = ""
     """GSM8K only: the folder that holds ``train.jsonl``; the Hugging Face hub when empty."""
+    max_chars: int = 400
+    """GSM8K only: problems whose question and solution are longer are left out, as by ``seele data``."""
 
     epochs: int = 1
     batch_size: int = 32
@@ -118,7 +120,9 @@ def _lesson_plan(recipe: BaseModelRecipe) -> list[int]:
 
 def _gsm8k_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
     for instance in read_gsm8k("train", folder=Path(recipe.data_folder) if recipe.data_folder else None):
-        yield instance.question, "".join(instance.steps)
+        solution = "".join(instance.steps)
+        if len(instance.question) + len(solution) <= recipe.max_chars:
+            yield instance.question, solution
 
 
 TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
@@ -130,11 +134,13 @@ RECIPES = {
     "chains": BaseModelRecipe(task="chains"),
     "gsm8k": BaseModelRecipe(
         task="gsm8k",
+        epochs=4,
         batch_size=16,
         sampling="group_by_length",
-        hidden_size=160,
-        intermediate_size=448,
+        hidden_size=192,
+        intermediate_size=512,
         num_layers=3,
+        num_heads=6,
         max_positions=1024,
     ),
 }
