@@ -66,6 +66,7 @@ class GradeReason(StrEnum):
     CORRECT = "correct"
     WRONG = "wrong"
     NO_ANSWER = "no_answer"
+    TRUNCATED = "truncated"
     TOO_LONG = "too_long"
     TIMEOUT = "timeout"
     CRASHED = "crashed"

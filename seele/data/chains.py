@@ -105,9 +105,9 @@ class StudentConfig:
     seed: int = 0
     misconceived: float = 0.36
     """Share of the facts of each operation that the student has wrong."""
-    believed: float = 0.72
-    doubted: float = 0.2
-    slip: float = 0.04
+    believed: float = 0.62
+    doubted: float = 0.3
+    slip: float = 0.06
     """Probability of any value instead of the right one on a fact that the student knows."""
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ class Sampler(Protocol):
 class Grader(Protocol):
     """Compares a completion's answer with the reference answer."""
 
-    async def __call__(self, text: str, answer: str) -> Grade:
+    async def __call__(self, completion: Completion, answer: str) -> Grade:
         """The verdict."""
         ...
 
