@@ -98,6 +98,10 @@ class RewardConfig:
     num_workers: int = 1
     """Grading processes per rollout worker."""
 
+    truncated_is_wrong: bool = False
+    """Whether a response that hit the length limit counts as wrong, whatever it says. Without that, nothing
+    keeps a policy from writing on after its answer; the paper does not say."""
+
     def __post_init__(self) -> None:
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
             _require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")

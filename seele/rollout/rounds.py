@@ -93,9 +93,7 @@ async def run_rounds(
             completions = await sample(
                 hint_steps=hint_steps, round_index=round_index, num_rollouts=rollouts_per_round
             )
-            grades = await asyncio.gather(
-                *(grade(completion.text, instance.answer) for completion in completions)
-            )
+            grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
             rollouts += [
                 Rollout(
                     round_index=round_index,

@@ -41,8 +41,8 @@ class Engine:
         ]
 
 
-async def grade(text, answer):
-    correct = text == "2" and answer == "yes"
+async def grade(completion, answer):
+    correct = completion.text == "2" and answer == "yes"
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 
 

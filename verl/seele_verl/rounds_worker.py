@@ -13,7 +13,7 @@ import ray
 import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from seele.records import Completion, Finish, Grade, Instance, Visit
+from seele.records import Completion, Finish, Grade, GradeReason, Instance, Visit
 from seele.reward.grader import GraderPool
 from seele.rollout.rounds import HintController, Unhinted, run_rounds
 from seele.rollout.seeding import rollout_seed
@@ -183,8 +183,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         full = len(token_ids) >= self.rollout_config.response_length
         return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
 
-    async def _grade(self, text: str, answer: str) -> Grade:
-        return await asyncio.to_thread(self.grader.grade, text, answer)
+    async def _grade(self, completion: Completion, answer: str) -> Grade:
+        if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
+            return Grade(False, GradeReason.TRUNCATED)
+        return await asyncio.to_thread(self.grader.grade, completion.text, answer)
 
 
 class RoundsManager(AgentLoopManagerTQ):
