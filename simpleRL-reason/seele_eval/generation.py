@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from seele.errors import ConfigError, DataError
 from seele.records import Completion, Finish
@@ -138,8 +138,19 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
 
     if current_platform.is_cpu():
         # Compiling costs more than it saves on a model small enough for a CPU; many CPUs emulate bfloat16.
-        return {"dtype": "float32", "enforce_eager": True}
+        # A prefill in pieces makes vLLM rewind a seeded request's generator, which torch cannot do on a CPU.
+        return {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
     return {
         "tensor_parallel_size": settings.tensor_parallel,
         "gpu_memory_utilization": settings.gpu_memory_share,
     }
+
+
+def exit_quietly(status: int) -> NoReturn:
+    """End the process with ``status``.
+
+    When the interpreter ends, libraries that vLLM loads list on standard error all that they never free:
+    dozens of lines below the table, about nothing that a user could do.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(status)

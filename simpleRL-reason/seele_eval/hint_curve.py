@@ -20,7 +20,7 @@ from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.conditions import find_weights, installed_versions
-from seele_eval.generation import EngineSettings, Request, generate, tokenize_prompts
+from seele_eval.generation import EngineSettings, Request, exit_quietly, generate, tokenize_prompts
 from seele_eval.scores import effective_sample_size, wilson_interval
 
 
@@ -153,4 +153,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_quietly(main())

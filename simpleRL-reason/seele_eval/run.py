@@ -6,7 +6,6 @@ scores.json last, so that its presence stands for a complete evaluation.
 """
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +20,14 @@ from seele.rollout.seeding import rollout_seed
 from seele_eval.arguments import MAX_TOKENS, Arguments, parse_arguments
 from seele_eval.benchmarks import Benchmark, find_benchmarks, load_problems, problem_file
 from seele_eval.conditions import RunDefaults, find_weights, installed_versions, read_run_defaults
-from seele_eval.generation import EngineSettings, Request, TokenPrompts, generate, tokenize_prompts
+from seele_eval.generation import (
+    EngineSettings,
+    Request,
+    TokenPrompts,
+    exit_quietly,
+    generate,
+    tokenize_prompts,
+)
 from seele_eval.scores import Prediction, Score, markdown_table, score_predictions
 
 
@@ -189,8 +195,4 @@ def _write(
 
 
 if __name__ == "__main__":
-    status = main()
-    # When the interpreter ends, libraries that vLLM loads list on standard error all that they never free:
-    # dozens of lines below the table, about nothing that a user could do.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    sys.exit(status)
+    exit_quietly(main())

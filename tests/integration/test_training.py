@@ -135,6 +135,12 @@ def test_the_hint_stands_at_the_beginning_of_the_assistants_turn(killed, base_mo
         assert row["hint_tokens"] == len(tokenizer.encode(row["hint"]))
 
 
+def test_a_rollout_that_did_not_end_counts_as_wrong(killed):
+    rows = [row for rows in killed.values() for row in rows]
+    assert {row["reason"] for row in rows if row["finish"] == "length"} <= {"truncated"}
+    assert not any(row["reward"] for row in rows if row["finish"] == "length")
+
+
 def test_training_and_rollout_agree_on_log_probabilities(run, resumed):
     for line in rows_of(run / "metrics.jsonl")[1:]:
         assert line["training/rollout_probs_diff_mean"] < 0.01
