@@ -12,6 +12,7 @@ source "$(dirname "$0")/lib/common.sh"
 bash scripts/setup.sh
 
 if [ $# -eq 0 ]; then
-    set -- -q --durations=10 --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
+    # The integration tests wait much: two processes, a file at a time.
+    set -- -q -n 2 --dist loadfile --durations=10 --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
 fi
 run python -m pytest "$@"

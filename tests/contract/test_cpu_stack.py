@@ -129,6 +129,12 @@ def test_vllm_drops_weights_that_it_has_packed():
     assert "layer.cpu_linear" in source
 
 
+def test_vllm_forces_spawning_in_a_ray_actor():
+    system_utils = pytest.importorskip("vllm.utils.system_utils")
+    source = inspect.getsource(system_utils._maybe_force_spawn)
+    assert 'os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"' in source and "is_in_ray_actor()" in source
+
+
 def test_verl_loads_views_into_shared_memory():
     from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from verl.workers.rollout.replica import RolloutReplicaRegistry, TokenOutput
+from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.sampling_params import RequestOutputKind
 
@@ -42,8 +42,3 @@ class RoundReplica(vLLMReplica):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.server_class = ray.remote(RoundServer)
-
-
-def register_replica() -> None:
-    """Make ``rollout.name=vllm`` mean our replica in this process."""
-    RolloutReplicaRegistry.register("vllm", lambda: RoundReplica)

@@ -2,6 +2,7 @@
 is known to be sound.
 """
 
+import threading
 from typing import Any
 
 import ray
@@ -10,8 +11,16 @@ from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.utils.config import validate_config
+from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from seele_verl.compat import undecorated
+
+
+def load_replica() -> type[RolloutReplica]:
+    """Our engine replica, which takes the place of verl's under ``rollout.name=vllm``."""
+    from seele_verl.engine import RoundReplica
+
+    return RoundReplica
 
 
 class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
@@ -19,10 +28,11 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
 
     def run(self, config: DictConfig) -> None:
         """Run the training; verl calls this in the runner's own process."""
-        from seele_verl.engine import register_replica
         from seele_verl.trainer import SeeleTrainer
 
-        register_replica()
+        # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
+        threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
+        RolloutReplicaRegistry.register("vllm", load_replica)
         # Any mode name but "sync" is treated as asynchronous in several places, so ours takes its place.
         TRAINER_REGISTRY["sync"] = SeeleTrainer
         super().run(config)
