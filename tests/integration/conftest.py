@@ -26,7 +26,7 @@ def base_model(tmp_path_factory) -> Path:
     """A base model that has seen too little to be good: made in seconds."""
     from seele_verl.base_model import RECIPES, make_base_model
 
-    recipe = dataclasses.replace(RECIPES["chains"], num_texts=4096)
+    recipe = dataclasses.replace(RECIPES["chains"], student_batches=100)
     return make_base_model(tmp_path_factory.mktemp("models"), recipe)
 
 

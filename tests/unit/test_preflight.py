@@ -143,13 +143,13 @@ def test_an_id_that_occurs_in_two_files(check, tmp_path):
 
 
 def test_a_prompt_whose_longest_hint_does_not_fit(check):
-    train = [problem(i) for i in range(7)] + [problem(7, steps=("a" * 70, "\\boxed{2}"))]
-    with pytest.raises(DataError, match=r"problem 'chains-7' has 4 prompt tokens and 70 in its longest hint"):
+    train = [problem(i) for i in range(7)] + [problem(7, steps=("a" * 90, "\\boxed{2}"))]
+    with pytest.raises(DataError, match=r"problem 'chains-7' has 4 prompt tokens and 90 in its longest hint"):
         check(train=train)
 
 
 def test_hints_do_not_count_where_none_is_given(check):
-    long = [problem(i, steps=("a" * 70, "\\boxed{2}")) for i in range(8)]
+    long = [problem(i, steps=("a" * 90, "\\boxed{2}")) for i in range(8)]
     check("method=grpo", train=long)
     check(held_out=long)
 
