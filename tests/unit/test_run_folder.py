@@ -138,9 +138,12 @@ def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
     import sys
 
     (tmp_path / "metrics.jsonl").write_text(json.dumps(STEP) + '\n{"step": 13')
-    with follow_metrics(tmp_path, 40, sys.stdout):
+    with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
         pass
     assert capfd.readouterr().out.count("step   12/40") == 1
+    with follow_metrics(tmp_path, total_steps=40, after_step=12, terminal=sys.stdout):
+        pass
+    assert capfd.readouterr().out == ""
 
 
 def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):

@@ -66,12 +66,12 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def follow_metrics(run: Path, total_steps: int, terminal: TextIO) -> Iterator[None]:
-    """Print a line for every step that is logged while the context is open."""
+def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
+    """Print a line for every step after ``after_step`` that is logged while the context is open."""
     done = threading.Event()
 
     def follow() -> None:
-        printed = -1
+        printed = after_step
         while not done.wait(POLL_INTERVAL_S):
             printed = _print_new_steps(run / METRICS, printed, total_steps, terminal)
         _print_new_steps(run / METRICS, printed, total_steps, terminal)

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,12 +19,14 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from seele.data.files import write_atomically
 from seele.errors import SeeleError
 from seele_verl.checkpoints import repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.preflight import Preflight, check_run
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.run_card import describe_cost, describe_environment, write_run_card
+from seele_verl.run_log import RunLog
 
 LOG = Path("logs") / "train.log"
 
@@ -51,6 +54,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
+    if config.trainer.resume_mode != "resume_path":
+        RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
     with open_dict(config):
         # Workers run in other folders.
         config.trainer.default_local_dir = str(folder)
@@ -64,7 +69,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             config.actor_rollout_ref.model.path = str(model.resolve())
         if resumed_at:
             config.trainer.val_before_train = False
-    (folder / "resolved.yaml").write_text(OmegaConf.to_yaml(config, resolve=True))
+    write_atomically(folder / "resolved.yaml", OmegaConf.to_yaml(config, resolve=True))
     card = describe_environment() | {
         "arguments": overrides,
         "method": preflight.seele.method,
@@ -78,7 +83,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     _announce(folder, config, preflight, resumed_at)
     started = time.monotonic()
     try:
-        _train(config, folder)
+        _train(config, folder, resumed_at)
         card["status"] = "finished"
     except BaseException:
         card["status"] = "failed"
@@ -105,7 +110,7 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _train(config: DictConfig, folder: Path) -> None:
+def _train(config: DictConfig, folder: Path, resumed_at: int | None) -> None:
     environment = OmegaConf.to_container(
         config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}, resolve=True
     )
@@ -114,8 +119,13 @@ def _train(config: DictConfig, folder: Path) -> None:
     os.environ.setdefault("WANDB_DIR", str(folder))
     if "WANDB_API_KEY" not in os.environ:
         os.environ.setdefault("WANDB_MODE", "offline")
-    total_steps: int = config.trainer.total_training_steps or 0
-    with terminal_apart_from(folder / LOG) as terminal, follow_metrics(folder, total_steps, terminal):
+    progress = partial(
+        follow_metrics,
+        folder,
+        total_steps=config.trainer.total_training_steps or 0,
+        after_step=-1 if resumed_at is None else resumed_at,
+    )
+    with terminal_apart_from(folder / LOG) as terminal, progress(terminal=terminal):
         # Only now: importing verl takes seconds and reads the environment that was just set.
         from seele_verl.runner import run_training
 
