@@ -54,7 +54,7 @@ def train_command(problems, base_model):
 def finish():
     """Run a command to its end and return what it printed; a failure shows the run's log."""
 
-    def run_to_end(command: list[str], *, log: Path | None = None, timeout_s: float = 500) -> str:
+    def run_to_end(command: list[str], *, log: Path | None = None, timeout_s: float = 1200) -> str:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, env=dict(os.environ)
         )

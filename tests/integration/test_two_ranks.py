@@ -12,7 +12,7 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish):
     run = tmp_path / "two"
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.save_freq=2")
