@@ -50,8 +50,17 @@ def test_a_tracker_of_nothing_is_removed(tmp_path):
 def test_old_checkpoints_go_and_the_newest_stay(tmp_path):
     for step in (5, 10, 100):
         save_checkpoint(tmp_path, step)
-    checkpoints.drop_old_checkpoints(tmp_path, keep=2)
+    checkpoints.drop_old_checkpoints(tmp_path, newest=100, keep=2)
     assert checkpoints.saved_steps(tmp_path) == [10, 100]
+
+
+def test_what_a_kill_left_of_a_later_checkpoint_never_displaces_a_complete_one(tmp_path):
+    for step in (5, 10):
+        save_checkpoint(tmp_path, step)
+    save_checkpoint(tmp_path, 20, complete=False)
+    checkpoints.drop_old_checkpoints(tmp_path, newest=10, keep=1)
+    assert checkpoints.last_complete_step(tmp_path) == 10
+    assert (checkpoints.step_folder(tmp_path, 10) / "data.pt").exists()
 
 
 def test_equal_states_are_equal_bytes(tmp_path):

@@ -53,9 +53,12 @@ def repair_tracker(run: Path) -> int | None:
     return step
 
 
-def drop_old_checkpoints(run: Path, *, keep: int) -> None:
-    """Remove all but the last ``keep`` checkpoints; called after the tracker names the newest."""
-    for step in saved_steps(run)[:-keep]:
+def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
+    """Remove all but the last ``keep`` checkpoints up to ``newest``, which the tracker names.
+
+    A later folder is what a killed run left of a checkpoint that it did not finish: it counts for nothing.
+    """
+    for step in [step for step in saved_steps(run) if step <= newest][:-keep]:
         shutil.rmtree(step_folder(run, step))
 
 

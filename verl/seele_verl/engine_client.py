@@ -1,4 +1,4 @@
-"""The rollout workers' side of ``seele_verl.engine``, apart from it because importing vLLM takes seconds."""
+"""The rollout workers' side of ``seele_verl.engine``, apart from it: importing vLLM's server is slow."""
 
 from collections.abc import Sequence
 from typing import Any

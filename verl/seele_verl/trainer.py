@@ -115,7 +115,7 @@ class SeeleTrainer(PPOTrainerSync):
         save_controller(step_folder(self.run, self.global_steps), state)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
-            drop_old_checkpoints(self.run, keep=self._checkpoints_to_keep)
+            drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
 
     # ----------------------------------------------------------------- logging
 
