@@ -1,6 +1,7 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-Two fixes make it possible to update weights while the engine runs, one makes its start shorter; none is applied on a GPU.
+Two fixes make it possible to update weights while the engine runs, one makes its start shorter. None is
+applied on a GPU.
 """
 
 import os
