@@ -53,19 +53,13 @@ def prepare_gsm8k(
     """GSM8K: its training split, and its test split as held-out problems."""
     from seele.data.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, read_gsm8k
 
-    splits = {"train": read_gsm8k("train", folder=source), "heldout": read_gsm8k("test", folder=source)}
+    splits = {
+        "train": read_gsm8k("train", folder=source, max_chars=max_chars),
+        "heldout": read_gsm8k("test", folder=source, max_chars=max_chars),
+    }
     # The folder's own name would make the manifest differ from machine to machine.
     origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
-    if max_chars is not None:
-        splits = {
-            split: [instance for instance in instances if _num_chars(instance) <= max_chars]
-            for split, instances in splits.items()
-        }
     write_splits(out, splits, origin={"source": DATA_SOURCE, "origin": origin, "max_chars": max_chars})
-
-
-def _num_chars(instance: "Instance") -> int:
-    return len(instance.question) + sum(map(len, instance.steps))
 
 
 @data_app.command("inspect")

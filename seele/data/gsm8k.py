@@ -28,12 +28,13 @@ _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 _FINAL_LINE = re.compile(r"#### *(?P<number>-?\$?[0-9][0-9,]*(?:\.[0-9]+)?)\s*")
 
 
-def read_gsm8k(split: Split, *, folder: Path | None = None) -> list[Instance]:
-    """All problems of ``split``, in the order of the source.
+def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | None = None) -> list[Instance]:
+    """The problems of ``split``, in the order of the source.
 
     Args:
         split: ``train`` (7,473 problems) or ``test`` (1,319).
         folder: Where ``train.jsonl`` and ``test.jsonl`` lie; from the hub when not given.
+        max_chars: Leave out problems whose question and solution together are longer; None keeps all.
 
     Raises:
         DataError: Missing file, unreachable hub, or a row that is not ``{"question": text, "answer": text}``
@@ -41,7 +42,12 @@ def read_gsm8k(split: Split, *, folder: Path | None = None) -> list[Instance]:
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
     rows = _rows_of_hub(split) if folder is None else read_json_lines(folder / f"{split}.jsonl")
-    return [_to_instance(row, at) for at, row in rows]
+    instances = [_to_instance(row, at) for at, row in rows]
+    return [instance for instance in instances if max_chars is None or _num_chars(instance) <= max_chars]
+
+
+def _num_chars(instance: Instance) -> int:
+    return len(instance.question) + sum(map(len, instance.steps))
 
 
 def split_solution(text: str) -> tuple[tuple[str, ...], str]:

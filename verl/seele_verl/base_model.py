@@ -119,10 +119,9 @@ def _lesson_plan(recipe: BaseModelRecipe) -> list[int]:
 
 
 def _gsm8k_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
-    for instance in read_gsm8k("train", folder=Path(recipe.data_folder) if recipe.data_folder else None):
-        solution = "".join(instance.steps)
-        if len(instance.question) + len(solution) <= recipe.max_chars:
-            yield instance.question, solution
+    folder = Path(recipe.data_folder) if recipe.data_folder else None
+    for instance in read_gsm8k("train", folder=folder, max_chars=recipe.max_chars):
+        yield instance.question, "".join(instance.steps)
 
 
 TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
