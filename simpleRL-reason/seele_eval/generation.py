@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from seele.errors import ConfigError, DataError
 from seele.records import Completion, Finish
@@ -144,13 +144,3 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
         "tensor_parallel_size": settings.tensor_parallel,
         "gpu_memory_utilization": settings.gpu_memory_share,
     }
-
-
-def exit_quietly(status: int) -> NoReturn:
-    """End the process with ``status``.
-
-    When the interpreter ends, libraries that vLLM loads list on standard error all that they never free:
-    dozens of lines below the table, about nothing that a user could do.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    sys.exit(status)

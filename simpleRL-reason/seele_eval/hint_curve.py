@@ -8,19 +8,19 @@ curve stand on the same problems. It is the paper's figure 8 (arXiv:2509.06923) 
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from seele.data.files import write_atomically
 from seele.data.schema import read_problems
-from seele.errors import DataError, SeeleError
+from seele.errors import DataError
 from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
+from seele_eval.command import exit_quietly, run_command
 from seele_eval.conditions import find_weights, installed_versions
-from seele_eval.generation import EngineSettings, Request, exit_quietly, generate, tokenize_prompts
+from seele_eval.generation import EngineSettings, Request, generate, tokenize_prompts
 from seele_eval.scores import effective_sample_size, wilson_interval
 
 
@@ -134,11 +134,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 for something that the user can fix."""
     options = parse(arguments)
-    try:
-        points = measure(options)
-    except SeeleError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 2
+    return run_command(lambda: write(measure(options), options))
+
+
+def write(points: Sequence[Point], options: argparse.Namespace) -> str:
+    """Write the curve with its conditions to the output folder, and return its table."""
     conditions = {
         key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()
     }
@@ -146,10 +146,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "conditions": conditions | {"versions": installed_versions()},
         "points": [asdict(point) for point in points],
     }
+    table = markdown(points)
     write_atomically(options.out / "hint_curve.json", json.dumps(report, indent=1) + "\n")
-    write_atomically(options.out / "hint_curve.md", markdown(points))
-    sys.stdout.write(markdown(points))
-    return 0
+    write_atomically(options.out / "hint_curve.md", table)
+    return table
 
 
 if __name__ == "__main__":

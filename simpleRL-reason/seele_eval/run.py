@@ -6,25 +6,24 @@ scores.json last, so that its presence stands for a complete evaluation.
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from seele.data.files import file_sha256, write_atomically
-from seele.errors import ConfigError, SeeleError
+from seele.errors import ConfigError
 from seele.records import Completion, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.arguments import MAX_TOKENS, Arguments, parse_arguments
 from seele_eval.benchmarks import Benchmark, find_benchmarks, load_problems, problem_file
+from seele_eval.command import exit_quietly, run_command
 from seele_eval.conditions import RunDefaults, find_weights, installed_versions, read_run_defaults
 from seele_eval.generation import (
     EngineSettings,
     Request,
     TokenPrompts,
-    exit_quietly,
     generate,
     tokenize_prompts,
 )
@@ -45,13 +44,7 @@ class Draw:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 for something that the user can fix."""
     arguments = parse_arguments(argv)
-    try:
-        scores = evaluate(arguments)
-    except SeeleError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 2
-    sys.stdout.write(markdown_table(scores))
-    return 0
+    return run_command(lambda: markdown_table(evaluate(arguments)))
 
 
 def evaluate(

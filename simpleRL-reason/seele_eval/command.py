@@ -1,0 +1,29 @@
+"""How the commands of this package end: with a text, or with one line about what the user can fix."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from seele.errors import SeeleError
+
+
+def run_command(command: Callable[[], str]) -> int:
+    """Print what ``command`` returns. Exit status: 0, or 2 for something that the user can fix."""
+    try:
+        text = command()
+    except SeeleError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 2
+    sys.stdout.write(text)
+    return 0
+
+
+def exit_quietly(status: int) -> NoReturn:
+    """End the process with ``status``.
+
+    When the interpreter ends, libraries that vLLM loads list on standard error all that they never free:
+    dozens of lines below the table, about nothing that a user could do.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(status)
