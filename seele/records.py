@@ -52,6 +52,38 @@ class Instance:
         return round(hint_ratio * len(self.steps))
 
 
+@dataclass(frozen=True, slots=True)
+class RoundRequest:
+    """Asks a hint controller for the hint ratio of one round of one problem."""
+
+    instance_id: str
+    round_index: int
+    """Counts the rounds of the visit from 0; 0 begins a new visit."""
+    legal_ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """Tells a hint controller what rollouts under one hint ratio brought."""
+
+    instance_id: str
+    hint_ratio: float
+    num_correct: int
+    num_rollouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class HintShare:
+    """The part of a round's rollouts that shares one hint."""
+
+    hint_ratio: float
+    num_rollouts: int
+    is_probe: bool = False
+    """Whether the hint was left out on purpose, to measure what the policy can do without."""
+    predicted_accuracy: float | None = None
+    """What the controller expects under this hint, from earlier rounds and visits; None for no idea."""
+
+
 class Finish(StrEnum):
     """Why a generation ended."""
 
@@ -107,10 +139,16 @@ class Rollout:
     round_index: int
     rollout_index: int
     """Position among all rollouts of the prompt in this step, counted over rounds."""
-    hint_ratio: float
+    share: HintShare
+    """The part of its round that it belongs to."""
     hint_steps: int
     completion: Completion
     grade: Grade
+
+    @property
+    def hint_ratio(self) -> float:
+        """Share of the solution that was revealed."""
+        return self.share.hint_ratio
 
     @property
     def reward(self) -> float:
@@ -126,7 +164,11 @@ class Visit:
     step: int
     prompt_tokens: int
     """Tokens of the prompt without hint."""
-    hint_tokens: tuple[int, ...]
-    """Tokens of each round's hint."""
+    step_tokens: tuple[int, ...]
+    """Tokens of each step of the worked solution."""
     rollouts: tuple[Rollout, ...]
     """In order of round and rollout."""
+
+    def hint_tokens(self, rollout: Rollout) -> int:
+        """Tokens of the hint that a rollout saw."""
+        return sum(self.step_tokens[: rollout.hint_steps])

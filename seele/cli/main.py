@@ -8,6 +8,7 @@ import typer
 from seele.cli.data import data_app
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command
+from seele.cli.simulate import simulate_command
 from seele.errors import SeeleError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.command("grade")(grade_command)
 app.command("report")(report_command)
+app.command("simulate")(simulate_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from seele.config.build import from_mapping
 from seele.config.settings import (
+    AdvantageConfig,
     HintConfig,
     ImitationConfig,
     PromptConfig,
@@ -9,4 +10,12 @@ from seele.config.settings import (
     SeeleConfig,
 )
 
-__all__ = ["HintConfig", "ImitationConfig", "PromptConfig", "RewardConfig", "SeeleConfig", "from_mapping"]
+__all__ = [
+    "AdvantageConfig",
+    "HintConfig",
+    "ImitationConfig",
+    "PromptConfig",
+    "RewardConfig",
+    "SeeleConfig",
+    "from_mapping",
+]

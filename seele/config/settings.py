@@ -4,6 +4,7 @@ verl's own settings (batch sizes, learning rate, KL) keep verl's names and live 
 are those of the SEELE paper (arXiv:2509.06923v1, section 5.1) unless a field says otherwise.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,30 @@ class HintConfig:
     def rollouts_per_round(self) -> int:
         """Rollouts of a problem in one round; n in the paper."""
         return self.rollouts_per_prompt // self.rounds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdvantageConfig:
+    """What a rollout's reward is compared with."""
+
+    baseline: str = "pooled"
+    """``pooled``: the mean over all rounds of the problem, as in the paper. ``per_round``: the mean of the
+    round. ``hint_conditional``: the mean of the others under the same hint, shrunk towards the accuracy that
+    the controller expects there.
+    """
+
+    prior_rollouts: float = 4.0
+    """``hint_conditional`` only: number of rollouts that the controller's expectation counts for."""
+
+    def __post_init__(self) -> None:
+        baselines = ("pooled", "per_round", "hint_conditional")
+        _require(
+            self.baseline in baselines, f"baseline must be one of {list(baselines)}, got {self.baseline!r}"
+        )
+        _require(
+            0.0 <= self.prior_rollouts < math.inf,
+            f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +143,7 @@ class SeeleConfig:
     """Seed of the run: order of the problems, sampling, controller."""
 
     hints: HintConfig = field(default_factory=HintConfig)
+    advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)

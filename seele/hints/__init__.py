@@ -9,14 +9,29 @@ from collections.abc import Callable
 from typing import Any
 
 from seele.errors import ConfigError
+from seele.hints.bayes import BayesController
+from seele.hints.bisect import BisectController
 from seele.hints.constant import FixedHint, NoHint
 from seele.hints.contract import Controller
 from seele.hints.paper import PaperController
+from seele.hints.robbins_monro import RobbinsMonroController
+from seele.hints.schedules import PrefixRftController, UftController, UniformController
 
 __all__ = ["CONTROLLERS", "Controller", "build_controller"]
 
 CONTROLLERS: dict[str, Callable[..., Controller]] = {
-    cls.name: cls for cls in (FixedHint, NoHint, PaperController)
+    cls.name: cls
+    for cls in (
+        BayesController,
+        BisectController,
+        FixedHint,
+        NoHint,
+        PaperController,
+        PrefixRftController,
+        RobbinsMonroController,
+        UftController,
+        UniformController,
+    )
 }
 
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.contract import nearest_legal
+from seele.hints.contract import OneByOne, nearest_legal
 from seele.hints.state import check_state, state_header
 from seele.records import State
 
 _VERSION = 1
 
 
-class FixedHint:
+class FixedHint(OneByOne):
     """Reveals the same share of every solution in every round: the legal ratio nearest to ``ratio``.
 
     Args:

@@ -6,7 +6,7 @@ The controllers themselves are one file each; ``seele.hints.build_controller`` m
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
-from seele.records import State
+from seele.records import HintShare, RoundOutcome, RoundRequest, State
 
 TIE = 1e-3
 """Two distances that differ by less, in units of hint ratio, are equal: fits are not more exact than that.
@@ -20,8 +20,7 @@ class Controller(Protocol):
 
     A visit is what happens to one problem in one training step: ``next_hint_ratio`` with ``round_index`` 0,
     rollouts, ``observe``, ``next_hint_ratio`` with ``round_index`` 1, and so on, then ``end_visit``. Visits
-    of different problems interleave in any order and do not influence each other; one problem has at most one
-    visit at a time.
+    of different problems interleave in any order; one problem has at most one visit at a time.
     """
 
     name: ClassVar[str]
@@ -46,6 +45,34 @@ class Controller(Protocol):
         """The problem's rounds of this step are over."""
         ...
 
+    def begin_step(self, step: int) -> None:
+        """Training step ``step`` begins, counted from 1: the clock of schedules. It stands at 0 before."""
+        ...
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """How each problem's coming round divides over hints; most controllers give all rollouts one hint.
+
+        Takes the place of ``next_hint_ratio`` where rollouts are really sampled.
+
+        Returns:
+            For each request at least one share; their rollouts add up to ``num_rollouts``.
+        """
+        ...
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """``next_hint_ratio`` for many problems at once, in their order."""
+        ...
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """``observe`` for many problems at once."""
+        ...
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """``end_visit`` for many problems at once."""
+        ...
+
     def state_dict(self) -> State:
         """All that the controller has learnt, visits under way included; equal states give equal JSON."""
         ...
@@ -61,6 +88,69 @@ class Controller(Protocol):
     def metrics(self) -> dict[str, float]:
         """Numbers for the log, without prefix. Counters run since training began; reading changes nothing."""
         ...
+
+
+class OneByOne:
+    """The parts of the contract that follow from the others, for controllers without a better way."""
+
+    def begin_step(self, step: int) -> None:
+        """No clock is needed."""
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """All rollouts of a round under one hint."""
+        return [(HintShare(ratio, num_rollouts),) for ratio in self.next_hint_ratios(requests)]
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """One after the other."""
+        return [
+            self.next_hint_ratio(
+                request.instance_id, round_index=request.round_index, legal_ratios=request.legal_ratios
+            )
+            for request in requests
+        ]
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """One after the other."""
+        for seen in outcomes:
+            self.observe(
+                seen.instance_id,
+                hint_ratio=seen.hint_ratio,
+                num_correct=seen.num_correct,
+                num_rollouts=seen.num_rollouts,
+            )
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """One after the other."""
+        for instance_id in instance_ids:
+            self.end_visit(instance_id)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        raise NotImplementedError
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``."""
+        raise NotImplementedError
+
+    def end_visit(self, instance_id: str) -> None:
+        """See ``Controller``."""
+        raise NotImplementedError
+
+
+def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tuple[float, int, int]:
+    """The outcome as plain Python numbers: NumPy's do not survive JSON.
+
+    Raises:
+        ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
+    """
+    if not (0.0 <= hint_ratio <= 1.0 and 0 <= num_correct <= num_rollouts > 0):
+        raise ValueError(
+            "an outcome needs hint_ratio in [0, 1], num_rollouts > 0 and num_correct in 0..num_rollouts; got "
+            f"hint_ratio={hint_ratio!r}, num_correct={num_correct!r}, num_rollouts={num_rollouts!r}"
+        )
+    return float(hint_ratio), int(num_correct), int(num_rollouts)
 
 
 def nearest_legal(hint_ratio: float, legal_ratios: Sequence[float]) -> float:

@@ -5,18 +5,20 @@ visit nothing but a rate is carried over. Where the text leaves a choice, the co
 we made.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.contract import nearest_legal
+from seele.hints.contract import OneByOne, check_outcome, nearest_legal
 from seele.hints.state import check_state, read_section, state_header
-from seele.maths.irt import ItemCurve, invert
-from seele.maths.irt_fit import fit_curve, with_margins
-from seele.records import State
+from seele.maths.irt import ItemCurve, invert, predict_accuracy
+from seele.maths.irt_fit import fit_one_by_one, with_margins
+from seele.maths.irt_grid_fit import fit_on_grid
+from seele.records import HintShare, RoundRequest, State
 
 STORE_RATES = ("last_used", "refit")
+SOLVERS = {"trf": fit_one_by_one, "grid": fit_on_grid}
 
 _VERSION = 1
 _SECTIONS = ("counters", "stored_rates", "visits", "last_fits")
@@ -29,12 +31,6 @@ class Observation:
     hint_ratio: float
     num_correct: int
     num_rollouts: int
-
-    def __post_init__(self) -> None:
-        if not (0.0 <= self.hint_ratio <= 1.0 and 0 <= self.num_correct <= self.num_rollouts > 0):
-            raise ValueError(
-                f"hint_ratio must lie in [0, 1], num_correct in 0..num_rollouts, num_rollouts > 0; got {self}"
-            )
 
     @property
     def accuracy(self) -> float:
@@ -59,7 +55,7 @@ class _Visit:
     observations: list[Observation] = field(default_factory=list)
 
 
-class PaperController:
+class PaperController(OneByOne):
     """Choose the hint ratio at which the problem's fitted curve crosses the target accuracy.
 
     Round 0 uses the rate stored by the problem's previous visit, and on its first visit the largest legal
@@ -74,13 +70,20 @@ class PaperController:
         store_rate: What a visit leaves for the next one. ``refit`` fits once more with all rounds;
             ``last_used`` keeps the ratio of the last round. The paper's "final rate" may mean either; the
             first wastes no observation.
+        solver: ``trf`` is the paper's trust-region-reflective solver. ``grid`` solves the same problem for
+            many problems at once (``seele.maths.irt_grid_fit``), for simulations.
     """
 
     name: ClassVar[str] = "paper"
 
-    def __init__(self, *, target_accuracy: float = 0.5, store_rate: str = "refit") -> None:
+    def __init__(
+        self, *, target_accuracy: float = 0.5, store_rate: str = "refit", solver: str = "trf"
+    ) -> None:
         if store_rate not in STORE_RATES:
             raise ConfigError(f"seele.hints.store_rate: expected one of {STORE_RATES}, got {store_rate!r}")
+        if solver not in SOLVERS:
+            raise ConfigError(f"seele.hints.solver: expected one of {tuple(SOLVERS)}, got {solver!r}")
+        self._fit_all = SOLVERS[solver]
         self._target_accuracy = target_accuracy
         self._store_rate = store_rate
         self._stored_rates: dict[str, float] = {}
@@ -90,17 +93,43 @@ class PaperController:
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``. A round without any observation before it is treated like round 0."""
-        if round_index == 0:
-            # A visit that was cut off never ended; its observations belong to an older policy.
-            self._visits[instance_id] = _Visit(is_hintable=len(legal_ratios) > 1)
-        if len(legal_ratios) == 1:
-            return legal_ratios[0]
-        visit = self._visits.get(instance_id)
-        if visit is None or not visit.observations:
-            rate = self._stored_rates.get(instance_id, max(legal_ratios))
-        else:
-            rate = self._refit(instance_id, visit.observations)
-        return nearest_legal(rate, legal_ratios)
+        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """See ``Controller``."""
+        for request in requests:
+            if request.round_index == 0:
+                # A visit that was cut off never ended; its observations belong to an older policy.
+                self._visits[request.instance_id] = _Visit(is_hintable=len(request.legal_ratios) > 1)
+        to_fit = {
+            request.instance_id: self._visits[request.instance_id].observations
+            for request in requests
+            if len(request.legal_ratios) > 1
+            and request.instance_id in self._visits
+            and self._visits[request.instance_id].observations
+        }
+        rates = self._refit(to_fit)
+        return [self._choose(request, rates.get(request.instance_id)) for request in requests]
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``. The first round of a visit has no curve that would predict its accuracy."""
+        plans: list[tuple[HintShare, ...]] = []
+        for (share,), request in zip(
+            super().plan_rounds(requests, num_rollouts=num_rollouts), requests, strict=True
+        ):
+            fit = self._last_fits.get(request.instance_id) if request.round_index else None
+            predicted = None if fit is None else float(predict_accuracy(fit.curve, share.hint_ratio))
+            plans.append((replace(share, predicted_accuracy=predicted),))
+        return plans
+
+    def _choose(self, request: RoundRequest, rate: float | None) -> float:
+        if len(request.legal_ratios) == 1:
+            return request.legal_ratios[0]
+        if rate is None:
+            rate = self._stored_rates.get(request.instance_id, max(request.legal_ratios))
+        return nearest_legal(rate, request.legal_ratios)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``Controller``.
@@ -108,19 +137,25 @@ class PaperController:
         Raises:
             ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
         """
-        # Plain Python numbers: NumPy's do not survive JSON.
-        observation = Observation(float(hint_ratio), int(num_correct), int(num_rollouts))
+        observation = Observation(*check_outcome(hint_ratio, num_correct, num_rollouts))
         self._visits.setdefault(instance_id, _Visit()).observations.append(observation)
 
     def end_visit(self, instance_id: str) -> None:
-        """Store the rate for the next visit and forget the rounds. Without observations there is none."""
-        visit = self._visits.pop(instance_id, None)
-        if visit is None or not visit.is_hintable or not visit.observations:
-            return
+        """See ``Controller``."""
+        self.end_visits([instance_id])
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """Store the rates for the next visits and forget the rounds. Without observations there is none."""
+        ended = {name: self._visits.pop(name) for name in dict.fromkeys(instance_ids) if name in self._visits}
+        rounds = {
+            name: visit.observations
+            for name, visit in ended.items()
+            if visit.is_hintable and visit.observations
+        }
         if self._store_rate == "refit":
-            self._stored_rates[instance_id] = self._refit(instance_id, visit.observations)
+            self._stored_rates |= self._refit(rounds)
         else:
-            self._stored_rates[instance_id] = visit.observations[-1].hint_ratio
+            self._stored_rates |= {name: seen[-1].hint_ratio for name, seen in rounds.items()}
 
     def last_fit(self, instance_id: str) -> FittedVisit | None:
         """The last curve that was fitted for the problem, or None before the first."""
@@ -169,15 +204,22 @@ class PaperController:
             "open_visits": float(len(self._visits)),
         }
 
-    def _refit(self, instance_id: str, observations: Sequence[Observation]) -> float:
-        """The hint ratio in [0, 1] that the observations, at least one, predict to meet the target."""
-        fit = fit_curve(with_margins([(seen.hint_ratio, seen.accuracy) for seen in observations]))
-        self._counters["fits"] += 1
-        if not fit.converged:
-            self._counters["failed_fits"] += 1
-            return observations[-1].hint_ratio
-        self._last_fits[instance_id] = FittedVisit(fit.curve, tuple(observations))
-        return invert(fit.curve, self._target_accuracy)
+    def _refit(self, rounds: Mapping[str, Sequence[Observation]]) -> dict[str, float]:
+        """The hint ratio in [0, 1] at which each problem's observations, at least one, predict the target."""
+        points = [
+            with_margins([(seen.hint_ratio, seen.accuracy) for seen in observations])
+            for observations in rounds.values()
+        ]
+        rates: dict[str, float] = {}
+        for (name, observations), fit in zip(rounds.items(), self._fit_all(points), strict=True):
+            self._counters["fits"] += 1
+            if fit.converged:
+                self._last_fits[name] = FittedVisit(fit.curve, tuple(observations))
+                rates[name] = invert(fit.curve, self._target_accuracy)
+            else:
+                self._counters["failed_fits"] += 1
+                rates[name] = observations[-1].hint_ratio
+        return rates
 
 
 def _write_observations(observations: Sequence[Observation]) -> list[list[float]]:
@@ -185,7 +227,7 @@ def _write_observations(observations: Sequence[Observation]) -> list[list[float]
 
 
 def _read_observations(value: Any) -> list[Observation]:
-    return [Observation(*entry) for entry in value]
+    return [Observation(*check_outcome(*entry)) for entry in value]
 
 
 def _read_visit(value: Any) -> _Visit:

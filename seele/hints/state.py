@@ -48,13 +48,37 @@ def read_section(state: State, section: str, read_entry: Callable[[Any], Entry])
         raise CheckpointError(
             f"controller state, {section}: expected a mapping, got {type(entries).__name__}"
         )
-    parsed: dict[str, Entry] = {}
-    for key, value in entries.items():
-        try:
-            parsed[key] = read_entry(value)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"controller state, {section}[{key!r}]: cannot read {value!r} ({error}); "
-                "the checkpoint is damaged, resume from an earlier one"
-            ) from error
-    return parsed
+    return {key: _read(value, f"{section}[{key!r}]", read_entry) for key, value in entries.items()}
+
+
+def read_value(state: State, key: str, read: Callable[[Any], Entry]) -> Entry:
+    """``state[key]`` through ``read``, which raises on what it cannot read.
+
+    Raises:
+        CheckpointError: Says what came.
+    """
+    return _read(state[key], key, read)
+
+
+def read_count(value: Any) -> int:
+    """``value``, if it is a whole number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a count is a whole number, 0 or more")
+    return value
+
+
+def read_ratio(value: Any) -> float:
+    """``value`` as a float, if it is a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise ValueError("a ratio is a number in [0, 1]")
+    return float(value)
+
+
+def _read(value: Any, at: str, read: Callable[[Any], Entry]) -> Entry:
+    try:
+        return read(value)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"controller state, {at}: cannot read {value!r} ({error}); "
+            "the checkpoint is damaged, resume from an earlier one"
+        ) from error

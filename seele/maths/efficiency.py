@@ -20,6 +20,19 @@ def reward_variance(accuracy: ArrayLike) -> Array:
     return mean * (1.0 - mean)
 
 
+def unbiased_reward_variance(accuracy: ArrayLike, num_rollouts: ArrayLike) -> Array:
+    """Estimate of ``reward_variance`` of the true accuracy from the mean of a few 0/1 rewards.
+
+        n / (n - 1) * a (1 - a)
+
+    On average a(1 - a) of the mean of n rewards is too small by the factor (n - 1) / n. One rollout shows no
+    variance and counts as 0. Same shape as the arguments.
+    """
+    count = np.asarray(num_rollouts, dtype=np.float64)
+    unbiased: Array = reward_variance(accuracy) * count / np.maximum(count - 1.0, 1.0)
+    return unbiased
+
+
 def descent_bound(accuracy: ArrayLike, *, kl_coefficient: float) -> Array:
     """Upper bound on the decrease of the loss in one update.
 

@@ -91,6 +91,11 @@ def fit_curve(points: Sequence[Point]) -> CurveFit:
     return _fit_sorted(tuple(sorted(points)))
 
 
+def fit_one_by_one(problems: Sequence[Sequence[Point]]) -> list[CurveFit]:
+    """``fit_curve`` of each problem's points."""
+    return [fit_curve(points) for points in problems]
+
+
 @lru_cache(maxsize=2**14)
 def _fit_sorted(points: tuple[Point, ...]) -> CurveFit:
     ratio_N, accuracy_N = np.array(average_equal_ratios(points)).T

@@ -1,6 +1,7 @@
 """One step's visits -> the metrics and the dump that a run leaves.
 
-Axes: V visits, R rounds, G rollouts of a round. Names follow the step's phases; docs/metrics.md defines each.
+Names follow the step's phases; docs/metrics.md defines each. A *group* is the rollouts of one problem and
+round under one hint, probes left out.
 """
 
 from collections import defaultdict
@@ -9,51 +10,70 @@ from typing import Any
 
 import numpy as np
 
-from seele.records import UNGRADED, Finish, Rollout, Visit
+from seele.maths.efficiency import unbiased_reward_variance
+from seele.records import UNGRADED, Finish, HintShare, Rollout, Visit
 
 
-def rounds_of(visit: Visit) -> dict[int, list[Rollout]]:
-    """The visit's rollouts by round index, in order."""
-    rounds: dict[int, list[Rollout]] = defaultdict(list)
+def groups_of(visit: Visit) -> dict[tuple[int, HintShare], list[Rollout]]:
+    """The visit's groups by round index and share, in order."""
+    groups: dict[tuple[int, HintShare], list[Rollout]] = defaultdict(list)
     for rollout in visit.rollouts:
-        rounds[rollout.round_index].append(rollout)
-    return dict(sorted(rounds.items()))
+        if not rollout.share.is_probe:
+            groups[rollout.round_index, rollout.share].append(rollout)
+    return dict(groups)
 
 
 def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     """Accuracy, hints, grading and tokens of one step.
 
     Args:
-        visits: (V,) the step's visits, at least one, every round with at least one rollout.
+        visits: The step's visits, at least one, with at least one rollout each that is no probe.
 
     Returns:
-        Metric name -> value. Means over rounds weigh every (problem, round) pair alike.
+        Metric name -> value. Means over groups weigh every group alike.
     """
-    accuracies: dict[int, list[float]] = defaultdict(list)
-    hint_ratios: dict[int, list[float]] = defaultdict(list)
-    for visit in visits:
-        for round_index, rollouts in rounds_of(visit).items():
-            accuracies[round_index].append(float(np.mean([rollout.reward for rollout in rollouts])))
-            hint_ratios[round_index].append(rollouts[0].hint_ratio)
-    accuracy_all = np.concatenate([accuracies[round_index] for round_index in sorted(accuracies)])
-    ratio_all = np.concatenate([hint_ratios[round_index] for round_index in sorted(hint_ratios)])
-    p10, p50, p90 = np.quantile(ratio_all, [0.1, 0.5, 0.9])
+    groups = [(key, rollouts) for visit in visits for key, rollouts in groups_of(visit).items()]
+    round_G = np.array([round_index for (round_index, _), _ in groups])
+    ratio_G = np.array([share.hint_ratio for (_, share), _ in groups])
+    accuracy_G = np.array([np.mean([rollout.reward for rollout in rollouts]) for _, rollouts in groups])
+    size_G = np.array([len(rollouts) for _, rollouts in groups])
+    p10, p50, p90 = np.quantile(ratio_G, [0.1, 0.5, 0.9])
     metrics = {
-        "accuracy/mean": float(accuracy_all.mean()),
-        "rounds/all_same_share": float(np.isin(accuracy_all, (0.0, 1.0)).mean()),
-        "rounds/mean_a_1_minus_a": float((accuracy_all * (1.0 - accuracy_all)).mean()),
-        "hint_ratio/mean": float(ratio_all.mean()),
+        "accuracy/mean": float(accuracy_G.mean()),
+        "rounds/all_same_share": float(np.isin(accuracy_G, (0.0, 1.0)).mean()),
+        "rounds/mean_a_1_minus_a": float(unbiased_reward_variance(accuracy_G, size_G).mean()),
+        "rounds/mean_distance": float(np.abs(accuracy_G - 0.5).mean()),
+        "hint_ratio/mean": float(ratio_G.mean()),
         "hint_ratio/p10": float(p10),
         "hint_ratio/p50": float(p50),
         "hint_ratio/p90": float(p90),
-        "prompts/pooled_all_same_share": float(
-            np.mean([len({rollout.reward for rollout in visit.rollouts}) == 1 for visit in visits])
-        ),
     }
-    for round_index in sorted(accuracies):
-        metrics[f"accuracy/round_{round_index}"] = float(np.mean(accuracies[round_index]))
-        metrics[f"hint_ratio/round_{round_index}"] = float(np.mean(hint_ratios[round_index]))
-    return metrics | _rollout_shares(visits) | _token_counts(visits)
+    for round_index in sorted(set(round_G.tolist())):
+        in_round_G = round_G == round_index
+        metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
+        metrics[f"hint_ratio/round_{round_index}"] = float(ratio_G[in_round_G].mean())
+    probes = [rollout.reward for visit in visits for rollout in visit.rollouts if rollout.share.is_probe]
+    if probes:
+        metrics["accuracy/probes"] = float(np.mean(probes))
+    return metrics | _pooled(visits) | _rollout_shares(visits) | _token_counts(visits)
+
+
+def _pooled(visits: Sequence[Visit]) -> dict[str, float]:
+    """What the rollouts of a problem show when all its rounds are taken together."""
+    between, total, mixed = 0.0, 0.0, []
+    for visit in visits:
+        groups = list(groups_of(visit).values())
+        size_G = np.array([len(rollouts) for rollouts in groups])
+        accuracy_G = np.array([np.mean([rollout.reward for rollout in rollouts]) for rollouts in groups])
+        within = float(np.average(unbiased_reward_variance(accuracy_G, size_G), weights=size_G))
+        pooled = np.average(accuracy_G, weights=size_G)
+        whole = float(unbiased_reward_variance(pooled, size_G.sum()))
+        between, total = between + whole - within, total + whole
+        mixed.append(0.0 < pooled < 1.0)
+    return {
+        "prompts/nonzero_variance_share": float(np.mean(mixed)),
+        "prompts/variance_between_hints": between / total if total else 0.0,
+    }
 
 
 def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
@@ -71,7 +91,7 @@ def _token_counts(visits: Sequence[Visit]) -> dict[str, float]:
     prompt = generated = cached = 0
     for visit in visits:
         for rollout in visit.rollouts:
-            prompt += visit.prompt_tokens + visit.hint_tokens[rollout.round_index]
+            prompt += visit.prompt_tokens + visit.hint_tokens(rollout)
             generated += len(rollout.completion.token_ids)
             cached += rollout.completion.cached_prompt_tokens
     return {
@@ -100,6 +120,7 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "hint_steps": rollout.hint_steps,
             "num_steps": len(instance.steps),
             "hint": "".join(instance.steps[: rollout.hint_steps]),
+            "predicted_accuracy": rollout.share.predicted_accuracy,
             "round": rollout.round_index,
             "rollout": rollout.rollout_index,
             "text": rollout.completion.text,
@@ -107,7 +128,8 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "reason": rollout.grade.reason.value,
             "finish": rollout.completion.finish.value,
             "prompt_tokens": visit.prompt_tokens,
-            "hint_tokens": visit.hint_tokens[rollout.round_index],
+            "hint_tokens": visit.hint_tokens(rollout),
+            "is_probe": rollout.share.is_probe,
             "generated_tokens": len(rollout.completion.token_ids),
             "advantage": advantages.get(rollout.rollout_index),
         }

@@ -6,19 +6,17 @@ No engine code here.
 """
 
 import asyncio
-from collections.abc import Sequence
+import itertools
 from typing import Protocol
 
-from seele.records import Completion, Grade, Instance, Rollout
+from seele.records import Completion, Grade, HintShare, Instance, Rollout, RoundRequest
 
 
 class HintController(Protocol):
     """A hint controller as a coroutine sees it: local in tests, behind an actor in training."""
 
-    async def next_hint_ratio(
-        self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]
-    ) -> float:
-        """Hint ratio of the coming round, one of ``legal_ratios``."""
+    async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
+        """How the coming round's rollouts divide over hints, each one of the legal ratios."""
         ...
 
     async def observe(
@@ -35,8 +33,12 @@ class HintController(Protocol):
 class Sampler(Protocol):
     """Anything that completes a problem's hinted prompt: vLLM behind Ray in training, a stub in tests."""
 
-    async def __call__(self, *, hint_steps: int, round_index: int, num_rollouts: int) -> list[Completion]:
-        """``num_rollouts`` completions after the first ``hint_steps`` steps of the worked solution."""
+    async def __call__(
+        self, *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int
+    ) -> list[Completion]:
+        """``num_rollouts`` completions after the first ``hint_steps`` steps of the worked solution, the first
+        of which is number ``first_rollout`` of the round.
+        """
         ...
 
 
@@ -51,11 +53,9 @@ class Grader(Protocol):
 class Unhinted:
     """Never reveals anything and remembers nothing: validation, whatever the method trains with."""
 
-    async def next_hint_ratio(
-        self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]
-    ) -> float:
+    async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """No hint."""
-        return 0.0
+        return (HintShare(0.0, num_rollouts),)
 
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
@@ -86,31 +86,52 @@ async def run_rounds(
     rollouts: list[Rollout] = []
     try:
         for round_index in range(rounds):
-            hint_ratio = await controller.next_hint_ratio(
-                instance.instance_id, round_index=round_index, legal_ratios=instance.legal_hint_ratios
+            request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios)
+            plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
+            first_of_share = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
+            shares = await asyncio.gather(
+                *(
+                    _roll_out(instance, share, round_index, first, sample=sample, grade=grade)
+                    for share, first in zip(plan, first_of_share, strict=False)
+                )
             )
-            hint_steps = instance.num_hint_steps(hint_ratio)
-            completions = await sample(
-                hint_steps=hint_steps, round_index=round_index, num_rollouts=rollouts_per_round
-            )
-            grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
             rollouts += [
                 Rollout(
                     round_index=round_index,
                     rollout_index=round_index * rollouts_per_round + position,
-                    hint_ratio=hint_ratio,
-                    hint_steps=hint_steps,
+                    share=share,
+                    hint_steps=instance.num_hint_steps(share.hint_ratio),
                     completion=completion,
                     grade=verdict,
                 )
-                for position, (completion, verdict) in enumerate(zip(completions, grades, strict=True))
+                for position, (share, completion, verdict) in enumerate(itertools.chain(*shares))
             ]
-            await controller.observe(
-                instance.instance_id,
-                hint_ratio=hint_ratio,
-                num_correct=sum(verdict.correct for verdict in grades),
-                num_rollouts=len(grades),
-            )
+            for share, graded in zip(plan, shares, strict=True):
+                await controller.observe(
+                    instance.instance_id,
+                    hint_ratio=share.hint_ratio,
+                    num_correct=sum(verdict.correct for _, _, verdict in graded),
+                    num_rollouts=share.num_rollouts,
+                )
     finally:
         await controller.end_visit(instance.instance_id)
     return rollouts
+
+
+async def _roll_out(
+    instance: Instance,
+    share: HintShare,
+    round_index: int,
+    first_rollout: int,
+    *,
+    sample: Sampler,
+    grade: Grader,
+) -> list[tuple[HintShare, Completion, Grade]]:
+    completions = await sample(
+        hint_steps=instance.num_hint_steps(share.hint_ratio),
+        round_index=round_index,
+        first_rollout=first_rollout,
+        num_rollouts=share.num_rollouts,
+    )
+    grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
+    return [(share, completion, verdict) for completion, verdict in zip(completions, grades, strict=True)]

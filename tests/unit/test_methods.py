@@ -2,9 +2,11 @@
 
 import pytest
 
-from seele.config import HintConfig, ImitationConfig, SeeleConfig
+from seele.config import AdvantageConfig, HintConfig, ImitationConfig, SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
+from seele.methods.advantage import group_advantages
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
 
 NO_HINTS = HintConfig(controller="none", rounds=1)
 NO_IMITATION = ImitationConfig(coefficient=0.0)
@@ -35,3 +37,58 @@ def test_grpo_refuses_a_controller_that_reveals_hints():
 def test_grpo_refuses_an_imitation_term():
     with pytest.raises(ConfigError, match=r"seele.imitation.coefficient: .*got 0.001; allowed is 0"):
         check_method(SeeleConfig(method="grpo", hints=NO_HINTS))
+
+
+def rollouts_of(*rounds):
+    """Rollouts from (hint ratio, predicted accuracy, rewards) of each round."""
+    rollouts = []
+    for round_index, (ratio, predicted, rewards) in enumerate(rounds):
+        share = HintShare(ratio, len(rewards), predicted_accuracy=predicted)
+        for reward in rewards:
+            grade = Grade(bool(reward), GradeReason.CORRECT if reward else GradeReason.WRONG)
+            completion = Completion(text="", token_ids=(1,), log_probs=(), finish=Finish.STOP)
+            rollouts.append(
+                Rollout(
+                    round_index=round_index,
+                    rollout_index=len(rollouts),
+                    share=share,
+                    hint_steps=0,
+                    completion=completion,
+                    grade=grade,
+                )
+            )
+    return rollouts
+
+
+def advantages(rollouts, **settings):
+    config = SeeleConfig(method="seele", advantage=AdvantageConfig(**settings))
+    return group_advantages(rollouts, config, divide_by_std=False)
+
+
+def test_pooled_advantages_are_left_to_the_trainer():
+    assert advantages(rollouts_of((0.5, None, [1, 0]))) == [None, None]
+
+
+def test_per_round_advantages_do_not_look_at_other_rounds():
+    rollouts = rollouts_of((0.75, None, [1, 1]), (0.25, None, [1, 0]))
+    assert advantages(rollouts, baseline="per_round") == [0.0, 0.0, 0.5, -0.5]
+
+
+def test_hint_conditional_advantages_take_each_round_by_itself():
+    # The same hint in both rounds; a baseline over both would let the first round's rewards into the second.
+    rollouts = rollouts_of((0.5, 0.75, [1, 0]), (0.5, 0.25, [0, 0]))
+    # (other's reward + 2 predicted) / 3: .5 and 5/6 in the first round, 1/6 in the second.
+    expected = [1 - 0.5, 0 - 5 / 6, -1 / 6, -1 / 6]
+    seen = advantages(rollouts, baseline="hint_conditional", prior_rollouts=2.0)
+    assert seen == pytest.approx(expected)
+
+
+def test_without_a_prediction_the_target_accuracy_stands_in():
+    (seen,) = advantages(rollouts_of((0.5, None, [1])), baseline="hint_conditional")
+    assert seen == 0.5
+
+
+@pytest.mark.parametrize("settings", [{"baseline": "mean"}, {"prior_rollouts": -1.0}])
+def test_a_baseline_that_does_not_exist_is_refused(settings):
+    with pytest.raises(ValueError, match=r"must be"):
+        AdvantageConfig(**settings)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seele.records import Completion, Finish, Grade, GradeReason, Instance
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
 from seele.rollout.rounds import Unhinted, run_rounds
 
 CHAIN = Instance(
@@ -18,11 +18,11 @@ class HalvingController:
     def __init__(self):
         self.told = []
 
-    async def next_hint_ratio(self, instance_id, *, round_index, legal_ratios):
-        ratio = 0.5 / 2**round_index
-        assert ratio in (*legal_ratios, 0.125)
-        self.told.append(("next", instance_id, round_index))
-        return ratio if ratio in legal_ratios else 0.0
+    async def plan_round(self, request, *, num_rollouts):
+        ratio = 0.5 / 2**request.round_index
+        assert ratio in (*request.legal_ratios, 0.125)
+        self.told.append(("plan", request.instance_id, request.round_index))
+        return (HintShare(ratio if ratio in request.legal_ratios else 0.0, num_rollouts),)
 
     async def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
         self.told.append(("observe", hint_ratio, num_correct, num_rollouts))
@@ -34,7 +34,7 @@ class HalvingController:
 class Engine:
     """Completes with the number of revealed steps."""
 
-    async def __call__(self, *, hint_steps, round_index, num_rollouts):
+    async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
         return [
             Completion(text=f"{hint_steps}", token_ids=(1,), log_probs=(), finish=Finish.STOP)
             for _ in range(num_rollouts)
@@ -58,11 +58,11 @@ def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
     assert [rollout.hint_steps for rollout in rollouts] == [2, 2, 1, 1, 0, 0]
     assert [rollout.reward for rollout in rollouts] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert controller.told == [
-        ("next", "chain", 0),
+        ("plan", "chain", 0),
         ("observe", 0.5, 2, 2),
-        ("next", "chain", 1),
+        ("plan", "chain", 1),
         ("observe", 0.25, 0, 2),
-        ("next", "chain", 2),
+        ("plan", "chain", 2),
         ("observe", 0.0, 0, 2),
         ("end", "chain"),
     ]
@@ -75,13 +75,13 @@ def test_rollouts_are_numbered_over_all_rounds():
 
 
 def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
-    async def broken(*, hint_steps, round_index, num_rollouts):
+    async def broken(*, hint_steps, round_index, first_rollout, num_rollouts):
         raise RuntimeError("engine died")
 
     controller = HalvingController()
     with pytest.raises(RuntimeError, match="engine died"):
         rollouts_of(controller, sample=broken)
-    assert controller.told == [("next", "chain", 0), ("end", "chain")]
+    assert controller.told == [("plan", "chain", 0), ("end", "chain")]
 
 
 def test_problems_do_not_wait_for_each_other():
@@ -92,13 +92,16 @@ def test_problems_do_not_wait_for_each_other():
         def __init__(self, slow):
             self.slow = slow
 
-        async def __call__(self, *, hint_steps, round_index, num_rollouts):
+        async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
             if self.slow:
                 await asyncio.wait_for(fast_is_in_last_round.wait(), timeout=5)
             elif round_index == 2:
                 fast_is_in_last_round.set()
             return await super().__call__(
-                hint_steps=hint_steps, round_index=round_index, num_rollouts=num_rollouts
+                hint_steps=hint_steps,
+                round_index=round_index,
+                first_rollout=first_rollout,
+                num_rollouts=num_rollouts,
             )
 
     async def both():
@@ -121,3 +124,31 @@ def test_problems_do_not_wait_for_each_other():
 def test_validation_never_reveals_anything():
     rollouts = rollouts_of(Unhinted())
     assert {(rollout.hint_ratio, rollout.hint_steps) for rollout in rollouts} == {(0.0, 0)}
+
+
+def test_a_round_may_divide_over_several_hints():
+    class Probing(HalvingController):
+        async def plan_round(self, request, *, num_rollouts):
+            return (HintShare(0.0, 1, is_probe=True), HintShare(0.5, num_rollouts - 1))
+
+    asked = []
+
+    class Recording(Engine):
+        async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
+            asked.append((hint_steps, round_index, first_rollout, num_rollouts))
+            return await super().__call__(
+                hint_steps=hint_steps,
+                round_index=round_index,
+                first_rollout=first_rollout,
+                num_rollouts=num_rollouts,
+            )
+
+    controller = Probing()
+    rollouts = rollouts_of(controller, sample=Recording(), rounds=2, rollouts_per_round=3)
+    # No two rollouts of a round have the same number, so none has the seed of another.
+    assert asked == [(0, 0, 0, 1), (2, 0, 1, 2), (0, 1, 0, 1), (2, 1, 1, 2)]
+    assert [rollout.rollout_index for rollout in rollouts] == [0, 1, 2, 3, 4, 5]
+    assert [rollout.hint_steps for rollout in rollouts] == [0, 2, 2, 0, 2, 2]
+    assert [rollout.share.is_probe for rollout in rollouts] == [True, False, False] * 2
+    observed = [told for told in controller.told if told[0] == "observe"]
+    assert observed == [("observe", 0.0, 0, 1), ("observe", 0.5, 2, 2)] * 2

@@ -1,8 +1,10 @@
 """One step's visits -> metrics and dump, worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 
-from seele.records import Completion, Finish, Grade, GradeReason, Instance, Rollout, Visit
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics
 
 INSTANCE = Instance(
@@ -10,11 +12,13 @@ INSTANCE = Instance(
 )
 
 
-def rollout(round_index, index, reason, *, hint_steps, tokens=2, finish=Finish.STOP, cached=0):
+def rollout(
+    round_index, index, reason, *, hint_steps, tokens=2, finish=Finish.STOP, cached=0, is_probe=False
+):
     return Rollout(
         round_index=round_index,
         rollout_index=index,
-        hint_ratio=hint_steps / 3,
+        share=HintShare(hint_steps / 3, 2, is_probe=is_probe),
         hint_steps=hint_steps,
         completion=Completion(
             text="x", token_ids=tuple(range(tokens)), log_probs=(), finish=finish, cached_prompt_tokens=cached
@@ -28,7 +32,7 @@ VISIT = Visit(
     instance=INSTANCE,
     step=5,
     prompt_tokens=4,
-    hint_tokens=(3, 0),
+    step_tokens=(2, 1, 1),
     rollouts=(
         rollout(0, 0, RIGHT, hint_steps=2),
         rollout(0, 1, WRONG, hint_steps=2, cached=7),
@@ -45,8 +49,12 @@ def test_hand_worked_step():
         "accuracy/round_0": 0.5,
         "accuracy/round_1": 0.0,
         "rounds/all_same_share": 0.5,
-        "rounds/mean_a_1_minus_a": 0.125,
-        "prompts/pooled_all_same_share": 0.0,
+        # 2/1 * 1/2 * 1/2 in the first round, 0 in the second.
+        "rounds/mean_a_1_minus_a": 0.25,
+        "rounds/mean_distance": 0.25,
+        "prompts/nonzero_variance_share": 1.0,
+        # Within rounds 1/4 on average; of all four rollouts together 4/3 * 1/4 * 3/4 = 1/4.
+        "prompts/variance_between_hints": 0.0,
         "hint_ratio/mean": 1 / 3,
         "hint_ratio/p50": 1 / 3,
         "hint_ratio/p10": 2 / 30,
@@ -72,3 +80,23 @@ def test_dump_has_a_line_per_rollout_with_the_hint_that_it_saw():
     assert [row["advantage"] for row in rows] == [0.75, -0.25, -0.25, None]
     assert (rows[2]["reason"], rows[2]["finish"], rows[2]["reward"]) == ("timeout", "length", 0.0)
     assert (rows[0]["question"], rows[0]["answer"], rows[0]["num_steps"]) == ("1+2", "3", 3)
+
+
+def test_probes_count_as_tokens_and_rollouts_but_not_as_hinted_accuracy():
+    probes = tuple(rollout(0, index, RIGHT, hint_steps=0, is_probe=True) for index in (4, 5))
+    metrics, without = step_metrics([replace(VISIT, rollouts=VISIT.rollouts + probes)]), step_metrics([VISIT])
+    assert metrics["accuracy/probes"] == 1.0
+    for name in ("accuracy/mean", "accuracy/round_0", "rounds/mean_a_1_minus_a", "hint_ratio/mean"):
+        assert metrics[name] == without[name]
+    assert metrics["tokens/generated"] == without["tokens/generated"] + 4
+
+
+def test_variance_between_hints_is_what_the_rounds_do_not_explain():
+    # One round always right, one always wrong: all variance is between them.
+    rollouts = tuple(
+        rollout(index // 2, index, RIGHT if index < 2 else WRONG, hint_steps=2 - index // 2 * 2)
+        for index in range(4)
+    )
+    metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
+    assert metrics["prompts/variance_between_hints"] == pytest.approx(1.0)
+    assert metrics["rounds/mean_a_1_minus_a"] == 0.0

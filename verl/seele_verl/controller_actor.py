@@ -4,14 +4,15 @@ Beside the controller it keeps the visits of the current step until the trainer 
 the metrics and the rollout dump are made of, and never travel with the training rows.
 """
 
-from collections.abc import Sequence
+import statistics
+import time
 from typing import Any
 
 import ray
 
 from seele.config import SeeleConfig
 from seele.hints import Controller, build_controller
-from seele.records import State, Visit
+from seele.records import HintShare, RoundRequest, State, Visit
 
 ACTOR_NAME = "seele_controller"
 
@@ -30,12 +31,18 @@ class ControllerActor:
         )
         self._visits: dict[str, Visit] = {}
         self._dropped = 0
+        self._proposal_seconds: list[float] = []
 
-    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+    def begin_step(self, step: int) -> None:
         """See ``seele.hints.Controller``."""
-        return self._controller.next_hint_ratio(
-            instance_id, round_index=round_index, legal_ratios=legal_ratios
-        )
+        self._controller.begin_step(step)
+
+    def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
+        """See ``seele.hints.Controller``."""
+        start = time.perf_counter()
+        (plan,) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
+        self._proposal_seconds.append(time.perf_counter() - start)
+        return plan
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``seele.hints.Controller``."""
@@ -60,7 +67,9 @@ class ControllerActor:
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
         metrics = {f"controller/{name}": value for name, value in self._controller.metrics().items()}
         metrics["rollout/dropped_prompts"] = float(self._dropped)
-        self._visits, self._dropped = {}, 0
+        if self._proposal_seconds:
+            metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
+        self._visits, self._dropped, self._proposal_seconds = {}, 0, []
         return visits, metrics
 
     def state_dict(self) -> State:
@@ -83,14 +92,10 @@ class RemoteController:
     def __init__(self) -> None:
         self._actor = ray.get_actor(ACTOR_NAME)
 
-    async def next_hint_ratio(
-        self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]
-    ) -> float:
+    async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """Ask the actor."""
-        ratio: float = await self._actor.next_hint_ratio.remote(
-            instance_id, round_index=round_index, legal_ratios=tuple(legal_ratios)
-        )
-        return ratio
+        plan: tuple[HintShare, ...] = await self._actor.plan_round.remote(request, num_rollouts=num_rollouts)
+        return plan
 
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int

@@ -6,6 +6,7 @@ what the trainer reads is written: every field of a row is stored, shipped to th
 device.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,17 @@ import torch
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from seele.config import SeeleConfig
 from seele.losses.imitation import hint_token_weights
+from seele.methods.advantage import group_advantages
 from seele.records import Instance, Rollout
 
 HINT_WEIGHTS = "hint_weights"
 """Row field: (prompt + response,) weight of each token in the imitation term."""
+
+
+ADVANTAGE = "advantage"
+"""Row tag: the rollout's advantage, where verl's own estimate is not the one wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +58,8 @@ def training_rows(
     data_source: str,
     model_version: int,
     global_step: int,
-    imitation_form: str,
-    rollouts_per_round: int,
+    settings: SeeleConfig,
+    divide_by_std: bool,
 ) -> TrainingRows:
     """The rows of one problem's rollouts.
 
@@ -65,11 +72,13 @@ def training_rows(
         data_source: Name that verl's validation groups its metrics by.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
-        imitation_form: See ``seele.config.ImitationConfig.form``.
-        rollouts_per_round: Rollouts that share a hint; each accounts for its share of the imitation term.
+        settings: The run's; rollouts of a round that share a hint share its imitation term.
+        divide_by_std: Whether advantages are divided by a standard deviation.
     """
     keys, fields, tags = [], [], []
-    for rollout in rollouts:
+    same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
+    advantages = group_advantages(rollouts, settings, divide_by_std=divide_by_std)
+    for rollout, advantage in zip(rollouts, advantages, strict=True):
         hint_ids = [token for step in step_ids[: rollout.hint_steps] for token in step]
         prompt = torch.tensor(prompt_ids + hint_ids)
         response = torch.tensor(rollout.completion.token_ids)
@@ -90,8 +99,8 @@ def training_rows(
                     len(prompt_ids),
                     len(hint_ids),
                     len(response),
-                    share=1.0 / rollouts_per_round,
-                    form=imitation_form,
+                    share=1.0 / same_hint[rollout.round_index, rollout.hint_steps],
+                    form=settings.imitation.form,
                 )
             ),
             "num_turns": 2,
@@ -112,6 +121,7 @@ def training_rows(
                 "global_steps": global_step,
                 "min_global_steps": model_version,
                 "max_global_steps": model_version,
+                **({} if advantage is None else {ADVANTAGE: advantage}),
             }
         )
     return TrainingRows(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags)

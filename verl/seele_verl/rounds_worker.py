@@ -81,7 +81,9 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         step_ids = encode_steps(self.tokenizer, instance.steps)
         model_version = -1
 
-        async def sample(*, hint_steps: int, round_index: int, num_rollouts: int) -> list[Completion]:
+        async def sample(
+            *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int
+        ) -> list[Completion]:
             nonlocal model_version
             hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
             completions, model_version = await self._sample(
@@ -96,7 +98,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                         round_index,
                         rollout,
                     )
-                    for rollout in range(num_rollouts)
+                    for rollout in range(first_rollout, first_rollout + num_rollouts)
                 ],
             )
             return completions
@@ -114,15 +116,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rollouts_per_round=rollouts_per_round,
         )
         if not validate:
-            hint_steps = {rollout.round_index: rollout.hint_steps for rollout in rollouts}
-            hint_tokens = [
-                sum(map(len, step_ids[: hint_steps[round_index]])) for round_index in range(rounds)
-            ]
             visit = Visit(
                 instance=instance,
                 step=step,
                 prompt_tokens=len(prompt_ids),
-                hint_tokens=tuple(hint_tokens),
+                step_tokens=tuple(map(len, step_ids)),
                 rollouts=tuple(rollouts),
             )
             self.controller.keep_visit(prompt["uid"], visit)
@@ -135,8 +133,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             data_source=prompt["data_source"],
             model_version=model_version,
             global_step=step,
-            imitation_form=self.seele.imitation.form,
-            rollouts_per_round=rollouts_per_round,
+            settings=self.seele,
+            divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
 
     async def _sample(

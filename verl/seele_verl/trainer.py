@@ -25,7 +25,7 @@ from seele.rollout.metrics import rollout_rows, step_metrics
 from seele_verl.checkpoints import drop_old_checkpoints, load_controller, save_controller, step_folder
 from seele_verl.controller_actor import start_controller
 from seele_verl.losses import seele_loss
-from seele_verl.protocol import HINT_WEIGHTS, parse_row_key
+from seele_verl.protocol import ADVANTAGE, HINT_WEIGHTS, parse_row_key
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
 
@@ -62,6 +62,7 @@ class SeeleTrainer(PPOTrainerSync):
                 self.config.trainer.total_epochs = self.total_training_steps // self.steps_per_epoch + 1
 
     def _fetch_one_gen_batch(self) -> TensorDict:
+        ray.get(self.controller.begin_step.remote(self.global_steps))
         problems = self.curriculum.problems_of_step(self.global_steps)
         batch = collate_fn([self.train_dataset[problem] for problem in problems])
         batch["uid"] = np.array(
@@ -69,7 +70,24 @@ class SeeleTrainer(PPOTrainerSync):
         )
         return tu.get_tensordict(batch)
 
-    # -------------------------------------------------------------------- loss
+    # -------------------------------------------------------- advantage and loss
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._compute_advantage(batch, metrics)
+        if self.seele.advantage.baseline == "pooled":
+            return batch
+        data = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"]
+        )
+        advantages = torch.nested.as_nested_tensor(
+            [
+                mask_T * (0.0 if tag.get("is_padding") else tag[ADVANTAGE])
+                for mask_T, tag in zip(data["response_mask"].unbind(), batch.tags, strict=True)
+            ],
+            layout=torch.jagged,
+        )
+        fields = TensorDict({"advantages": advantages, "returns": advantages}, batch_size=len(batch))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def on_init_end(self) -> None:
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)

@@ -1,0 +1,117 @@
+"""``seele simulate``: hint controllers against problems whose curves are known."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seele.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seele.hints import Controller
+
+_RUN_WIDE = ("name", "rounds", "rollouts_per_round", "seed", "target_accuracy")
+"""Arguments of ``build_controller`` that have options of their own here."""
+
+
+def simulate_command(
+    controller: Annotated[
+        list[str],
+        typer.Option(
+            help="Name of a controller, its own settings behind a colon (fixed:ratio=0.3); several are "
+            "compared with the first."
+        ),
+    ],
+    rounds: Annotated[int, typer.Option(help="Rounds of a visit.")] = 4,
+    rollouts: Annotated[int, typer.Option(help="Rollouts of a visit, split evenly over its rounds.")] = 16,
+    visits: Annotated[
+        int, typer.Option(help="Visits of each problem; of several the first is not scored.")
+    ] = 1,
+    problems: Annotated[int, typer.Option(help="Problems of a world.")] = 3000,
+    world: Annotated[list[str] | None, typer.Option(help="Worlds; all by default.")] = None,
+    unit: Annotated[str, typer.Option(help="Where solutions are cut: steps or tokens.")] = "steps",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Problems that are visited together; all by default.")
+    ] = None,
+    target_accuracy: Annotated[float, typer.Option(help="Accuracy that hints aim at.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Of problems, drift, luck and controllers.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for simulation.json, simulation.md and simulation.png.")
+    ] = None,
+) -> None:
+    """Let controllers choose hints for made-up problems, and report how close accuracies stay to the target.
+
+    Raises:
+        ConfigError: If a controller, a setting, a world or a number is not allowed.
+    """
+    from seele.data.files import write_atomically
+    from seele.hints import build_controller
+    from seele.simulate.summary import markdown, report
+    from seele.simulate.visits import Schedule, simulate
+    from seele.simulate.worlds import WORLDS, draw_problems
+
+    if problems < 2:
+        raise ConfigError(f"--problems: expected at least 2, got {problems}")
+    if seed < 0:
+        raise ConfigError(f"--seed: expected 0 or more, got {seed}")
+    try:
+        schedule = Schedule(
+            visits=visits,
+            rounds=rounds,
+            rollouts=rollouts,
+            batch_size=problems if batch_size is None else batch_size,
+        )
+    except ValueError as error:
+        raise ConfigError(f"seele simulate: {error}") from error
+
+    def build(spec: str) -> "Controller":
+        name, settings = _parse(spec)
+        return build_controller(
+            name,
+            rounds=rounds,
+            rollouts_per_round=rollouts // rounds,
+            seed=seed,
+            target_accuracy=target_accuracy,
+            **settings,
+        )
+
+    for spec in controller:
+        build(spec)
+    drawn = [
+        draw_problems(name, num_problems=problems, seed=seed, unit=unit) for name in world or list(WORLDS)
+    ]
+    traces = {
+        spec: {each.world: simulate(build(spec), each, schedule, seed=seed) for each in drawn}
+        for spec in controller
+    }
+    figures = report(traces, schedule) | {"seed": seed, "problems": problems, "unit": unit}
+    text, table = json.dumps(figures, indent=1) + "\n", markdown(figures)
+    if out is not None:
+        from seele.simulate.figure import draw
+
+        write_atomically(out / "simulation.json", text)
+        write_atomically(out / "simulation.md", table)
+        write_atomically(out / "simulation.png", draw(traces))
+    typer.echo(text if as_json else table, nl=False)
+
+
+def _parse(spec: str) -> tuple[str, dict[str, Any]]:
+    import yaml
+
+    name, _, rest = spec.partition(":")
+    settings: dict[str, Any] = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--controller {spec}: expected NAME or NAME:key=value,key=value, got {item!r}")
+        if key in _RUN_WIDE:
+            raise ConfigError(
+                f"--controller {spec}: {key!r} is common to all controllers, not a setting of one"
+            )
+        try:
+            settings[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--controller {spec}: cannot read the value {value!r} of {key!r}") from error
+    return name, settings

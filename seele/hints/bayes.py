@@ -1,0 +1,312 @@
+"""Our controller: a belief about every problem's curve, carried from visit to visit.
+
+Where the paper's controller (``seele.hints.paper``) fits a curve to the rounds of one visit and forgets it,
+this one keeps a probability for each of many curves (``seele.maths.curve_grid``):
+
+* a problem never seen before starts from the population, which is learnt from all visits;
+* every round updates the belief by Bayes' rule, with the binomial likelihood of its rollouts;
+* between two visits the policy has changed: beliefs move by a drift whose distribution is learnt, too;
+* the hint is the legal one with the largest expected a(1 - a), uncertainty included.
+
+docs/controllers.md tells which of these matter, and how much.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.errors import ConfigError
+from seele.hints.beliefs import Beliefs
+from seele.hints.contract import OneByOne, check_outcome
+from seele.hints.split import best_plan
+from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
+from seele.hints.withdrawal import Withdrawal
+from seele.maths import curve_grid
+from seele.maths.curve_grid import Array32
+from seele.maths.irt import Array
+from seele.records import HintShare, RoundOutcome, RoundRequest, State
+
+TIE = 1e-5
+"""Hints whose expected worth differs by less are equal; the shorter one is chosen."""
+
+_VERSION = 1
+_SECTIONS = ("beliefs", "visits", "withdrawal")
+
+_UNIT = 2**24
+"""Open visits count in the population in whole parts of this: sums of integers know no order."""
+
+
+def _no_crossings() -> NDArray[np.int64]:
+    return np.zeros(curve_grid.NUM_CROSSINGS, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A visit under way."""
+
+    outcomes: dict[float, tuple[int, int]] = field(default_factory=dict)
+    """Hint ratio -> correct and wrong rollouts under it: sums, so that the order of observations leaves no
+    trace."""
+    largest_ratio: float = 0.0
+    is_probed: bool = False
+    """Whether un-hinted rollouts are due that measure what the policy can do alone."""
+    crossing_M: NDArray[np.int64] = field(default_factory=_no_crossings)
+    """What this visit adds to the population until it ends."""
+
+
+class BayesController(OneByOne):
+    """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
+
+    Args:
+        rounds: Rounds of a visit.
+        target_accuracy: a* in (0, 1). For another than 1/2 the worth of an accuracy has its peak there
+            (``curve_grid.utility_table``).
+        probes: Rollouts of each visit's first round that are given no hint (``plan_rounds``). They measure
+            what the policy can do alone, and count as observations like all others.
+        split_rounds: Whether ``plan_rounds`` may divide a round over two hints (``seele.hints.split``).
+        withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
+        withdraw_by: Step from which on there are no hints; None to leave that to the accuracy.
+        withdraw_at: Mean accuracy of the probes from which on there are no hints; None for never.
+        uses_memory: See ``Beliefs``, like the two below; they are there to be switched off in ablations.
+        learns_population: See ``Beliefs``.
+        learns_drift: See ``Beliefs``.
+    """
+
+    name: ClassVar[str] = "bayes"
+
+    def __init__(
+        self,
+        *,
+        rounds: int,
+        target_accuracy: float = 0.5,
+        probes: int = 0,
+        split_rounds: bool = False,
+        withdraw_from: int = 0,
+        withdraw_by: int | None = None,
+        withdraw_at: float | None = None,
+        uses_memory: bool = True,
+        learns_population: bool = True,
+        learns_drift: bool = True,
+    ) -> None:
+        if isinstance(probes, bool) or not isinstance(probes, int) or probes < 0:
+            raise ConfigError(f"seele.hints.probes: expected a whole number, 0 or more, got {probes!r}")
+        if withdraw_at is not None and probes == 0:
+            raise ConfigError(
+                "seele.hints.withdraw_at: needs rollouts without hint to go by; set probes to at least 1"
+            )
+        switches = {
+            "split_rounds": split_rounds,
+            "uses_memory": uses_memory,
+            "learns_population": learns_population,
+            "learns_drift": learns_drift,
+        }
+        for key, value in switches.items():
+            if not isinstance(value, bool):
+                raise ConfigError(f"seele.hints.{key}: expected true or false, got {value!r}")
+        self._rounds, self._probes, self._split_rounds = rounds, probes, split_rounds
+        self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)
+        self._worth_GT = curve_grid.utility_table(target_accuracy)
+        self._beliefs = Beliefs(
+            uses_memory=uses_memory, learns_population=learns_population, learns_drift=learns_drift
+        )
+        self._visits: dict[str, _Visit] = {}
+        self._open_M = _no_crossings()
+
+    # ------------------------------------------------------------------ hints
+
+    def begin_step(self, step: int) -> None:
+        """See ``Controller``: the clock of the withdrawal."""
+        self._withdrawal.begin_step(step)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """See ``Controller``."""
+        self._open_visits(requests)
+        belief_NG = self._current([request.instance_id for request in requests])
+        return [
+            float(allowed[best])
+            for allowed, best in self._choose(belief_NG, [request.legal_ratios for request in requests])
+        ]
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``: the probes of the first round, then one hint, or two that promise more."""
+        self._open_visits(requests)
+        belief_NG = self._current([request.instance_id for request in requests])
+        accuracy_NT = curve_grid.expected_accuracy(belief_NG)
+        choices = self._choose(belief_NG, [request.legal_ratios for request in requests])
+        plans = []
+        for request, belief_G, accuracy_T, (allowed, best) in zip(
+            requests, belief_NG, accuracy_NT, choices, strict=True
+        ):
+            can_probe = request.round_index == 0 and 0.0 in request.legal_ratios
+            probes = min(self._probes, num_rollouts) if can_probe else 0
+            if probes:
+                self._visits[request.instance_id].is_probed = True
+            plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
+            hinted = num_rollouts - probes
+            if self._split_rounds and request.round_index + 1 < self._rounds and hinted > 1:
+                plan += best_plan(belief_G, self._worth_GT, allowed=allowed, best=best, num_rollouts=hinted)
+            elif hinted:
+                plan.append(HintShare(float(allowed[best]), hinted))
+            predicted = np.interp([share.hint_ratio for share in plan], curve_grid.RATIOS, accuracy_T)
+            plans.append(
+                tuple(
+                    replace(share, predicted_accuracy=float(accuracy))
+                    for share, accuracy in zip(plan, predicted, strict=True)
+                )
+            )
+        return plans
+
+    def _choose(self, belief_NG: Array32, legal_ratios: Sequence[Sequence[float]]) -> list[tuple[Array, int]]:
+        """For each belief the ratios that are allowed, and the position of the best of them."""
+        choices = []
+        for worth_T, legal in zip(belief_NG @ self._worth_GT, legal_ratios, strict=True):
+            allowed = self._withdrawal.allowed(legal)
+            worth = np.interp(allowed, curve_grid.RATIOS, worth_T)
+            choices.append((allowed, int(np.argmax(worth >= worth.max() - TIE))))
+        return choices
+
+    def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array:
+        """Mean accuracy expected at each hint ratio now, never decreasing in the ratio; same shape."""
+        accuracy_T = curve_grid.expected_accuracy(self._current([instance_id]))[0]
+        predicted: Array = np.interp(np.asarray(hint_ratios, dtype=np.float64), curve_grid.RATIOS, accuracy_T)
+        return predicted
+
+    def flag(self, instance_id: str) -> str | None:
+        """``solved``, ``unlearnable`` or None, as of the problem's last visit."""
+        return self._beliefs.flag(instance_id)
+
+    # ----------------------------------------------------------- observations
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``.
+
+        Raises:
+            ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
+        """
+        self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """See ``Controller``. From now on the visits count in the population.
+
+        Raises:
+            ValueError: As ``observe``, before anything is counted.
+        """
+        checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
+        for seen, (ratio, correct, rollouts) in zip(outcomes, checked, strict=True):
+            visit = self._visits.setdefault(seen.instance_id, _Visit())
+            visit.largest_ratio = max(visit.largest_ratio, ratio)
+            correct_before, wrong_before = visit.outcomes.get(ratio, (0, 0))
+            visit.outcomes[ratio] = (correct_before + correct, wrong_before + rollouts - correct)
+            if visit.is_probed and ratio == 0.0:
+                visit.is_probed = False
+                self._withdrawal.count_probes(correct / rollouts)
+        ids = list(dict.fromkeys(seen.instance_id for seen in outcomes))
+        # Under the population of ended visits alone: what one open visit says does not depend on the others.
+        belief_NG = curve_grid.update(self._beliefs.priors(ids), self._log_likelihood(ids))
+        parts_NM = np.rint(_UNIT * curve_grid.crossing_marginal(belief_NG)).astype(np.int64)
+        for name, parts_M in zip(ids, parts_NM, strict=True):
+            self._open_M += parts_M - self._visits[name].crossing_M
+            self._visits[name].crossing_M = parts_M
+
+    def end_visit(self, instance_id: str) -> None:
+        """See ``Controller``."""
+        self.end_visits([instance_id])
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """Keep what was learnt for the next visits. Without observations that is nothing."""
+        ids = [name for name in dict.fromkeys(instance_ids) if self._outcomes(name)]
+        if ids:
+            largest_N = np.array([self._visits[name].largest_ratio for name in ids])
+            self._beliefs.learn(ids, self._log_likelihood(ids), largest_N)
+        for name in instance_ids:
+            self._drop_visit(name)
+
+    # ----------------------------------------------------------------- visits
+
+    def _open_visits(self, requests: Sequence[RoundRequest]) -> None:
+        for request in requests:
+            if request.round_index == 0:
+                # A visit that was cut off never ended; its observations belong to an older policy.
+                self._drop_visit(request.instance_id)
+                self._visits[request.instance_id] = _Visit(largest_ratio=max(request.legal_ratios))
+
+    def _drop_visit(self, instance_id: str) -> None:
+        visit = self._visits.pop(instance_id, None)
+        if visit is not None:
+            self._open_M -= visit.crossing_M
+
+    def _outcomes(self, instance_id: str) -> dict[float, tuple[int, int]]:
+        return self._visits[instance_id].outcomes if instance_id in self._visits else {}
+
+    def _current(self, ids: Sequence[str]) -> Array32:
+        """(N, G) what is known now, the rounds of the visit included."""
+        own_NM = [self._visits[name].crossing_M if name in self._visits else _no_crossings() for name in ids]
+        open_NM = (self._open_M - np.array(own_NM)) / _UNIT if self._open_M.any() else None
+        priors_NG = self._beliefs.priors(ids, open_NM)
+        if not any(self._outcomes(name) for name in ids):
+            return priors_NG
+        return curve_grid.update(priors_NG, self._log_likelihood(ids))
+
+    def _log_likelihood(self, ids: Sequence[str]) -> Array32:
+        """(N, G) of the visits' observations so far."""
+        seen = [sorted(self._outcomes(name).items()) for name in ids]
+        table_NK3 = np.zeros((len(ids), max(map(len, seen)), 3))
+        for row, outcomes in zip(table_NK3, seen, strict=True):
+            for cell, (ratio, (correct, wrong)) in zip(row, outcomes, strict=False):
+                cell[:] = ratio, correct, wrong
+        return curve_grid.log_likelihood(*np.moveaxis(table_NK3, 2, 0))
+
+    # ------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        """See ``Controller``. An outcome is [hint_ratio, correct, wrong]."""
+        return {
+            **state_header(self.name, _VERSION),
+            "beliefs": self._beliefs.state(),
+            "visits": {name: _write_visit(visit) for name, visit in sorted(self._visits.items())},
+            "withdrawal": self._withdrawal.state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
+        visits = read_section(state, "visits", _read_visit)
+        withdrawal, beliefs = (
+            self._withdrawal.restored(state["withdrawal"]),
+            self._beliefs.restored(state["beliefs"]),
+        )
+        self._visits, self._withdrawal, self._beliefs = visits, withdrawal, beliefs
+        self._open_M = sum((visit.crossing_M for visit in visits.values()), _no_crossings())
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``, ``Beliefs.metrics`` and ``Withdrawal.metrics``."""
+        open_visits = {"open_visits": float(len(self._visits))}
+        return open_visits | self._beliefs.metrics() | self._withdrawal.metrics()
+
+
+def _write_visit(visit: _Visit) -> dict[str, Any]:
+    return {
+        "outcomes": [[ratio, *counts] for ratio, counts in sorted(visit.outcomes.items())],
+        "largest_ratio": visit.largest_ratio,
+        "is_probed": visit.is_probed,
+        "crossing": visit.crossing_M.tolist(),
+    }
+
+
+def _read_visit(value: Any) -> _Visit:
+    outcomes: dict[float, tuple[int, int]] = {}
+    for ratio, correct, wrong in value["outcomes"]:
+        outcomes[read_ratio(ratio)] = (read_count(correct), read_count(wrong))
+    crossing_M = np.array(value["crossing"], dtype=np.int64)
+    if crossing_M.shape != (curve_grid.NUM_CROSSINGS,):
+        raise ValueError(f"a visit has {curve_grid.NUM_CROSSINGS} parts of crossings")
+    return _Visit(outcomes, read_ratio(value["largest_ratio"]), bool(value["is_probed"]), crossing_M)

@@ -1,0 +1,195 @@
+"""What the Bayesian controller has learnt: about each problem, the population, and the policy's drift.
+
+Rounds of a visit under way are the controller's business (``seele.hints.bayes``); here is what stays.
+
+Axes as in ``seele.maths.curve_grid``.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.errors import CheckpointError
+from seele.hints.belief_store import BeliefStore
+from seele.maths import curve_grid
+from seele.maths.curve_grid import Array32
+from seele.maths.irt import Array
+
+POPULATION_WEIGHT = 30.0
+"""Visits that it takes until what was seen of the population weighs as much as what was assumed."""
+
+DRIFT_WEIGHT = 200.0
+"""The same for the drift between visits, of which one visit says little."""
+
+MEMORY = 4096
+"""Visits after which population and drift have forgotten all but a share of 1/e: the policy moves on."""
+
+FORGETTING = 0.02
+"""Probability that a problem has nothing to do any more with what was known of it at its last visit."""
+
+CERTAINTY = 0.9
+"""A problem is solved when its mean accuracy without hint is above this, and unlearnable when that under its
+largest hint is below one minus this."""
+
+
+class Beliefs:
+    """One belief for every problem seen, and what is expected of a problem never seen before.
+
+    Args:
+        uses_memory: Whether a problem's next visit starts from its own belief; if not, from the population.
+        learns_population: Whether the population is learnt; if not, it stays as assumed.
+        learns_drift: Whether the drift is learnt; if not, it stays as assumed.
+    """
+
+    def __init__(
+        self, *, uses_memory: bool = True, learns_population: bool = True, learns_drift: bool = True
+    ) -> None:
+        self._uses_memory = uses_memory
+        self._learns_population, self._learns_drift = learns_population, learns_drift
+        self._store = BeliefStore()
+        self._population_G: Array = np.zeros(curve_grid.NUM_CURVES)
+        self._drift_D: Array = np.zeros(len(curve_grid.DRIFTS))
+
+    def priors(self, ids: Sequence[str], open_NM: Array | None = None) -> Array32:
+        """(N, G) what is known of each problem before its visit.
+
+        Args:
+            ids: (N,) the problems.
+            open_NM: (N, M) crossings found by visits under way, other than the problem's own, in visits: they
+                count in the population already.
+        """
+        prior_NG = self._population(len(ids), open_NM)
+        rows = self._store.find(ids)
+        known = (rows >= 0) & self._uses_memory
+        if known.any():
+            crossing_NSM, bounds_NSF = self._store.beliefs(rows[known])
+            remembered_NG = curve_grid.join_belief(curve_grid.drift(crossing_NSM, self._drift()), bounds_NSF)
+            remembered_NG *= np.float32(1.0 - FORGETTING)
+            prior_NG[known] = remembered_NG + np.float32(FORGETTING) * prior_NG[known]
+        return prior_NG
+
+    def learn(self, ids: Sequence[str], log_likelihood_NG: Array32, largest_ratio_N: Array) -> None:
+        """The problems' visits are over, and brought these observations.
+
+        Args:
+            ids: (N,) the problems, each once.
+            log_likelihood_NG: (N, G) of all rounds.
+            largest_ratio_N: (N,) the largest hint ratio that was legal.
+        """
+        belief_NG = curve_grid.update(self.priors(ids), log_likelihood_NG)
+        drift_ND = self._drift_evidence(ids, log_likelihood_NG)
+        keep = 1.0 - 1.0 / MEMORY
+        for belief_G, drift_D in zip(belief_NG, drift_ND, strict=True):
+            # One visit after the other, so that visits that end together count like visits that do not.
+            self._population_G = keep * self._population_G + belief_G
+            self._drift_D = keep * self._drift_D + drift_D
+        crossing_NSM, bounds_NSF = curve_grid.split_belief(belief_NG)
+        accuracy_NT = curve_grid.expected_accuracy(belief_NG)
+        self._store.put(
+            ids,
+            crossing=crossing_NSM,
+            bounds=bounds_NSF,
+            unhinted_accuracy=accuracy_NT[:, 0],
+            best_accuracy=accuracy_NT[np.arange(len(ids)), curve_grid.nearest_columns(largest_ratio_N)],
+        )
+
+    def _drift_evidence(self, ids: Sequence[str], log_likelihood_NG: Array32) -> Array:
+        evidence_ND = np.zeros((len(ids), len(curve_grid.DRIFTS)))
+        rows = self._store.find(ids)
+        known = (rows >= 0) & self._uses_memory
+        if known.any():
+            evidence_ND[known] = curve_grid.drift_posterior(
+                *self._store.beliefs(rows[known]), log_likelihood_NG[known], self._drift()
+            )
+        return evidence_ND
+
+    def _population(self, num_rows: int, open_NM: Array | None) -> Array32:
+        weight_G = POPULATION_WEIGHT * curve_grid.PRIOR
+        if not self._learns_population:
+            open_NM = None
+        else:
+            weight_G = weight_G + self._population_G
+        if open_NM is None:
+            return np.repeat((weight_G / weight_G.sum()).astype(np.float32)[None], num_rows, axis=0)
+        return curve_grid.reweigh_crossings(weight_G, 1.0 + open_NM / curve_grid.crossing_marginal(weight_G))
+
+    def _drift(self) -> Array:
+        weight_D = DRIFT_WEIGHT * curve_grid.DRIFT_PRIOR
+        if self._learns_drift:
+            weight_D = weight_D + self._drift_D
+        drift_D: Array = weight_D / weight_D.sum()
+        return drift_D
+
+    def flag(self, instance_id: str) -> str | None:
+        """``solved``, ``unlearnable`` or None, as of the problem's last visit."""
+        (row,) = self._store.find([instance_id])
+        if row < 0:
+            return None
+        solved, unlearnable = _flags(self._store.rows[row : row + 1])
+        return "solved" if solved[0] else "unlearnable" if unlearnable[0] else None
+
+    def metrics(self) -> dict[str, float]:
+        """What is believed of the problems seen, and how the policy drifts between visits.
+
+        The drift and its spread are in units of hint ratio.
+        """
+        rows, drift_D = self._store.rows, self._drift()
+        gain_D = curve_grid.DRIFTS * curve_grid.CROSSING_GAP
+        mean = float(drift_D @ gain_D)
+        metrics = {
+            "problems": float(len(rows)),
+            "drift_mean": mean,
+            "drift_sd": math.sqrt(max(float(drift_D @ gain_D**2) - mean**2, 0.0)),
+        }
+        if len(rows):
+            solved, unlearnable = _flags(rows)
+            metrics |= {
+                "expected_unhinted_accuracy": float(rows["unhinted_accuracy"].mean(dtype=np.float64)),
+                "solved_share": float(solved.mean()),
+                "unlearnable_share": float(unlearnable.mean()),
+            }
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """JSON; without the settings."""
+        return {
+            "problems": self._store.state(),
+            "population": self._population_G.tolist(),
+            "drift": self._drift_D.tolist(),
+        }
+
+    def restored(self, state: Any) -> "Beliefs":
+        """Beliefs with these settings that have learnt what ``state`` was saved from.
+
+        Raises:
+            CheckpointError: If ``state`` is not one of ``Beliefs.state``.
+        """
+        fresh = Beliefs(
+            uses_memory=self._uses_memory,
+            learns_population=self._learns_population,
+            learns_drift=self._learns_drift,
+        )
+        try:
+            fresh._store.load(state["problems"])
+            fresh._population_G = _read_weights(state["population"], curve_grid.NUM_CURVES)
+            fresh._drift_D = _read_weights(state["drift"], len(curve_grid.DRIFTS))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"controller state, beliefs: cannot read them ({error}); "
+                "the checkpoint is damaged, resume from an earlier one"
+            ) from error
+        return fresh
+
+
+def _flags(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return rows["unhinted_accuracy"] > CERTAINTY, rows["best_accuracy"] < 1.0 - CERTAINTY
+
+
+def _read_weights(value: Any, length: int) -> Array:
+    weights = np.array(value, dtype=np.float64)
+    if weights.shape != (length,) or not (np.isfinite(weights) & (weights >= 0.0)).all():
+        raise ValueError(f"expected {length} numbers, 0 or more, got shape {weights.shape}")
+    return weights

@@ -1,0 +1,138 @@
+"""Bisection: an interval of hint ratios that should hold the crossing of the target, cut by every round."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, ClassVar
+
+from seele.hints.contract import OneByOne, check_outcome, nearest_legal
+from seele.hints.settings import check_number
+from seele.hints.state import check_state, read_ratio, read_section, state_header
+from seele.records import State
+
+_VERSION = 1
+
+SMALLEST_WIDEN = 0.01
+"""With less the interval could not leave a point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Hint ratios between which the accuracy should cross the target."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low <= self.high <= 1.0:
+            raise ValueError(f"an interval needs 0 <= low <= high <= 1, got {self}")
+
+    @property
+    def middle(self) -> float:
+        """Where to look next."""
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def width(self) -> float:
+        """In units of hint ratio."""
+        return self.high - self.low
+
+    def widened(self, margin: float) -> "Interval":
+        """By ``margin`` on both sides, within [0, 1]."""
+        return Interval(max(self.low - margin, 0.0), min(self.high + margin, 1.0))
+
+    def below(self, ratio: float, *, margin: float) -> "Interval":
+        """The part below ``ratio``, where the accuracy was above the target.
+
+        A ratio that is not inside cuts nothing: it tells what was known, or contradicts it. The interval then
+        reaches down from the lower of ratio and ``high``, wider by ``margin``, so that the search goes on.
+        """
+        high = min(self.high, ratio)
+        return Interval(self.low if self._holds(ratio) else max(high - self.width - margin, 0.0), high)
+
+    def above(self, ratio: float, *, margin: float) -> "Interval":
+        """The part above ``ratio``, where the accuracy was below the target; otherwise as ``below``."""
+        low = max(self.low, ratio)
+        return Interval(low, self.high if self._holds(ratio) else min(low + self.width + margin, 1.0))
+
+    def _holds(self, ratio: float) -> bool:
+        return self.low < ratio < self.high
+
+
+class BisectController(OneByOne):
+    """Reveal the legal ratio nearest to the middle of each problem's interval.
+
+    A round above the target says that the crossing lies below its hint ratio, a round below that it lies
+    above, and a round exactly at the target that it is there. Rounds are noisy and the policy changes, so the
+    interval grows again: between visits, and where a round tells nothing or contradicts (``Interval.below``).
+
+    Args:
+        target_accuracy: a* in (0, 1).
+        widen: What the interval grows by, in units of hint ratio: on either side when a visit ends, and on
+            one side after a round that cuts nothing.
+    """
+
+    name: ClassVar[str] = "bisect"
+
+    def __init__(self, *, target_accuracy: float = 0.5, widen: float = 0.1) -> None:
+        self._target_accuracy = target_accuracy
+        self._widen = check_number("widen", widen, at_least=SMALLEST_WIDEN, at_most=1.0)
+        self._intervals: dict[str, Interval] = {}
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        return nearest_legal(self._intervals.get(instance_id, Interval()).middle, legal_ratios)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``.
+
+        Raises:
+            ValueError: If the outcome is impossible.
+        """
+        ratio, correct, rollouts = check_outcome(hint_ratio, num_correct, num_rollouts)
+        interval, accuracy = self._intervals.get(instance_id, Interval()), correct / rollouts
+        if accuracy > self._target_accuracy:
+            interval = interval.below(ratio, margin=self._widen)
+        elif accuracy < self._target_accuracy:
+            interval = interval.above(ratio, margin=self._widen)
+        else:
+            interval = Interval(ratio, ratio)
+        self._intervals[instance_id] = interval
+
+    def end_visit(self, instance_id: str) -> None:
+        """The policy is about to change, so the interval is widened."""
+        if instance_id in self._intervals:
+            self._intervals[instance_id] = self._intervals[instance_id].widened(self._widen)
+
+    def state_dict(self) -> State:
+        """See ``Controller``. An interval is [low, high]."""
+        return {
+            **state_header(self.name, _VERSION),
+            "intervals": {
+                instance_id: [interval.low, interval.high]
+                for instance_id, interval in sorted(self._intervals.items())
+            },
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        check_state(state, header=state_header(self.name, _VERSION), sections=("intervals",))
+        self._intervals = read_section(state, "intervals", _read_interval)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: the problems observed, and the mean middle and width of their intervals."""
+        intervals = self._intervals.values()
+        means = (
+            {
+                "mean_rate": fmean(interval.middle for interval in intervals),
+                "mean_width": fmean(interval.width for interval in intervals),
+            }
+            if intervals
+            else {}
+        )
+        return {"problems": float(len(intervals)), **means}
+
+
+def _read_interval(value: Any) -> Interval:
+    low, high = map(read_ratio, value)
+    return Interval(low, high)

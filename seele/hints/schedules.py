@@ -1,0 +1,153 @@
+"""Controllers that look at no outcome: uniform draws, and the schedules of UFT and Prefix-RFT.
+
+Only the choice of the hint is theirs; losses and advantages of those methods live elsewhere. What a draw
+depends on is in ``seele.hints.blind``.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from seele.errors import ConfigError
+from seele.hints.blind import Blind
+from seele.hints.contract import nearest_legal
+from seele.hints.settings import check_count, check_number
+from seele.maths.schedule import cosine_decay
+from seele.records import HintShare, RoundRequest
+
+
+class UniformController(Blind):
+    """Every round of every visit draws one of the legal ratios, all equally likely."""
+
+    name: ClassVar[str] = "uniform"
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        visit = self._beginning(instance_id, round_index).visit
+        draw = self._random(instance_id, visit, round_index=round_index).random()
+        return legal_ratios[int(draw * len(legal_ratios))]
+
+
+class UftController(Blind):
+    """UFT (arXiv:2505.16984): reveal a binomial number of up to five chunks, ever fewer over training.
+
+        l ~ Binomial(L, p(t)),  hint ratio l / L,  L = min(max_chunks, number of solution steps)
+
+    p(t) falls along a cosine from ``p_high`` to ``p_low`` at step ``hint_training_steps``; later steps have
+    no hint. t is the training step counted from 1, as in the authors' code; their paper has t + 1. All rounds
+    of a visit share one draw. l = L would be the whole solution, which is never legal here: it reveals all
+    but the last step.
+
+    Args:
+        seed: Seeds the draws.
+        p_high: Probability of a chunk at step 0.
+        p_low: Probability of a chunk at the last step with hints.
+        hint_training_steps: T_hint, the last training step with hints.
+        max_chunks: Parts that a solution has at most.
+    """
+
+    name: ClassVar[str] = "uft"
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        p_high: float = 0.95,
+        p_low: float = 0.05,
+        hint_training_steps: int = 300,
+        max_chunks: int = 5,
+    ) -> None:
+        super().__init__(seed=seed)
+        self._p_high, self._p_low = _check_range(p_high, p_low)
+        self._hint_training_steps = check_count("hint_training_steps", hint_training_steps)
+        self._max_chunks = check_count("max_chunks", max_chunks)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        begun = self._beginning(instance_id, round_index)
+        random, probability = self._random(instance_id, begun.visit), self.chunk_probability(begun.step)
+        num_chunks = min(self._max_chunks, len(legal_ratios))
+        revealed = sum(random.random() < probability for _ in range(num_chunks))
+        return nearest_legal(revealed / num_chunks, legal_ratios)
+
+    def chunk_probability(self, step: int) -> float:
+        """p(t), and 0 once hints have ended."""
+        if step > self._hint_training_steps:
+            return 0.0
+        return cosine_decay(step, high=self._p_high, low=self._p_low, decay_steps=self._hint_training_steps)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: also the schedule's value now."""
+        return {**super().metrics(), "chunk_probability": self.chunk_probability(self._step)}
+
+
+class PrefixRftController(Blind):
+    """Prefix-RFT (arXiv:2507.01679): one rollout of eight continues a prefix of the solution.
+
+    The share of the solution in the prefix is drawn once a visit from U[low(t), p_high] and cut down to a
+    legal ratio, but to no less than one step; low(t) falls along a cosine from ``p_high`` to ``p_low`` at
+    step ``decay_training_steps`` and stays there. The other rollouts have no hint.
+
+    A round has at least one rollout with the prefix, so rounds of fewer than eight exceed the paper's share.
+
+    Args:
+        seed: Seeds the draws.
+        p_high: Largest share of the solution.
+        p_low: Smallest share of the solution once the schedule has come to its end.
+        decay_training_steps: Training steps until then.
+        prefixed_share: Share of a round's rollouts that continue the prefix, rounded to whole rollouts.
+    """
+
+    name: ClassVar[str] = "prefix_rft"
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        p_high: float = 0.95,
+        p_low: float = 0.05,
+        decay_training_steps: int = 500,
+        prefixed_share: float = 1 / 8,
+    ) -> None:
+        super().__init__(seed=seed)
+        self._p_high, self._p_low = _check_range(p_high, p_low)
+        self._decay_training_steps = check_count("decay_training_steps", decay_training_steps)
+        self._prefixed_share = check_number("prefixed_share", prefixed_share, at_most=1.0)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """The ratio of the rollouts with the prefix."""
+        begun = self._beginning(instance_id, round_index)
+        low = self.smallest_prefix(begun.step)
+        share = self._p_high - (self._p_high - low) * self._random(instance_id, begun.visit).random()
+        prefixes = [ratio for ratio in legal_ratios if ratio > 0.0]
+        if not prefixes:
+            return min(legal_ratios)
+        return max((ratio for ratio in prefixes if ratio <= share), default=min(prefixes))
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``: first the rollouts with the prefix, then those without."""
+        prefixed = max(round(self._prefixed_share * num_rollouts), 1)
+        plans: list[tuple[HintShare, ...]] = []
+        for request, ratio in zip(requests, self.next_hint_ratios(requests), strict=True):
+            smallest = min(request.legal_ratios)
+            if ratio == smallest or prefixed == num_rollouts:
+                plans.append((HintShare(ratio, num_rollouts),))
+            else:
+                plans.append((HintShare(ratio, prefixed), HintShare(smallest, num_rollouts - prefixed)))
+        return plans
+
+    def smallest_prefix(self, step: int) -> float:
+        """low(t), a share of the solution."""
+        return cosine_decay(step, high=self._p_high, low=self._p_low, decay_steps=self._decay_training_steps)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: also the schedule's value now."""
+        return {**super().metrics(), "smallest_prefix": self.smallest_prefix(self._step)}
+
+
+def _check_range(p_high: float, p_low: float) -> tuple[float, float]:
+    high, low = check_number("p_high", p_high, at_most=1.0), check_number("p_low", p_low, at_most=1.0)
+    if low > high:
+        raise ConfigError(f"seele.hints.p_low: expected at most p_high ({high:g}), got {low:g}")
+    return high, low

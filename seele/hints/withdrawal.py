@@ -1,0 +1,101 @@
+"""When hints end: a cap on the hint ratio that falls to 0 by a stated step, or at once when probes say so."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.errors import CheckpointError, ConfigError
+from seele.hints.state import read_count, read_ratio
+
+PROBE_MEMORY = 256
+"""Visits over which the probes' accuracy is averaged, with weights that fall off exponentially."""
+
+
+class Withdrawal:
+    """The largest hint ratio that is still allowed.
+
+    Args:
+        begin: Step at which the cap begins to fall from 1, in a straight line.
+        end: Step from which on the cap is 0; None for never.
+        accuracy: Mean un-hinted accuracy of probed visits from which on the cap is 0 for good, once the mean
+            rests on ``PROBE_MEMORY`` visits; None for never.
+
+    Raises:
+        ConfigError: If the steps are not in order or the accuracy is not in (0, 1].
+    """
+
+    def __init__(self, *, begin: int = 0, end: int | None = None, accuracy: float | None = None) -> None:
+        steps = {"withdraw_from": begin} if end is None else {"withdraw_from": begin, "withdraw_by": end}
+        for key, value in steps.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ConfigError(f"seele.hints.{key}: expected a step, 0 or more, got {value!r}")
+        if end is not None and end <= begin:
+            raise ConfigError(
+                f"seele.hints.withdraw_by: expected a step after withdraw_from ({begin}), got {end}"
+            )
+        if accuracy is not None and (
+            isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 0.0 < accuracy <= 1.0
+        ):
+            raise ConfigError(f"seele.hints.withdraw_at: expected an accuracy in (0, 1], got {accuracy!r}")
+        self._begin, self._end, self._accuracy = begin, end, accuracy
+        self._step = 0
+        self._mean, self._num_probed = 0.0, 0
+        self._is_over = False
+
+    def begin_step(self, step: int) -> None:
+        """The clock."""
+        self._step = int(step)
+
+    @property
+    def cap(self) -> float:
+        """The largest hint ratio that is allowed, in [0, 1]."""
+        if self._is_over:
+            return 0.0
+        if self._end is None:
+            return 1.0
+        return min(max((self._end - self._step) / (self._end - self._begin), 0.0), 1.0)
+
+    def allowed(self, legal_ratios: Sequence[float]) -> NDArray[np.float64]:
+        """The legal ratios up to the cap in ascending order, at least the smallest."""
+        legal = np.sort(np.asarray(legal_ratios, dtype=np.float64))
+        return legal[: max(int(np.searchsorted(legal, self.cap, side="right")), 1)]
+
+    def count_probes(self, accuracy: float) -> None:
+        """A visit's rollouts without hint had this mean accuracy."""
+        self._num_probed += 1
+        self._mean += (accuracy - self._mean) / min(self._num_probed, PROBE_MEMORY)
+        if self._accuracy is not None and self._num_probed >= PROBE_MEMORY and self._mean >= self._accuracy:
+            self._is_over = True
+
+    def state(self) -> dict[str, Any]:
+        """What was seen, without the settings."""
+        return {
+            "step": self._step,
+            "mean": self._mean,
+            "num_probed": self._num_probed,
+            "is_over": self._is_over,
+        }
+
+    def restored(self, state: Any) -> "Withdrawal":
+        """One with these settings that has seen what ``state`` was saved from.
+
+        Raises:
+            CheckpointError: If ``state`` is not one of ``Withdrawal.state``.
+        """
+        fresh = Withdrawal(begin=self._begin, end=self._end, accuracy=self._accuracy)
+        try:
+            fresh._step, fresh._num_probed = read_count(state["step"]), read_count(state["num_probed"])
+            fresh._mean, fresh._is_over = read_ratio(state["mean"]), bool(state["is_over"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"controller state, withdrawal: cannot read {state!r} ({error}); "
+                "the checkpoint is damaged, resume from an earlier one"
+            ) from error
+        return fresh
+
+    def metrics(self) -> dict[str, float]:
+        """The cap, and what the probes say."""
+        probes = {"probe_accuracy": self._mean} if self._num_probed else {}
+        return {"hint_cap": self.cap, **probes}

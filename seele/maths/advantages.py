@@ -1,0 +1,159 @@
+"""Advantages of one prompt's rollouts in one training step, from their outcome rewards.
+
+Three baselines: the mean over all rounds, the mean of the round, and the mean of the other rollouts under the
+same hint, shrunk towards a predicted accuracy. With hint ratios fixed beforehand and no division by the
+standard deviation, each leaves the expected policy gradient under a hint its direction. They differ in noise.
+On tokens that do not decide the reward it grows with the second moment of the advantage, which is
+q (1 - q) + (q - c)^2 in a round of accuracy q under a baseline c, least at c = q. On the one choice that
+decides it, c = 1 - q is the quietest, and there the mean over all rounds can be the better baseline.
+
+Which tokens carry an advantage, and how it enters the loss, is decided elsewhere. G counts the prompt's
+rollouts.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from seele.maths.irt import Array
+
+# Added to the standard deviation of a group by verl 0.9.1.
+STD_EPSILON = 1e-6
+
+
+def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
+    """Advantage of each rollout relative to all of the prompt's rollouts, whatever their hint.
+
+        A = r - mean_G r                         Dr. GRPO (arXiv:2503.20783) and SEELE (arXiv:2509.06923)
+        A = (r - mean_G r) / (std_G r + 1e-6)    GRPO (arXiv:2402.03300), divide_by_std=True
+
+    As ``compute_grpo_outcome_advantage`` of verl 0.9.1: the standard deviation is that of a sample (ddof=1),
+    and a group of one counts as mean 0 and standard deviation 1, so that it keeps its reward.
+
+    A group of two or more whose 0/1 rewards are all equal gets exactly zero. Its mean holds each rollout's
+    own reward, which with hint ratios fixed beforehand scales the expected gradient of A = r - mean by
+    (G - 1) / G.
+
+    Args:
+        rewards_G: (G,) outcome rewards.
+
+    Returns:
+        (G,) advantages.
+
+    Raises:
+        ValueError: If there is no rollout.
+    """
+    rewards_G = np.asarray(rewards_G, dtype=np.float64)
+    _check_group(rewards_G)
+    mean, std = (rewards_G.mean(), rewards_G.std(ddof=1)) if rewards_G.size > 1 else (0.0, 1.0)
+    centred_G: Array = rewards_G - mean
+    return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
+
+
+def per_round_advantages(rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_std: bool) -> Array:
+    """``pooled_advantages`` inside each round.
+
+    A round of two or more whose 0/1 rewards are all equal gets exactly zero, so it adds no gradient. A round
+    of one keeps its reward, as verl's groups of one do.
+
+    Args:
+        rewards_G: (G,) outcome rewards.
+        round_G: (G,) labels; rollouts with equal labels share a baseline.
+
+    Returns:
+        (G,) advantages.
+
+    Raises:
+        ValueError: If there is no rollout or the shapes differ.
+    """
+    rewards_G = np.asarray(rewards_G, dtype=np.float64)
+    round_G = np.asarray(round_G)
+    _check_group(rewards_G, round_G=round_G)
+    advantages_G = np.empty_like(rewards_G)
+    for label in np.unique(round_G):
+        in_round_G = round_G == label
+        advantages_G[in_round_G] = pooled_advantages(rewards_G[in_round_G], divide_by_std=divide_by_std)
+    return advantages_G
+
+
+def hint_conditional_advantages(
+    rewards_G: ArrayLike,
+    hint_ratio_G: ArrayLike,
+    predicted_G: ArrayLike,
+    *,
+    prior_rollouts: float,
+    divide_by_std: bool,
+) -> Array:
+    """Advantage of each rollout relative to the others under the same hint ratio and a predicted accuracy.
+
+        b_i = (sum_j r_j + m f_i) / (n_i + m)      over the n_i other rollouts j with the hint ratio of i
+        A_i = r_i - b_i
+        A_i = (r_i - b_i) / s_i                    s_i = sqrt(c_i (1 - c_i)), divide_by_std=True
+
+    f is ``predicted_G``, m is ``prior_rollouts`` and k_i = n_i + m counts the rollouts behind the baseline.
+    Where k_i would be 0, b_i = f_i and k_i = 1. m = 0 is the leave-one-out baseline of RLOO
+    (arXiv:2402.14740). s_i is the standard deviation of a 0/1 reward of accuracy
+    c_i = (k_i b_i + 1) / (k_i + 2), which is b_i after Laplace's rule of succession; so
+    |A_i| <= (k_i + 2) / sqrt(k_i + 1).
+
+    b_i and s_i do not hold r_i, so the expected gradient is the true one, with ``divide_by_std`` up to a
+    positive factor per hint ratio and prediction. Two conditions come with that:
+
+    - f_i must not depend on r_i. A curve fitted to earlier visits or earlier rounds will do; one fitted to
+      the very rollouts that it serves as a baseline brings a small bias.
+    - Nor may n_i. Where a later round keeps or leaves the hint ratio because of r_i, the bias is small, and
+      a call per round avoids it.
+
+    For a 0/1 reward, undivided, either bias is a scale: the expected gradient of rollout i is the true one
+    times 1 - (E[b_i | r_i = 1] - E[b_i | r_i = 0]), given the rounds before.
+
+    Args:
+        rewards_G: (G,) outcome rewards in [0, 1].
+        hint_ratio_G: (G,) fractions of the solution revealed; the same hint means exactly equal ratios.
+        predicted_G: (G,) predicted accuracy at each rollout's hint ratio, in [0, 1].
+        prior_rollouts: Number of rollouts that a prediction counts for, at least 0.
+
+    Returns:
+        (G,) advantages.
+
+    Raises:
+        ValueError: If there is no rollout, the shapes differ, a reward or a prediction is outside [0, 1], or
+            ``prior_rollouts`` is negative or not finite.
+    """
+    rewards_G = np.asarray(rewards_G, dtype=np.float64)
+    hint_ratio_G = np.asarray(hint_ratio_G, dtype=np.float64)
+    predicted_G = np.asarray(predicted_G, dtype=np.float64)
+    _check_group(rewards_G, hint_ratio_G=hint_ratio_G, predicted_G=predicted_G)
+    _check_accuracies(rewards_G=rewards_G, predicted_G=predicted_G)
+    if not 0.0 <= prior_rollouts < math.inf:
+        raise ValueError(f"prior_rollouts must be finite and at least 0, got {prior_rollouts:g}")
+
+    _, level_G = np.unique(hint_ratio_G, return_inverse=True)
+    num_others_G = np.bincount(level_G)[level_G] - 1.0
+    sum_others_G = np.bincount(level_G, weights=rewards_G)[level_G] - rewards_G
+    prior_G = np.where(num_others_G + prior_rollouts > 0.0, prior_rollouts, 1.0)
+    support_G = num_others_G + prior_G
+    baseline_G = (sum_others_G + prior_G * predicted_G) / support_G
+    advantages_G: Array = rewards_G - baseline_G
+    if not divide_by_std:
+        return advantages_G
+    # Not c (1 - c): the difference cancels where many rollouts stand behind a baseline near 1.
+    products_G = (support_G * baseline_G + 1.0) * (support_G * (1.0 - baseline_G) + 1.0)
+    advantages_G *= (support_G + 2.0) / np.sqrt(products_G)
+    return advantages_G
+
+
+def _check_group(rewards_G: Array, **aligned: Array) -> None:
+    if rewards_G.ndim != 1 or rewards_G.size == 0:
+        raise ValueError(f"rewards_G must be a non-empty (G,) array, got shape {rewards_G.shape}")
+    for name, array in aligned.items():
+        if array.shape != rewards_G.shape:
+            raise ValueError(f"{name} must have the shape {rewards_G.shape} of rewards_G, got {array.shape}")
+
+
+def _check_accuracies(**accuracies: Array) -> None:
+    for name, accuracy_G in accuracies.items():
+        outside_G = ~((accuracy_G >= 0.0) & (accuracy_G <= 1.0))
+        if outside_G.any():
+            raise ValueError(f"{name} must lie in [0, 1], got {accuracy_G[outside_G][0]:g}")

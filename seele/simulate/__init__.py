@@ -1,0 +1,1 @@
+"""Hint controllers against problems whose accuracy curves are known: their worth before a GPU runs."""

@@ -1,0 +1,152 @@
+"""What traces amount to: one row of figures a controller and world, means over worlds, differences of pairs.
+
+Axes: N problems, V scored visits, R rounds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.maths.efficiency import reward_variance
+from seele.simulate.visits import Schedule, Trace
+
+Z_95 = 1.959964
+"""Normal quantile of a two-sided 95 % interval."""
+
+COLUMNS = {
+    "mean_a_1_minus_a": "mean a(1-a)",
+    "share_of_oracle": "share of oracle",
+    "mean_distance": "mean &#124;a-.5&#124;",
+    "mean_hint_ratio": "hint ratio",
+    "nonzero_variance_share": "groups with variance",
+    "variance_between_hints": "variance between hints",
+    "ms_per_proposal": "ms a proposal",
+}
+"""Field of ``Summary`` -> head of its column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """How one controller did, over the scored visits: all but the first where there are several."""
+
+    mean_a_1_minus_a: float
+    """Mean a(1 - a) of the true accuracy at the hints used: the figure to rank by."""
+    unhinted_a_1_minus_a: float
+    """The same without any hint."""
+    oracle_a_1_minus_a: float
+    """The same under the best legal hint of every problem: the bound."""
+    mean_distance: float
+    """Mean distance of the true accuracy at the hints used from 1/2."""
+    mean_hint_ratio: float
+    nonzero_variance_share: float
+    """Share of visits whose rollouts, all rounds together, were neither all correct nor all wrong."""
+    variance_between_hints: float
+    """Share of the reward variance of a visit's rollouts that is between rounds and says nothing about what
+    the policy did."""
+    ms_per_proposal: float
+
+    @property
+    def share_of_oracle(self) -> float:
+        """Where ``mean_a_1_minus_a`` stands between no hint (0) and the oracle (1)."""
+        span = self.oracle_a_1_minus_a - self.unhinted_a_1_minus_a
+        return (self.mean_a_1_minus_a - self.unhinted_a_1_minus_a) / span if span > 0.0 else math.nan
+
+
+def summarise(trace: Trace, *, rollouts: int) -> Summary:
+    """The figures of one controller in one world.
+
+    Args:
+        trace: What happened.
+        rollouts: Rollouts of a visit.
+    """
+    accuracy_NVR, correct_NV = _scored(trace.accuracy_NVR), _scored(trace.correct_NVR).sum(axis=2)
+    within_NV = _scored(trace.worth_NVR).mean(axis=2)
+    total_NV = reward_variance(accuracy_NVR.mean(axis=2))
+    return Summary(
+        mean_a_1_minus_a=float(within_NV.mean()),
+        unhinted_a_1_minus_a=float(reward_variance(_scored(trace.unhinted_NV)).mean()),
+        oracle_a_1_minus_a=float(_scored(trace.oracle_NV).mean()),
+        mean_distance=float(np.abs(accuracy_NVR - 0.5).mean()),
+        mean_hint_ratio=float(_scored(trace.hint_ratio_NVR).mean()),
+        nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < rollouts)).mean()),
+        variance_between_hints=float(1.0 - within_NV.sum() / max(total_NV.sum(), 1e-12)),
+        ms_per_proposal=1000.0 * trace.seconds / trace.accuracy_NVR.size,
+    )
+
+
+def mean_summary(summaries: Sequence[Summary]) -> Summary:
+    """Each field's mean over worlds, every world alike."""
+    return Summary(
+        **{name: float(np.mean([getattr(row, name) for row in summaries])) for name in _names(Summary)}
+    )
+
+
+def paired_difference(trace: Trace, other: Trace) -> tuple[float, float]:
+    """Mean difference in a(1 - a) between two controllers on the same problems, and the half-width of its
+    95 % interval.
+    """
+    worth_N, other_N = (_scored(each.worth_NVR).mean(axis=(1, 2)) for each in (trace, other))
+    difference_N = worth_N - other_N
+    return float(difference_N.mean()), float(Z_95 * difference_N.std(ddof=1) / math.sqrt(len(difference_N)))
+
+
+def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dict[str, Any]:
+    """All figures as JSON.
+
+    Args:
+        traces: Controller -> world -> what happened; every controller in the same worlds.
+        schedule: The common schedule.
+    """
+    first = next(iter(traces))
+    controllers = {}
+    for name, by_world in traces.items():
+        rows = {world: summarise(trace, rollouts=schedule.rollouts) for world, trace in by_world.items()}
+        controllers[name] = {
+            "mean": _to_json(mean_summary(list(rows.values()))),
+            "worlds": {world: _to_json(row) for world, row in rows.items()},
+        }
+        if name != first:
+            pairs = [paired_difference(by_world[world], traces[first][world]) for world in by_world]
+            # Worlds are independent draws, so the variances of their means add up.
+            controllers[name][f"minus_{first}"] = {
+                "mean": float(np.mean([mean for mean, _ in pairs])),
+                "half_width_95": math.sqrt(sum(width**2 for _, width in pairs)) / len(pairs),
+            }
+    return {"schedule": asdict(schedule), "controllers": controllers}
+
+
+def markdown(figures: Mapping[str, Any]) -> str:
+    """The means over worlds, a line a controller; then a(1 - a) by world."""
+    controllers = figures["controllers"]
+    worlds = list(next(iter(controllers.values()))["worlds"])
+    lines = [_line("controller", *COLUMNS.values()), "|---|" + "---:|" * len(COLUMNS)]
+    for name, entry in controllers.items():
+        lines.append(_line(name, *(f"{entry['mean'][column]:.4f}" for column in COLUMNS)))
+    lines += ["", _line("mean a(1-a)", *worlds), "|---|" + "---:|" * len(worlds)]
+    for name, entry in controllers.items():
+        lines.append(_line(name, *(f"{entry['worlds'][world]['mean_a_1_minus_a']:.4f}" for world in worlds)))
+    for key, label in {"oracle_a_1_minus_a": "best legal hint", "unhinted_a_1_minus_a": "no hint"}.items():
+        entry = next(iter(controllers.values()))
+        lines.append(_line(f"*{label}*", *(f"{entry['worlds'][world][key]:.4f}" for world in worlds)))
+    return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _names(cls: type[Summary]) -> list[str]:
+    return [field.name for field in fields(cls)]
+
+
+def _to_json(row: Summary) -> dict[str, float]:
+    return asdict(row) | {"share_of_oracle": row.share_of_oracle}
+
+
+def _scored(values_NV: NDArray[Any]) -> NDArray[Any]:
+    """All visits but the first, or the only one."""
+    return values_NV[:, int(values_NV.shape[1] > 1) :]

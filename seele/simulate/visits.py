@@ -1,0 +1,161 @@
+"""Let a controller choose hints for problems whose curves are known, over visits between which ability grows.
+
+Every controller meets the same problems, the same drift and the same luck: the i-th rollout of a problem's
+visit succeeds where one uniform number, drawn once, lies below the accuracy. Differences between controllers
+are therefore differences of pairs.
+
+Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios, S shares of a round.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.maths.efficiency import reward_variance
+from seele.maths.irt import Array
+from seele.records import HintShare, RoundOutcome, RoundRequest
+from seele.simulate.worlds import Problems
+
+
+class Controller(Protocol):
+    """The part of a hint controller that a simulation needs (``seele.hints.Controller``)."""
+
+    def begin_step(self, step: int) -> None:
+        """The next batch of problems, counted from 1."""
+        ...
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """The hints of each request's rollouts."""
+        ...
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """What the rounds brought."""
+        ...
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """The visits are over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How often problems are visited, and how the policy changes in between."""
+
+    visits: int = 1
+    rounds: int = 4
+    rollouts: int = 16
+    """Rollouts of a problem in one visit, split evenly over its rounds."""
+    batch_size: int = 256
+    """Problems that are visited together, as in one training step."""
+    drift_mean: float = 0.05
+    drift_sd: float = 0.05
+    drift_range: tuple[float, float] = (-0.03, 0.2)
+    """Gain in ability between two visits: normal, clipped, in units of hint ratio; drawn for each problem."""
+
+    def __post_init__(self) -> None:
+        for name in ("visits", "rounds", "rollouts", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.rollouts % self.rounds:
+            raise ValueError(f"rollouts ({self.rollouts}) must be a multiple of rounds ({self.rounds})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Everything that happened, for one controller in one world."""
+
+    hint_ratio_NVR: Array
+    """Mean over the round's rollouts, like the two below; probes are left out of all three."""
+    accuracy_NVR: Array
+    """True accuracy at the hints used."""
+    worth_NVR: Array
+    """a(1 - a) of the true accuracy at the hints used."""
+    correct_NVR: NDArray[np.int64]
+    unhinted_NV: Array
+    """True accuracy without hint."""
+    oracle_NV: Array
+    """a(1 - a) at the best legal hint."""
+    seconds: float
+    """Time spent in the controller's proposals."""
+
+
+def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, seed: int) -> Trace:
+    """Visit every problem ``schedule.visits`` times."""
+    num_problems, ids = len(problems.cuts.ratio_NJ), problems.instance_ids
+    legal = [
+        tuple(float(ratio) for ratio in row[legal_J])
+        for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
+    ]
+    shape = (num_problems, schedule.visits, schedule.rounds)
+    rollouts = schedule.rollouts // schedule.rounds
+    hint_ratio_NVR, accuracy_NVR, worth_NVR = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    correct_NVR = np.zeros(shape, dtype=np.int64)
+    unhinted_NV, oracle_NV = np.zeros(shape[:2]), np.zeros(shape[:2])
+    ability_N, step, seconds = np.zeros(num_problems), 0, 0.0
+    for visit in range(schedule.visits):
+        if visit:
+            ability_N = ability_N + _drift(schedule, num_problems, [seed, visit])
+        accuracy_NJ = problems.accuracy(ability_N)
+        unhinted_NV[:, visit], oracle_NV[:, visit] = accuracy_NJ[:, 0], reward_variance(accuracy_NJ).max(1)
+        luck_NRG = np.random.default_rng([seed, visit, 1]).random((num_problems, schedule.rounds, rollouts))
+        for first in range(0, num_problems, schedule.batch_size):
+            batch = range(first, min(first + schedule.batch_size, num_problems))
+            step += 1
+            controller.begin_step(step)
+            for round_index in range(schedule.rounds):
+                requests = [RoundRequest(ids[n], round_index, legal[n]) for n in batch]
+                start = time.perf_counter()
+                plans = controller.plan_rounds(requests, num_rollouts=rollouts)
+                seconds += time.perf_counter() - start
+                outcomes: list[RoundOutcome] = []
+                for n, plan in zip(batch, plans, strict=True):
+                    cell = (n, visit, round_index)
+                    accuracy_S = np.array(
+                        [accuracy_NJ[n, legal[n].index(share.hint_ratio)] for share in plan]
+                    )
+                    seen = _roll_out(ids[n], plan, accuracy_S, luck_NRG[n, round_index])
+                    outcomes += seen
+                    correct_NVR[cell] = sum(outcome.num_correct for outcome in seen)
+                    weight_S = np.array(
+                        [share.num_rollouts * (not share.is_probe) for share in plan], dtype=float
+                    )
+                    if not weight_S.any():
+                        # Nothing but probes: they are what the round was.
+                        weight_S[:] = 1.0
+                    weight_S /= weight_S.sum()
+                    hint_ratio_NVR[cell] = weight_S @ [share.hint_ratio for share in plan]
+                    accuracy_NVR[cell] = weight_S @ accuracy_S
+                    worth_NVR[cell] = weight_S @ reward_variance(accuracy_S)
+                controller.observe_rounds(outcomes)
+            controller.end_visits([ids[n] for n in batch])
+    return Trace(
+        hint_ratio_NVR=hint_ratio_NVR,
+        accuracy_NVR=accuracy_NVR,
+        worth_NVR=worth_NVR,
+        correct_NVR=correct_NVR,
+        unhinted_NV=unhinted_NV,
+        oracle_NV=oracle_NV,
+        seconds=seconds,
+    )
+
+
+def _roll_out(
+    instance_id: str, plan: Sequence[HintShare], accuracy_S: Array, luck_G: Array
+) -> list[RoundOutcome]:
+    """Outcome of each share, in the order in which the shares take the round's uniform numbers."""
+    ends = np.cumsum([share.num_rollouts for share in plan])[:-1]
+    return [
+        RoundOutcome(instance_id, share.hint_ratio, int((luck < accuracy).sum()), share.num_rollouts)
+        for share, accuracy, luck in zip(plan, accuracy_S, np.split(luck_G, ends), strict=True)
+    ]
+
+
+def _drift(schedule: Schedule, num_problems: int, seed: list[int]) -> Array:
+    gain_N = np.random.default_rng(seed).normal(schedule.drift_mean, schedule.drift_sd, num_problems)
+    return np.clip(gain_N, *schedule.drift_range)
