@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from seele.errors import ConfigError
 from seele.hints.contract import OneByOne, check_outcome, nearest_legal
-from seele.hints.state import check_state, read_section, state_header
+from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
 from seele.maths.irt import ItemCurve, invert, predict_accuracy
 from seele.maths.irt_fit import fit_one_by_one, with_margins
 from seele.maths.irt_grid_fit import fit_on_grid
@@ -189,8 +189,8 @@ class PaperController(OneByOne):
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. The settings are not part of the state: those of this controller stay."""
         check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
-        counters = read_section(state, "counters", _read_count)
-        stored_rates = read_section(state, "stored_rates", _read_rate)
+        counters = read_section(state, "counters", read_count)
+        stored_rates = read_section(state, "stored_rates", read_ratio)
         visits = read_section(state, "visits", _read_visit)
         last_fits = read_section(state, "last_fits", _read_fit)
         self._counters = {key: counters.get(key, 0) for key in self._counters}
@@ -238,15 +238,3 @@ def _read_visit(value: Any) -> _Visit:
 
 def _read_fit(value: Any) -> FittedVisit:
     return FittedVisit(ItemCurve(*value["curve"]), tuple(_read_observations(value["observations"])))
-
-
-def _read_rate(value: Any) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise ValueError("a rate lies in [0, 1]")
-    return float(value)
-
-
-def _read_count(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError("a count is a whole number, 0 or more")
-    return value
