@@ -37,7 +37,7 @@ _LEVELS, _REACH, _SHRINK = 7, 2, 0.4
 _LOG_SLOPES: Array = np.log(np.geomspace(*SLOPE_BOUNDS, NUM_SLOPES))
 _SHIFTS: Array = np.linspace(*SHIFT_BOUNDS, NUM_SHIFTS)
 _LOG_SLOPE_C, _SHIFT_C = (axis.ravel() for axis in np.meshgrid(_LOG_SLOPES, _SHIFTS, indexing="ij"))
-_TABLE_T = np.linspace(0.0, 1.0, 201)
+_TABLE_T = np.linspace(0.0, 1.0, 101)
 
 
 def _rest(log_slope: Array, shift: Array, ratio: Array) -> Array:
@@ -85,63 +85,73 @@ def fit_curves(ratio_NJ: ArrayLike, accuracy_NJ: ArrayLike, weight_NJ: ArrayLike
     ratio_NJ, accuracy_NJ, weight_NJ = (
         np.atleast_2d(np.asarray(values, dtype=np.float64)) for values in (ratio_NJ, accuracy_NJ, weight_NJ)
     )
-    best_NC = _best_cells(ratio_NJ, accuracy_NJ, weight_NJ)
-    fits = [
-        _refine(_LOG_SLOPE_C[best_N], _SHIFT_C[best_N], ratio_NJ, accuracy_NJ, weight_NJ)
-        for best_N in best_NC.T
-    ]
-    curves_CN3, sse_CN = (np.stack(parts) for parts in zip(*fits, strict=True))
-    winner_N, row_N = sse_CN.argmin(axis=0), np.arange(len(ratio_NJ))
-    return curves_CN3[winner_N, row_N], sse_CN[winner_N, row_N]
+    points = (ratio_NJ, accuracy_NJ, weight_NJ)
+    best = _best_cells(*points).T.ravel()
+    start_CN3 = np.stack([_LOG_SLOPE_C[best], _SHIFT_C[best], np.zeros(len(best))], axis=1)
+    rough_CN3, sse = _refine(
+        start_CN3, *(np.tile(values, (_CANDIDATES, 1)) for values in points), levels=range(2)
+    )
+    winner_N, row_N = sse.reshape(_CANDIDATES, -1).argmin(axis=0), np.arange(len(ratio_NJ))
+    curve_N3, sse_N = _refine(
+        rough_CN3.reshape(_CANDIDATES, -1, 3)[winner_N, row_N], *points, levels=range(2, _LEVELS)
+    )
+    curve_N3[:, 0] = np.exp(curve_N3[:, 0])
+    # exp(log(50)) is a hair above 50.
+    curve_N3[:, 0] = np.clip(curve_N3[:, 0], *SLOPE_BOUNDS)
+    return curve_N3, sse_N
 
 
 def _best_cells(ratio_NJ: Array, accuracy_NJ: Array, weight_NJ: Array) -> NDArray[np.int64]:
     """(N, candidates) indices of the coarse cells with the smallest error."""
-    # With u = 1 - sigmoid, the sums follow from sum(w u u) and sum(w (a - 1) u): two products with a table.
     index_NJ = np.rint(ratio_NJ * (len(_TABLE_T) - 1)).astype(np.int64)
     weight_NT, gap_NT = (np.zeros((len(ratio_NJ), len(_TABLE_T)), dtype=np.float32) for _ in range(2))
     row_N1, gap_NJ = np.arange(len(ratio_NJ))[:, None], accuracy_NJ - 1.0
     np.add.at(weight_NT, (row_N1, index_NJ), weight_NJ)
     np.add.at(gap_NT, (row_N1, index_NJ), weight_NJ * gap_NJ)
     squares, mixed = weight_NT @ _REST_SQUARED_TC, gap_NT @ _REST_TC
-    errors = squares + 2.0 * mixed + (weight_NJ * gap_NJ**2).sum(axis=1).astype(np.float32)[:, None]
-    _, sse_NC = _project_floor(squares, squares + mixed, errors)
+    constant_N1 = (weight_NJ * gap_NJ**2).sum(axis=1, keepdims=True).astype(np.float32)
+    _, sse_NC = _project_floor(squares, mixed, constant_N1)
     return np.argpartition(sse_NC, _CANDIDATES, axis=1)[:, :_CANDIDATES]
 
 
 def _refine(
-    log_slope_N: Array, shift_N: Array, ratio_NJ: Array, accuracy_NJ: Array, weight_NJ: Array
+    curve_N3: Array, ratio_NJ: Array, accuracy_NJ: Array, weight_NJ: Array, *, levels: range
 ) -> tuple[Array, Array]:
-    """Ever finer squares of curves around one candidate a problem."""
+    """Look at ever finer squares of curves around one candidate a problem.
+
+    Returns:
+        (N, 3) log-slope, shift and floor, and (N,) errors.
+    """
     offsets = np.arange(-_REACH, _REACH + 1) / _REACH
     slope_C, shift_C = (axis.ravel() for axis in np.meshgrid(offsets, offsets, indexing="ij"))
-    slope_gap, shift_gap = (axis[1] - axis[0] for axis in (_LOG_SLOPES, _SHIFTS))
-    row_N = np.arange(len(ratio_NJ))
-    for _ in range(_LEVELS):
-        log_slope_NC = np.clip(log_slope_N[:, None] + slope_gap * slope_C, *np.log(SLOPE_BOUNDS))
-        shift_NC = np.clip(shift_N[:, None] + shift_gap * shift_C, *SHIFT_BOUNDS)
+    row_N, gap_NJ = np.arange(len(ratio_NJ)), weight_NJ * (accuracy_NJ - 1.0)
+    constant_N1 = (gap_NJ * (accuracy_NJ - 1.0)).sum(axis=1, keepdims=True)
+    for level in levels:
+        slope_gap, shift_gap = ((axis[1] - axis[0]) * _SHRINK**level for axis in (_LOG_SLOPES, _SHIFTS))
+        log_slope_NC = np.clip(curve_N3[:, :1] + slope_gap * slope_C, _LOG_SLOPES[0], _LOG_SLOPES[-1])
+        shift_NC = np.clip(curve_N3[:, 1:2] + shift_gap * shift_C, *SHIFT_BOUNDS)
         rest_NCJ = _rest(log_slope_NC[..., None], shift_NC[..., None], ratio_NJ[:, None, :])
-        error_NCJ = rest_NCJ + (accuracy_NJ - 1.0)[:, None, :]
-        floor_NC, sse_NC = _project_floor(
-            *(
-                np.einsum("ncj,ncj,nj->nc", left, right, weight_NJ)
-                for left, right in ((rest_NCJ, rest_NCJ), (rest_NCJ, error_NCJ), (error_NCJ, error_NCJ))
-            )
-        )
+        squares_NC = (rest_NCJ**2 @ weight_NJ[..., None])[..., 0]
+        mixed_NC = (rest_NCJ @ gap_NJ[..., None])[..., 0]
+        floor_NC, sse_NC = _project_floor(squares_NC, mixed_NC, constant_N1)
         best_N = sse_NC.argmin(axis=1)
-        log_slope_N, shift_N = log_slope_NC[row_N, best_N], shift_NC[row_N, best_N]
-        slope_gap, shift_gap = _SHRINK * slope_gap, _SHRINK * shift_gap
-    curve_N3 = np.stack([np.exp(log_slope_N), shift_N, floor_NC[row_N, best_N]], axis=1)
-    # exp(log(50)) is a hair above 50.
-    curve_N3[:, 0] = np.clip(curve_N3[:, 0], *SLOPE_BOUNDS)
+        curve_N3 = np.stack(
+            [axis_NC[row_N, best_N] for axis_NC in (log_slope_NC, shift_NC, floor_NC)], axis=1
+        )
     return curve_N3, sse_NC[row_N, best_N]
 
 
-def _project_floor(squares: Real, products: Real, errors: Real) -> tuple[Real, Real]:
+def _project_floor(squares: Real, mixed: Real, constant: Real) -> tuple[Real, Real]:
     """The best floor, and the error with it.
 
-    With u = 1 - sigmoid and e = a - sigmoid the residual is b u - e, so b = sum(u e) / sum(u u), kept to its
-    bounds, and the error is sum(e e) - 2 b sum(u e) + b^2 sum(u u).
+    With u = 1 - sigmoid the curve is 1 - (1 - b) u. Of d = 1 - b the error is the parabola
+
+        sum w (1 - a - d u)^2 = constant + 2 d mixed + d^2 squares
+
+    Args:
+        squares: sum w u u.
+        mixed: sum w (a - 1) u.
+        constant: sum w (a - 1)^2.
     """
-    floor = np.clip(products / np.maximum(squares, 1e-12), *FLOOR_BOUNDS)
-    return floor, np.maximum(errors - 2.0 * floor * products + floor**2 * squares, 0.0)
+    rise = np.clip(-mixed / np.maximum(squares, 1e-12), 1.0 - FLOOR_BOUNDS[1], 1.0 - FLOOR_BOUNDS[0])
+    return 1.0 - rise, np.maximum(constant + rise * (2.0 * mixed + rise * squares), 0.0)

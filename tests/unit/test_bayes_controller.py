@@ -1,0 +1,667 @@
+"""The Bayesian controller, from requests and outcomes alone; its curves are in ``test_curve_grid``."""
+
+import json
+import random
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seele.errors import CheckpointError, ConfigError
+from seele.hints import build_controller
+from seele.hints.withdrawal import PROBE_MEMORY
+from seele.records import HintShare, RoundOutcome, RoundRequest
+from seele.simulate.visits import Schedule, simulate
+from seele.simulate.worlds import draw_problems
+
+FOUR_STEPS = (0.0, 0.25, 0.5, 0.75)
+SEEDS = st.integers(0, 2**32 - 1)
+
+ROLLOUTS = 8
+"""Of a round."""
+
+VARIANTS = [
+    pytest.param({}, id="plain"),
+    pytest.param({"probes": 2, "split_rounds": True, "withdraw_at": 0.9}, id="probes and two hints"),
+    pytest.param({"withdraw_from": 20, "withdraw_by": 200, "target_accuracy": 0.7}, id="withdrawn"),
+    pytest.param(
+        {"uses_memory": False, "learns_population": False, "learns_drift": False}, id="nothing learnt"
+    ),
+]
+
+
+def build(**settings):
+    return build_controller("bayes", rounds=4, rollouts_per_round=ROLLOUTS, **settings)
+
+
+def legal_ratios(num_steps):
+    return tuple(step / num_steps for step in range(num_steps))
+
+
+def through_json(state):
+    return json.loads(json.dumps(state, sort_keys=True))
+
+
+def as_json(controller):
+    return json.dumps(controller.state_dict())
+
+
+LEGAL = {
+    "a": (0.0,),
+    "b": legal_ratios(2),
+    "c": legal_ratios(5),
+    "d": legal_ratios(12),
+    "e": legal_ratios(400),
+}
+
+
+def history(seed, *, num_moves):
+    """Moves (problem, round of its visit, seed of the outcome, whether the visit ends) of interleaved visits.
+
+    Some visits are cut off: the problem's next move is round 0 without an end. (None, number) begins a step.
+    """
+    generator, round_of, moves = random.Random(seed), dict.fromkeys(LEGAL, 0), []
+    for step in range(num_moves):
+        if generator.random() < 0.1:
+            moves.append((None, step))
+        name, is_over = generator.choice(sorted(LEGAL)), generator.random() < 0.25
+        is_cut_off = not is_over and generator.random() < 0.1
+        moves.append((name, round_of[name], generator.getrandbits(32), is_over))
+        round_of[name] = 0 if is_over or is_cut_off else round_of[name] + 1
+    return moves
+
+
+def play(controller, moves):
+    """Make the moves with random outcomes; the plans of all rounds, each of them legal."""
+    plans = []
+    for name, *move in moves:
+        if name is None:
+            controller.begin_step(*move)
+            continue
+        round_index, seed, is_over = move
+        (plan,) = controller.plan_rounds(
+            [RoundRequest(name, round_index, LEGAL[name])], num_rollouts=ROLLOUTS
+        )
+        assert {share.hint_ratio for share in plan} <= set(LEGAL[name])
+        assert [share.num_rollouts > 0 for share in plan] == [True] * len(plan)
+        assert sum(share.num_rollouts for share in plan) == ROLLOUTS
+        plans.append(plan)
+        generator = random.Random(seed)
+        for share in plan:
+            num_correct = generator.choice((0, generator.randint(0, share.num_rollouts), share.num_rollouts))
+            controller.observe(
+                name, hint_ratio=share.hint_ratio, num_correct=num_correct, num_rollouts=share.num_rollouts
+            )
+        if is_over:
+            controller.end_visit(name)
+    return plans
+
+
+def hidden_accuracy(ratio, crossing, slope=12.0):
+    return 1.0 / (1.0 + np.exp(-slope * (ratio - crossing)))
+
+
+def visit(controller, instance_id, crossing, *, rounds=4, legal=FOUR_STEPS):
+    """One visit of a problem whose rollouts are as accurate as they should be; the ratio of every round."""
+    ratios = []
+    for round_index in range(rounds):
+        ratios.append(controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal))
+        num_correct = round(16 * hidden_accuracy(ratios[-1], crossing))
+        controller.observe(instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=16)
+    controller.end_visit(instance_id)
+    return ratios
+
+
+def visit_all_with(controller, num_correct, *, instance_id="p", visits=1, legal=FOUR_STEPS):
+    """Visits in which every round has the same outcome; the ratio of every round."""
+    ratios = []
+    for _ in range(visits):
+        for round_index in range(4):
+            ratios.append(
+                controller.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal)
+            )
+            controller.observe(
+                instance_id, hint_ratio=ratios[-1], num_correct=num_correct, num_rollouts=ROLLOUTS
+            )
+        controller.end_visit(instance_id)
+    return ratios
+
+
+def first_hint(controller, instance_id="unseen", legal=FOUR_STEPS):
+    return controller.next_hint_ratio(instance_id, round_index=0, legal_ratios=legal)
+
+
+# --- any history -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=10, deadline=None)
+@given(SEEDS)
+def test_whatever_happens_hints_are_legal_and_predictions_are_numbers(variant, seed):
+    controller = build(**variant)
+    plans = play(controller, history(seed, num_moves=150))
+    predicted = [share.predicted_accuracy for plan in plans for share in plan]
+    assert all(0.0 < accuracy < 1.0 for accuracy in predicted)
+    assert np.isfinite(list(controller.metrics().values())).all()
+    for name in (*LEGAL, "unseen"):
+        accuracy_T = controller.predicted_accuracy(name, np.linspace(0.0, 1.0, 333))
+        assert ((accuracy_T > 0.0) & (accuracy_T < 1.0)).all()
+        assert (np.diff(accuracy_T) >= 0.0).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("num_correct", [0, ROLLOUTS])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_visit_of_hundreds_of_equal_rounds_is_no_harm(variant, num_correct):
+    controller = build(**variant)
+    for round_index in range(300):
+        (plan,) = controller.plan_rounds([RoundRequest("p", round_index, FOUR_STEPS)], num_rollouts=64)
+        for share in plan:
+            outcome = num_correct * share.num_rollouts // ROLLOUTS
+            controller.observe(
+                "p", hint_ratio=share.hint_ratio, num_correct=outcome, num_rollouts=share.num_rollouts
+            )
+    controller.end_visit("p")
+    assert np.isfinite(controller.predicted_accuracy("p", FOUR_STEPS)).all()
+    assert np.isfinite(list(controller.metrics().values())).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(max_examples=4, deadline=None)
+@given(SEEDS, st.integers(0, 60))
+def test_restart_is_no_restart(variant, seed, cut):
+    """Saved and restored anywhere, also within visits, a controller goes on as if nothing had happened."""
+    moves = history(seed, num_moves=60)
+    uninterrupted, first, second = build(**variant), build(**variant), build(**variant)
+    expected = play(uninterrupted, moves)
+    before = play(first, moves[:cut])
+    second.load_state_dict(through_json(first.state_dict()))
+    assert as_json(second) == as_json(first)
+    assert second.metrics() == first.metrics()
+    assert before + play(second, moves[cut:]) == expected
+    assert as_json(second) == as_json(uninterrupted)
+    assert second.metrics() == uninterrupted.metrics()
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS, st.data())
+def test_the_order_in_which_a_rounds_outcomes_come_leaves_no_trace(seed, data):
+    moves, generator = history(seed, num_moves=20), random.Random(seed)
+    requests = [RoundRequest(name, 0, LEGAL[name]) for name in LEGAL]
+    outcomes = [
+        RoundOutcome(name, ratio, generator.randint(0, 4), 4)
+        for name in LEGAL
+        for ratio in generator.choices(LEGAL[name], k=3)
+    ]
+    shuffled = data.draw(st.permutations(outcomes))
+    together, one_by_one, otherwise = build(), build(), build()
+    for controller in (together, one_by_one, otherwise):
+        play(controller, moves)
+        controller.next_hint_ratios(requests)
+    together.observe_rounds(outcomes)
+    otherwise.observe_rounds(shuffled)
+    for seen in shuffled[::-1]:
+        one_by_one.observe(
+            seen.instance_id,
+            hint_ratio=seen.hint_ratio,
+            num_correct=seen.num_correct,
+            num_rollouts=seen.num_rollouts,
+        )
+    assert as_json(together) == as_json(one_by_one) == as_json(otherwise)
+    following = [RoundRequest(name, 1, LEGAL[name]) for name in LEGAL]
+    ratios = [each.next_hint_ratios(following) for each in (together, one_by_one, otherwise)]
+    assert ratios[0] == ratios[1] == ratios[2]
+
+
+def test_the_order_in_which_probes_come_changes_no_hint():
+    ids, legal = ("p", "q", "r"), FOUR_STEPS
+    chosen, means = [], []
+    for order in permutations(range(3)):
+        controller = build(probes=2)
+        controller.plan_rounds([RoundRequest(name, 0, legal) for name in ids], num_rollouts=ROLLOUTS)
+        for index in order:
+            controller.observe(ids[index], hint_ratio=0.0, num_correct=index, num_rollouts=2)
+            controller.observe(ids[index], hint_ratio=0.5, num_correct=3, num_rollouts=6)
+        chosen.append(controller.next_hint_ratios([RoundRequest(name, 1, legal) for name in ids]))
+        means.append(controller.metrics()["probe_accuracy"])
+    assert all(ratios == chosen[0] for ratios in chosen)
+    # (0/2 + 1/2 + 2/2) / 3
+    assert means == pytest.approx([0.5] * 6)
+
+
+@settings(max_examples=8, deadline=None)
+@given(SEEDS)
+def test_many_problems_at_once_get_the_hints_that_each_would_get_alone(seed):
+    generator = random.Random(seed)
+    names = [f"{kind}{number}" for kind in LEGAL for number in range(4)]
+    batched, single = build(), build()
+    for _ in range(3):
+        for round_index in range(3):
+            requests = [RoundRequest(name, round_index, LEGAL[name[0]]) for name in names]
+            ratios = batched.next_hint_ratios(requests)
+            assert ratios == [
+                single.next_hint_ratio(
+                    request.instance_id, round_index=round_index, legal_ratios=request.legal_ratios
+                )
+                for request in requests
+            ]
+            outcomes = [
+                RoundOutcome(name, ratio, generator.randint(0, ROLLOUTS), ROLLOUTS)
+                for name, ratio in zip(names, ratios, strict=True)
+            ]
+            batched.observe_rounds(outcomes)
+            for seen in outcomes:
+                single.observe_rounds([seen])
+        # Together in both: a visit that ends tells those that end after it about the population.
+        batched.end_visits(names)
+        single.end_visits(names)
+
+
+def test_a_plan_of_one_hint_is_the_next_hint_with_the_accuracy_expected_of_it():
+    planning, asked = build(), build()
+    for controller in (planning, asked):
+        visit(controller, "p", 0.4)
+    ratio = first_hint(asked, "p")
+    (expected,) = asked.predicted_accuracy("p", [ratio])
+    (plan,) = planning.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
+    assert plan == (HintShare(ratio, ROLLOUTS, predicted_accuracy=pytest.approx(expected)),)
+
+
+def test_a_visit_that_was_cut_off_is_forgotten_when_the_next_begins():
+    controller, undisturbed = build(), build()
+    for num_correct in (0, 0, 0):
+        controller.observe("p", hint_ratio=0.75, num_correct=num_correct, num_rollouts=8)
+    assert visit(controller, "p", 0.3) == visit(undisturbed, "p", 0.3)
+    assert as_json(controller) == as_json(undisturbed)
+
+
+def test_a_visit_without_observations_leaves_nothing():
+    controller = build()
+    visit(controller, "p", 0.3)
+    before = as_json(controller)
+    first_hint(controller, "p")
+    controller.end_visits(["p", "never begun"])
+    assert as_json(controller) == before
+
+
+def test_an_impossible_outcome_is_refused_before_anything_is_counted():
+    controller = build()
+    before = as_json(controller)
+    with pytest.raises(ValueError, match=r"num_correct in 0\.\.num_rollouts"):
+        controller.observe_rounds([RoundOutcome("p", 0.5, 4, 8), RoundOutcome("q", 0.5, 9, 8)])
+    assert as_json(controller) == before
+
+
+# --- what is learnt --------------------------------------------------------------------------------------
+
+
+def test_a_problem_that_is_always_solved_loses_its_hint_and_is_flagged_solved():
+    controller = build()
+    ratios = visit_all_with(controller, ROLLOUTS, visits=5)
+    assert ratios == sorted(ratios, reverse=True)
+    assert set(ratios[4:]) == {0.0}
+    assert controller.flag("p") == "solved"
+    assert first_hint(controller, "p") == 0.0
+    assert controller.metrics()["solved_share"] == 1.0
+
+
+def test_a_problem_that_no_hint_solves_is_flagged_unlearnable_and_keeps_its_largest_hint():
+    controller = build()
+    ratios = visit_all_with(controller, 0, visits=5)
+    assert set(ratios[4:]) == {0.75}
+    assert controller.flag("p") == "unlearnable"
+    assert first_hint(controller, "p") == 0.75
+    assert controller.metrics()["unlearnable_share"] == 1.0
+
+
+def test_a_flag_falls_when_the_problem_turns_out_otherwise():
+    controller = build()
+    assert controller.flag("p") is None
+    visit_all_with(controller, 0, visits=5)
+    visit_all_with(controller, 4, visits=3)
+    assert controller.flag("p") is None
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_an_unseen_problem_begins_where_the_others_were_found(has_ended):
+    hints = []
+    for crossing in (0.1, 0.9):
+        controller, legal = build(), legal_ratios(20)
+        for number in range(200):
+            ratio = controller.next_hint_ratio(str(number), round_index=0, legal_ratios=legal)
+            num_correct = round(16 * hidden_accuracy(ratio, crossing))
+            controller.observe(str(number), hint_ratio=ratio, num_correct=num_correct, num_rollouts=16)
+            if has_ended:
+                controller.end_visit(str(number))
+        hints.append(first_hint(controller, legal=legal))
+    assert hints[0] < first_hint(build(), legal=legal) < hints[1]
+    assert hints == pytest.approx([0.1, 0.9], abs=0.1)
+
+
+def test_without_learning_the_population_an_unseen_problem_begins_as_at_first():
+    controller, legal = build(learns_population=False), legal_ratios(20)
+    expected = first_hint(controller, legal=legal)
+    for number in range(50):
+        visit(controller, str(number), 0.9, rounds=1, legal=legal)
+    assert first_hint(controller, legal=legal) == expected
+
+
+@pytest.mark.parametrize("crossing", [0.15, 0.4, 0.65, 0.9])
+def test_the_second_visit_begins_near_where_the_first_found_the_crossing(crossing):
+    remembers, forgets, legal = build(), build(uses_memory=False), legal_ratios(20)
+    # Others, so that the population does not tell where this problem is.
+    for controller in (remembers, forgets):
+        for number in range(60):
+            visit(controller, str(number), number / 60, rounds=2, legal=legal)
+        visit(controller, "p", crossing, legal=legal)
+    assert first_hint(remembers, "p", legal) == pytest.approx(crossing, abs=0.1)
+    assert first_hint(forgets, "p", legal) == first_hint(forgets, "unseen", legal)
+
+
+def drift_seen_under(drift_mean, **variant):
+    controller = build(**variant)
+    schedule = Schedule(
+        visits=6, batch_size=50, drift_mean=drift_mean, drift_sd=0.02, drift_range=(-0.3, 0.3)
+    )
+    simulate(controller, draw_problems("hard", num_problems=100, seed=0), schedule, seed=0)
+    return controller.metrics()["drift_mean"]
+
+
+def test_the_drift_between_visits_is_learnt():
+    assumed = build().metrics()["drift_mean"]
+    worse, same, better = (drift_seen_under(drift_mean) for drift_mean in (-0.1, 0.0, 0.1))
+    assert worse < 0.0 < same < assumed < better
+    assert better > same + 0.02
+    assert drift_seen_under(0.1, learns_drift=False) == assumed
+
+
+# --- rollouts without hint -------------------------------------------------------------------------------
+
+
+def planned(controller, round_index, *, num_rollouts=ROLLOUTS, legal=FOUR_STEPS, instance_id="p"):
+    (plan,) = controller.plan_rounds(
+        [RoundRequest(instance_id, round_index, legal)], num_rollouts=num_rollouts
+    )
+    return [(share.hint_ratio, share.num_rollouts, share.is_probe) for share in plan]
+
+
+def test_the_first_round_begins_with_the_probes_and_later_rounds_have_none():
+    controller, hint = build(probes=2), first_hint(build())
+    assert hint > 0.0
+    assert planned(controller, 0) == [(0.0, 2, True), (hint, 6, False)]
+    for round_index in (1, 2, 3):
+        ((_, num_rollouts, is_probe),) = planned(controller, round_index)
+        assert (num_rollouts, is_probe) == (ROLLOUTS, False)
+
+
+@pytest.mark.parametrize("num_rollouts", [1, 8])
+def test_more_probes_than_rollouts_are_all_rollouts(num_rollouts):
+    assert planned(build(probes=20), 0, num_rollouts=num_rollouts) == [(0.0, num_rollouts, True)]
+
+
+def test_there_are_no_probes_where_something_must_be_revealed():
+    ((ratio, num_rollouts, is_probe),) = planned(build(probes=2), 0, legal=(0.25, 0.5))
+    assert (ratio in (0.25, 0.5), num_rollouts, is_probe) == (True, ROLLOUTS, False)
+
+
+def test_probes_tell_about_the_curve():
+    measured, unmeasured = build(probes=4), build()
+    for controller in (measured, unmeasured):
+        controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
+    measured.observe("p", hint_ratio=0.0, num_correct=4, num_rollouts=4)
+    assert measured.predicted_accuracy("p", [0.0]) > unmeasured.predicted_accuracy("p", [0.0]) + 0.1
+    assert measured.metrics()["probe_accuracy"] == 1.0
+    assert "probe_accuracy" not in unmeasured.metrics()
+
+
+# --- the end of hints ------------------------------------------------------------------------------------
+
+
+def test_the_cap_falls_in_a_straight_line_and_then_there_are_no_hints():
+    controller, legal = build(withdraw_from=100, withdraw_by=300), legal_ratios(40)
+    for _ in range(3):
+        visit_all_with(controller, 0, legal=legal)
+    for step, cap in {
+        0: 1.0,
+        100: 1.0,
+        150: 0.75,
+        200: 0.5,
+        250: 0.25,
+        299: 0.005,
+        300: 0.0,
+        9000: 0.0,
+    }.items():
+        controller.begin_step(step)
+        assert controller.metrics()["hint_cap"] == pytest.approx(cap)
+        # Never solved, so the hint is the largest that is allowed.
+        assert first_hint(controller, "p", legal) == max(ratio for ratio in legal if ratio <= cap + 1e-9)
+        assert first_hint(controller, "unseen", legal) <= cap
+
+
+def test_where_something_must_be_revealed_the_cap_leaves_the_smallest():
+    controller = build(withdraw_by=10)
+    controller.begin_step(10)
+    assert first_hint(controller, legal=(0.5, 0.25)) == 0.25
+
+
+def probe(controller, num_visits, *, num_correct):
+    """Visits of as many problems, each with 4 probes of which ``num_correct`` are correct."""
+    for number in range(num_visits):
+        name = f"{num_correct}/{number}"
+        controller.plan_rounds([RoundRequest(name, 0, FOUR_STEPS)], num_rollouts=4)
+        controller.observe(name, hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+
+
+def test_hints_end_for_good_once_enough_probes_are_accurate_enough():
+    controller = build(probes=4, withdraw_at=0.7)
+    probe(controller, PROBE_MEMORY - 1, num_correct=3)
+    assert controller.metrics()["probe_accuracy"] == pytest.approx(0.75)
+    assert controller.metrics()["hint_cap"] == 1.0
+    probe(controller, 1, num_correct=3)
+    assert controller.metrics()["hint_cap"] == 0.0
+    # They do not come back when the policy gets worse, nor after a restart.
+    probe(controller, 300, num_correct=0)
+    restored = build(probes=4, withdraw_at=0.7)
+    restored.load_state_dict(through_json(controller.state_dict()))
+    for each in (controller, restored):
+        assert each.metrics()["probe_accuracy"] < 0.7
+        assert each.metrics()["hint_cap"] == 0.0
+        assert first_hint(each, "0/0") == 0.0
+
+
+def test_old_probes_lose_their_weight():
+    # 300 visits at 0, then 4 of 4: after n more the mean is 1 - (255/256)^n, above 0.7 from n = 308 on.
+    controller = build(probes=4, withdraw_at=0.7)
+    probe(controller, 300, num_correct=0)
+    probe(controller, 307, num_correct=4)
+    assert controller.metrics()["probe_accuracy"] == pytest.approx(1.0 - (255 / 256) ** 307)
+    assert controller.metrics()["hint_cap"] == 1.0
+    controller.plan_rounds([RoundRequest("last", 0, FOUR_STEPS)], num_rollouts=4)
+    controller.observe("last", hint_ratio=0.0, num_correct=4, num_rollouts=4)
+    assert controller.metrics()["hint_cap"] == 0.0
+
+
+def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
+    controller = build(probes=2, withdraw_at=0.5)
+    controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
+    controller.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
+    for _ in range(PROBE_MEMORY):
+        controller.observe("p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
+    assert controller.metrics()["probe_accuracy"] == 0.5
+    assert controller.metrics()["hint_cap"] == 1.0
+
+
+# --- two hints in one round ------------------------------------------------------------------------------
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS)
+def test_a_round_is_divided_over_neighbouring_hints_and_the_last_round_is_not(seed):
+    generator = random.Random(seed)
+    controller = build(split_rounds=True, probes=generator.choice((0, 2)))
+    legal = legal_ratios(generator.randint(2, 12))
+    for _ in range(3):
+        for round_index in range(4):
+            (plan,) = controller.plan_rounds([RoundRequest("p", round_index, legal)], num_rollouts=16)
+            assert sum(share.num_rollouts for share in plan) == 16
+            hinted = [share for share in plan if not share.is_probe]
+            assert len(plan) - len(hinted) <= (round_index == 0)
+            positions = [legal.index(share.hint_ratio) for share in hinted]
+            assert len(positions) == 1 or (round_index < 3 and abs(positions[0] - positions[1]) == 1)
+            for share in plan:
+                controller.observe(
+                    "p",
+                    hint_ratio=share.hint_ratio,
+                    num_correct=generator.randint(0, share.num_rollouts),
+                    num_rollouts=share.num_rollouts,
+                )
+        controller.end_visit("p")
+
+
+def test_an_unknown_problem_is_worth_two_hints_and_a_known_one_is_not():
+    controller = build(split_rounds=True)
+    (ratio, *rest), (other, *other_rest) = planned(controller, 0, legal=legal_ratios(5), instance_id="unseen")
+    assert (rest, other_rest, ratio != other) == ([4, False], [4, False], True)
+    for _ in range(100):
+        controller.observe("p", hint_ratio=0.4, num_correct=4, num_rollouts=8)
+        controller.observe("p", hint_ratio=0.2, num_correct=0, num_rollouts=8)
+        controller.observe("p", hint_ratio=0.6, num_correct=8, num_rollouts=8)
+    assert planned(controller, 1, legal=legal_ratios(5)) == [(0.4, 8, False)]
+
+
+@pytest.mark.parametrize("num_rollouts", [1, 2, 7, 64, 200])
+def test_any_number_of_rollouts_can_be_divided(num_rollouts):
+    shares = planned(build(split_rounds=True), 0, num_rollouts=num_rollouts)
+    assert sum(number for _, number, _ in shares) == num_rollouts
+    assert planned(build(), 0, num_rollouts=num_rollouts)[0][1] == num_rollouts
+
+
+def test_a_split_stays_within_the_cap():
+    controller = build(split_rounds=True, withdraw_by=100)
+    controller.begin_step(70)
+    assert {ratio for ratio, _, _ in planned(controller, 0)} <= {0.0, 0.25}
+
+
+# --- settings and states ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"probes": -1}, "probes: expected a whole number, 0 or more, got -1"),
+        ({"probes": 1.0}, "probes: expected a whole number, 0 or more, got 1.0"),
+        ({"probes": True}, "probes: expected a whole number, 0 or more, got True"),
+        ({"split_rounds": "yes"}, "split_rounds: expected true or false, got 'yes'"),
+        ({"uses_memory": 1}, "uses_memory: expected true or false, got 1"),
+        ({"learns_population": None}, "learns_population: expected true or false, got None"),
+        ({"learns_drift": 0}, "learns_drift: expected true or false, got 0"),
+        ({"withdraw_from": -5}, "withdraw_from: expected a step, 0 or more, got -5"),
+        ({"withdraw_from": None, "withdraw_by": 9}, "withdraw_from: expected a step, 0 or more, got None"),
+        ({"withdraw_by": 2.5}, "withdraw_by: expected a step, 0 or more, got 2.5"),
+        ({"withdraw_by": 0}, r"withdraw_by: expected a step after withdraw_from \(0\), got 0"),
+        (
+            {"withdraw_from": 7, "withdraw_by": 7},
+            r"withdraw_by: expected a step after withdraw_from \(7\), got 7",
+        ),
+        ({"withdraw_at": 0.5}, "withdraw_at: needs rollouts without hint .* set probes to at least 1"),
+        ({"withdraw_at": 0.0, "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 0.0"),
+        ({"withdraw_at": 70, "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 70"),
+        ({"withdraw_at": "x", "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 'x'"),
+    ],
+)
+def test_a_setting_that_is_not_allowed_is_named_with_what_is(settings, message):
+    with pytest.raises(ConfigError, match=rf"seele\.hints\.{message}"):
+        build(**settings)
+
+
+def damaged(state, place, value):
+    """The state with another value at a place such as ``beliefs.problems.rows``."""
+    state = through_json(state)
+    *outer, last = place.split(".")
+    part = state
+    for key in outer:
+        part = part[key]
+    part[last] = value
+    return state
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("version", 2, r"expected .*'version': 1.*got .*'version': 2"),
+        ("controller", "paper", r"expected .*'bayes'.*got .*'paper'"),
+        ("clock", 1, r"expected keys .*got .*'clock'.*damaged"),
+        ("beliefs", [], "beliefs: cannot read them"),
+        ("beliefs.population", [1.0], r"expected 864 numbers, 0 or more, got shape \(1,\)"),
+        ("beliefs.population", [float("nan")] * 864, "expected 864 numbers, 0 or more"),
+        ("beliefs.drift", [-1.0] * 13, "expected 13 numbers, 0 or more"),
+        ("beliefs.drift", "x", "beliefs: cannot read them"),
+        ("beliefs.problems", {}, "beliefs: cannot read them"),
+        ("beliefs.problems.rows", "not base64", "beliefs: cannot read them"),
+        ("beliefs.problems.rows", "AAAA", "beliefs: cannot read them"),
+        ("beliefs.problems.rows", "/" * 436 + "/w==", "probabilities, in"),
+        ("beliefs.problems.instance_ids", ["p", "q"], "2 different instance ids of 2 for 1 rows"),
+        ("beliefs.problems.instance_ids", [["p"]], "beliefs: cannot read them"),
+        ("visits", [], "visits: expected a mapping, got list"),
+        ("visits.q", None, r"visits\['q'\]: cannot read None"),
+        ("visits.q.outcomes", [[0.5, 1]], r"visits\['q'\]"),
+        ("visits.q.outcomes", [[1.5, 1, 1]], r"a ratio is a number in \[0, 1\]"),
+        ("visits.q.outcomes", [[0.5, -1, 1]], "a count is a whole number"),
+        ("visits.q.outcomes", [[0.5, 0.5, 1]], "a count is a whole number"),
+        ("visits.q.largest_ratio", 7.0, r"a ratio is a number in \[0, 1\]"),
+        ("visits.q.crossing", [1, 2], "48 parts of crossings"),
+        ("visits.q.crossing", [2**70] * 48, r"visits\['q'\]"),
+        ("withdrawal", None, "withdrawal: cannot read None"),
+        ("withdrawal.step", "x", "a count is a whole number"),
+        ("withdrawal.mean", float("nan"), r"a ratio is a number in \[0, 1\]"),
+        ("withdrawal.num_probed", -1, "a count is a whole number"),
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(place, value, message):
+    controller = build(probes=2)
+    visit(controller, "p", 0.4)
+    controller.begin_step(3)
+    controller.plan_rounds([RoundRequest("q", 0, FOUR_STEPS)], num_rollouts=8)
+    controller.observe("q", hint_ratio=0.5, num_correct=2, num_rollouts=6)
+    before = as_json(controller)
+    with pytest.raises(CheckpointError, match=message):
+        controller.load_state_dict(damaged(controller.state_dict(), place, value))
+    assert as_json(controller) == before
+    assert controller.next_hint_ratio("q", round_index=1, legal_ratios=FOUR_STEPS) in FOUR_STEPS
+
+
+def test_a_state_without_one_of_its_sections_is_refused():
+    state = {key: value for key, value in build().state_dict().items() if key != "withdrawal"}
+    with pytest.raises(CheckpointError, match=r"expected keys .*'withdrawal'.*damaged"):
+        build().load_state_dict(state)
+
+
+def test_numpy_numbers_are_saved_as_plain_ones():
+    controller = build()
+    controller.begin_step(np.int64(3))
+    ratio = controller.next_hint_ratio("p", round_index=0, legal_ratios=np.array(FOUR_STEPS))
+    controller.observe("p", hint_ratio=ratio, num_correct=np.int64(3), num_rollouts=np.int64(8))
+    assert through_json(controller.state_dict()) == controller.state_dict()
+
+
+def test_a_hundred_thousand_problems_fit_into_sixty_megabytes():
+    controller, generator = build(), np.random.default_rng(0)
+    ids = [f"gsm8k/train/{number:05d}" for number in range(20_000)]
+    for first in range(0, len(ids), 2000):
+        batch = ids[first : first + 2000]
+        ratios = controller.next_hint_ratios([RoundRequest(name, 0, FOUR_STEPS) for name in batch])
+        correct = generator.integers(0, 9, len(batch)).tolist()
+        controller.observe_rounds(
+            [RoundOutcome(*seen, 8) for seen in zip(batch, ratios, correct, strict=True)]
+        )
+        controller.end_visits(batch)
+    saved = as_json(controller)
+    # A fifth of the problems, a fifth of the budget.
+    assert len(saved) <= 12_000_000
+    restored = build()
+    restored.load_state_dict(json.loads(saved))
+    assert as_json(restored) == saved
+    assert restored.metrics() == controller.metrics()
