@@ -47,6 +47,8 @@ class HintConfig:
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
         )
+        run_wide = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy"} & self.settings.keys()
+        _require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
 
     @property
     def rollouts_per_round(self) -> int:

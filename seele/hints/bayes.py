@@ -60,6 +60,9 @@ class _Visit:
 class BayesController(OneByOne):
     """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
 
+    What rounds of a step bring may come in any order. A visit that ends teaches the population, and so those
+    that end after it: which problem ends first is part of a run's history.
+
     Args:
         rounds: Rounds of a visit.
         target_accuracy: a* in (0, 1). For another than 1/2 the worth of an accuracy has its peak there
@@ -200,6 +203,8 @@ class BayesController(OneByOne):
         Raises:
             ValueError: As ``observe``, before anything is counted.
         """
+        if not outcomes:
+            return
         checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
         for seen, (ratio, correct, rollouts) in zip(outcomes, checked, strict=True):
             visit = self._visits.setdefault(seen.instance_id, _Visit())
@@ -249,6 +254,8 @@ class BayesController(OneByOne):
 
     def _current(self, ids: Sequence[str]) -> Array32:
         """(N, G) what is known now, the rounds of the visit included."""
+        if not ids:
+            return np.zeros((0, curve_grid.NUM_CURVES), dtype=np.float32)
         own_NM = [self._visits[name].crossing_M if name in self._visits else _no_crossings() for name in ids]
         open_NM = (self._open_M - np.array(own_NM)) / _UNIT if self._open_M.any() else None
         priors_NG = self._beliefs.priors(ids, open_NM)

@@ -222,6 +222,14 @@ def test_equal_choices_have_equal_luck():
     assert (none.hint_ratio_NVR == 0.0).all()
 
 
+def test_another_seed_is_other_luck_and_another_drift():
+    problems, schedule = draw_problems("3pl", num_problems=30, seed=0), Schedule(visits=2)
+    trace, other = (simulate(build("none"), problems, schedule, seed=seed) for seed in (1, 2))
+    assert (trace.unhinted_NV[:, 0] == other.unhinted_NV[:, 0]).all()
+    assert (trace.correct_NVR[:, 0] != other.correct_NVR[:, 0]).any()
+    assert (trace.unhinted_NV[:, 1] != other.unhinted_NV[:, 1]).any()
+
+
 def test_more_hint_never_turns_a_correct_rollout_wrong_where_it_helps():
     problems, schedule = draw_problems("3pl", num_problems=30, seed=0), Schedule(visits=2)
     less, more = (
