@@ -172,3 +172,35 @@ print(log_probs.grad_fn.name())
     logits, labels = torch.randn(7, 11), torch.randint(11, (7,))
     expected = torch.log_softmax(logits, -1).gather(-1, labels[:, None])[:, 0]
     torch.testing.assert_close(torch_functional.logprobs_from_logits_naive(logits, labels), expected)
+
+
+def test_verl_computes_in_half_precision_unless_mixed_precision_says_otherwise():
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+
+    source = inspect.getsource(FSDPEngine._build_fsdp_module)
+    assert "param_dtype = torch.bfloat16" in source, (
+        "fsdp_config.dtype may reach FSDP now: see hardware/cpu.yaml"
+    )
+    assert "self._autocast_dtype = param_dtype" in source
+
+
+class WorkerGroup:
+    """Records what every worker is asked to do."""
+
+    def __init__(self):
+        self.asked = []
+
+    def execute_all_sync(self, method, *args):
+        self.asked.append((method, *args))
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 6), (2, 3), (4, 1), (8, 1)])
+def test_ranks_divide_the_cores(monkeypatch, ranks, threads):
+    import torch
+
+    from seele_verl.cpu.threads import use_all_cores
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)))
+    group = WorkerGroup()
+    use_all_cores(group, ranks=ranks)
+    assert group.asked == [("execute_func_rank_zero", torch.set_num_threads, threads)]

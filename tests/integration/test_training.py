@@ -14,6 +14,9 @@ import pytest
 
 from seele.data.files import read_json_lines
 
+# The trainer's own log-probabilities beside the engine's, to compare them.
+TWO_PASSES = "algorithm.rollout_correction.bypass_mode=false"
+
 
 def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
@@ -36,7 +39,7 @@ def run(tmp_path_factory) -> Path:
 def killed(run, train_command) -> dict[int, list[dict]]:
     """Kill a run in its fourth step, after the checkpoint of step 2; the rollouts that it had dumped."""
     command = train_command(
-        run, "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6"
+        run, "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6", TWO_PASSES
     )
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -52,7 +55,7 @@ def killed(run, train_command) -> dict[int, list[dict]]:
 def resumed(run, killed, train_command, finish) -> str:
     """What the resumed run printed."""
     command = train_command(
-        run, "trainer.total_training_steps=4", "trainer.save_freq=2", "trainer.test_freq=4"
+        run, "trainer.total_training_steps=4", "trainer.save_freq=2", "trainer.test_freq=4", TWO_PASSES
     )
     return finish(command, log=run / "logs" / "train.log")
 
@@ -144,9 +147,10 @@ def test_a_rollout_that_did_not_end_counts_as_wrong(killed):
 
 
 def test_training_and_rollout_agree_on_log_probabilities(run, resumed):
+    # Single precision on both sides, and the engine has the trainer's weights: the last digits may differ.
     for line in rows_of(run / "metrics.jsonl")[1:]:
-        assert line["training/rollout_probs_diff_mean"] < 0.01
-        assert line["training/rollout_actor_probs_pearson_corr"] > 0.999
+        assert line["training/rollout_probs_diff_mean"] < 1e-6
+        assert line["training/rollout_probs_diff_max"] < 1e-3
 
 
 def test_what_a_run_leaves(run, resumed):

@@ -93,8 +93,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         card |= describe_cost(
             folder,
             Path(config.actor_rollout_ref.model.path),
-            # Old log-probabilities, and the reference model's where a KL term needs them.
-            passes_without_gradient=1 + bool(config.actor_rollout_ref.actor.use_kl_loss),
+            # Old log-probabilities where the engine's do not serve, and the reference model's for a KL term.
+            passes_without_gradient=(not config.algorithm.rollout_correction.bypass_mode)
+            + bool(config.actor_rollout_ref.actor.use_kl_loss),
         )
         write_run_card(folder, card)
 

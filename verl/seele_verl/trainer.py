@@ -24,6 +24,7 @@ from seele.curriculum import UniformCurriculum
 from seele.rollout.metrics import rollout_rows, step_metrics
 from seele_verl.checkpoints import drop_old_checkpoints, load_controller, save_controller, step_folder
 from seele_verl.controller_actor import start_controller
+from seele_verl.cpu.threads import use_all_cores
 from seele_verl.losses import seele_loss
 from seele_verl.protocol import ADVANTAGE, HINT_WEIGHTS, parse_row_key
 from seele_verl.run_log import RunLog
@@ -92,6 +93,8 @@ class SeeleTrainer(PPOTrainerSync):
     def on_init_end(self) -> None:
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, imitation=self.seele.imitation))
+        if self.config.trainer.device == "cpu":
+            use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
         super().on_init_end()
 
     def _balance_batch(

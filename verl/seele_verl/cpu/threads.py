@@ -1,0 +1,18 @@
+"""How many threads the trainer computes with on a CPU.
+
+``OMP_NUM_THREADS=1`` (hardware/cpu.yaml) is right for the many processes that mostly wait. Trainer and engine
+take turns, so the trainer's ranks may have all cores. Its threads sleep where they wait
+(``OMP_WAIT_POLICY=passive``): spinning, two of them starve whatever else runs, and each other.
+"""
+
+import os
+from typing import Any
+
+import torch
+
+
+def use_all_cores(worker_group: Any, *, ranks: int) -> None:
+    """Divide the cores over the ranks of ``worker_group``, all on this machine."""
+    threads = max(1, len(os.sched_getaffinity(0)) // ranks)
+    # execute_all: on every rank, not only on the one that the method's own dispatch would pick.
+    worker_group.execute_all_sync("execute_func_rank_zero", torch.set_num_threads, threads)
