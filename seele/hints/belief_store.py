@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seele.maths.curve_grid import NUM_BOUNDS, NUM_CROSSINGS, NUM_SLOPES, Array32
-
-ROW = np.dtype(
-    [
-        ("crossing", np.float16, (NUM_SLOPES, NUM_CROSSINGS)),
-        ("bounds", np.float16, (NUM_SLOPES, NUM_BOUNDS)),
-        ("unhinted_accuracy", np.float16),
-        ("best_accuracy", np.float16),
-    ]
-)
-"""A belief (``curve_grid.split_belief``); mean accuracy without a hint, and under the largest legal one."""
+from seele.maths.curve_grid import PACKED, Array32, unpack
 
 _FIRST_CAPACITY = 64
 
@@ -31,11 +21,11 @@ class BeliefStore:
 
     def __init__(self) -> None:
         self._row_of: dict[str, int] = {}
-        self._rows = np.zeros(_FIRST_CAPACITY, dtype=ROW)
+        self._rows = np.zeros(_FIRST_CAPACITY, dtype=PACKED)
 
     @property
     def rows(self) -> NDArray[np.void]:
-        """All rows, with the fields of ``ROW``."""
+        """All rows, with the fields of ``PACKED``."""
         return self._rows[: len(self._row_of)]
 
     def find(self, instance_ids: Sequence[str]) -> NDArray[np.int64]:
@@ -44,11 +34,10 @@ class BeliefStore:
 
     def beliefs(self, rows: NDArray[np.int64]) -> tuple[Array32, Array32]:
         """(N, S, M) crossings given the slope and (N, S, F) bounds of the problems in ``rows``."""
-        kept = self._rows[rows]
-        return kept["crossing"].astype(np.float32), kept["bounds"].astype(np.float32)
+        return unpack(self._rows[rows])
 
     def put(self, instance_ids: Sequence[str], **fields: NDArray[np.floating[Any]]) -> None:
-        """Replace the problems' rows, or add them; ``fields`` are those of ``ROW``, a row a problem."""
+        """Replace the problems' rows, or add them; ``fields`` are those of ``PACKED``, a row a problem."""
         for name in instance_ids:
             self._row_of.setdefault(name, len(self._row_of))
         while len(self._row_of) > len(self._rows):
@@ -70,10 +59,10 @@ class BeliefStore:
             ValueError: If the two parts do not belong together, or are not what was kept.
         """
         names = list(state["instance_ids"])
-        rows = np.frombuffer(base64.b64decode(state["rows"], validate=True), dtype=ROW)
+        rows = np.frombuffer(base64.b64decode(state["rows"], validate=True), dtype=PACKED)
         if not len(rows) == len(names) == len(set(names)):
             raise ValueError(f"{len(set(names))} different instance ids of {len(names)} for {len(rows)} rows")
-        if not all(((rows[field] >= 0.0) & (rows[field] <= 1.0)).all() for field in ROW.names or ()):
+        if not all(((rows[field] >= 0.0) & (rows[field] <= 1.0)).all() for field in PACKED.names or ()):
             raise ValueError("what is kept of a problem are probabilities, in [0, 1]")
         self._row_of = {name: row for row, name in enumerate(names)}
-        self._rows = np.concatenate([rows, np.zeros(_FIRST_CAPACITY, dtype=ROW)])
+        self._rows = np.concatenate([rows, np.zeros(_FIRST_CAPACITY, dtype=PACKED)])

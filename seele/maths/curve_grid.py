@@ -223,6 +223,23 @@ def split_belief(belief_NG: Array32) -> tuple[Array32, Array32]:
     return crossing_NSM / slope_NS, bounds_NSF
 
 
+PACKED = np.dtype(
+    [
+        ("crossing", np.float16, (NUM_SLOPES, NUM_CROSSINGS)),
+        ("bounds", np.float16, (NUM_SLOPES, NUM_BOUNDS)),
+        ("unhinted_accuracy", np.float16),
+        ("best_accuracy", np.float16),
+    ]
+)
+"""A problem's row where beliefs are kept: the parts of ``split_belief``, and the mean accuracy without a hint
+and under the largest legal one."""
+
+
+def unpack(rows: NDArray[np.void]) -> tuple[Array32, Array32]:
+    """(N, S, M) crossings given the slope and (N, S, F) bounds of ``PACKED`` rows."""
+    return rows["crossing"].astype(np.float32), rows["bounds"].astype(np.float32)
+
+
 def join_belief(crossing_NSM: Array32, bounds_NSF: Array32) -> Array32:
     """(N, G) beliefs: the inverse of ``split_belief``, but for what it loses. Sums may differ from 1."""
     joint_NSFM: Array32 = bounds_NSF[..., None] * crossing_NSM[:, :, None, :]

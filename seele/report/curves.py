@@ -1,23 +1,60 @@
-"""Fitted accuracy-hint curves of single problems, read back from the hint controller's saved state.
+"""Accuracy-hint curves of single problems, read back from the hint controller's saved state.
 
 Only the state's JSON is known here, not the controllers: stages exchange values.
 """
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seele.maths.irt import ItemCurve, invert
+import numpy as np
+
+from seele.maths import curve_grid
+from seele.maths.irt import ItemCurve, predict_accuracy
+from seele.report.run_folder import RolloutLine
 
 
 @dataclass(frozen=True, slots=True)
 class FittedProblem:
-    """One problem's last fitted curve and the rounds that it was fitted to."""
+    """One problem's curve and the last rounds that it rests on."""
 
     instance_id: str
-    curve: ItemCurve
+    accuracy: tuple[float, ...]
+    """What the curve says at each of ``curve_grid.RATIOS``, never decreasing."""
     observations: tuple[tuple[float, float], ...]
     """(hint ratio, accuracy) of each round, in order."""
+
+    def crossing(self, target_accuracy: float) -> float:
+        """The first of ``curve_grid.RATIOS`` with at least the target; 1 if there is none."""
+        position = int(np.searchsorted(self.accuracy, target_accuracy))
+        return float(curve_grid.RATIOS[min(position, len(self.accuracy) - 1)])
+
+
+def read_beliefs(controller: Mapping[str, Any], rollouts: Sequence[RolloutLine]) -> list[FittedProblem]:
+    """The problems that ``rollouts`` visited, by id, with what the Bayesian controller believes of them.
+
+    None where the state is not of that controller, or of another form.
+    """
+    try:
+        kept = controller["beliefs"]["problems"]
+        rows = np.frombuffer(base64.b64decode(kept["rows"]), dtype=curve_grid.PACKED)
+        row_of = {str(name): row for name, row in zip(kept["instance_ids"], rows, strict=True)}
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        return []
+    rewards: dict[str, dict[tuple[int, float], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in rollouts:
+        if line.instance_id in row_of:
+            rewards[line.instance_id][line.round, line.hint_ratio].append(line.reward)
+    problems = []
+    for instance_id, groups in sorted(rewards.items()):
+        belief_1G = curve_grid.join_belief(*curve_grid.unpack(np.stack([row_of[instance_id]])))
+        accuracy_T = curve_grid.expected_accuracy(belief_1G / belief_1G.sum())[0]
+        observations = tuple((ratio, float(np.mean(values))) for (_, ratio), values in sorted(groups.items()))
+        problems.append(FittedProblem(instance_id, tuple(accuracy_T.tolist()), observations))
+    return problems
 
 
 def read_fits(controller: Mapping[str, Any]) -> list[FittedProblem]:
@@ -31,7 +68,8 @@ def read_fits(controller: Mapping[str, Any]) -> list[FittedProblem]:
             observations = tuple(
                 (float(ratio), correct / total) for ratio, correct, total in entry["observations"]
             )
-            fits.append(FittedProblem(str(instance_id), ItemCurve(*entry["curve"]), observations))
+            accuracy_T = predict_accuracy(ItemCurve(*entry["curve"]), curve_grid.RATIOS)
+            fits.append(FittedProblem(str(instance_id), tuple(accuracy_T.tolist()), observations))
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             # Another controller's format: there is no curve to show, and nothing for the reader to repair.
             continue
@@ -43,7 +81,7 @@ def choose_problems(fits: list[FittedProblem], *, count: int, target_accuracy: f
     tried = {fit.instance_id: len({ratio for ratio, _ in fit.observations}) for fit in fits}
     most_tried = sorted(fits, key=lambda fit: (-tried[fit.instance_id], fit.instance_id))
     # Four times as many as shown: enough to span easy and hard, few enough to have tried several hints.
-    candidates = sorted(most_tried[: 4 * count], key=lambda fit: invert(fit.curve, target_accuracy))
+    candidates = sorted(most_tried[: 4 * count], key=lambda fit: fit.crossing(target_accuracy))
     if len(candidates) <= count:
         return candidates
     return [candidates[round(i * (len(candidates) - 1) / (count - 1))] for i in range(count)]

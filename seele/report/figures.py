@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from seele.maths.irt import predict_accuracy
+from seele.maths import curve_grid
 from seele.report.charts import (
     COLOURS,
     GREY,
@@ -31,7 +31,7 @@ from seele.report.charts import (
     style_axes,
     target_line,
 )
-from seele.report.curves import FittedProblem, choose_problems, read_fits
+from seele.report.curves import FittedProblem, choose_problems, read_beliefs, read_fits
 from seele.report.run_folder import RunFolder
 from seele.report.series import (
     PHASE,
@@ -113,7 +113,8 @@ def fitted_curves(run: RunFolder) -> Figure | None:
     """Last fitted curve of some problems, from easy to hard, with the rounds that it was fitted to."""
     target = target_accuracy(run)
     aim = 0.5 if target is None else target
-    problems = choose_problems(read_fits(run.controller), count=MAX_CURVES, target_accuracy=aim)
+    fitted = read_fits(run.controller) or read_beliefs(run.controller, run.rollouts)
+    problems = choose_problems(fitted, count=MAX_CURVES, target_accuracy=aim)
     if not problems:
         return None
     num_columns = min(3, len(problems))
@@ -130,9 +131,8 @@ def fitted_curves(run: RunFolder) -> Figure | None:
 
 
 def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
-    ratios = np.linspace(0.0, 1.0, 201)
     target_line(axes, aim)
-    axes.plot(ratios, predict_accuracy(problem.curve, ratios), color=COLOURS[0], linewidth=2)
+    axes.plot(curve_grid.RATIOS, problem.accuracy, color=COLOURS[0], linewidth=2)
     rounds_at: dict[tuple[float, float], list[str]] = {}
     for number, point in enumerate(problem.observations, start=1):
         rounds_at.setdefault(point, []).append(str(number))

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.report.build import build_report
-from seele.report.curves import FittedProblem, choose_problems, read_fits
+from seele.report.curves import FittedProblem, choose_problems, read_beliefs, read_fits
 from seele.report.examples import choose_examples
 from seele.report.figures import FIGURES, accuracy_per_round, draw_figures, fitted_curves, phase_seconds
 from seele.report.html_text import VOID, Markup, element, table
@@ -442,6 +443,26 @@ def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_dr
     assert fit.observations[0][0] == 0.75
 
 
+def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_drawn():
+    controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
+    for ratio, num_correct in ((0.75, 2), (0.25, 1)):
+        controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=2)
+    controller.end_visit("p")
+    state = json.loads(json.dumps(controller.state_dict()))
+    seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
+    template = rollouts_of(0.0)[0]
+    lines = [
+        replace(template, instance_id="p", round=number, hint_ratio=ratio, reward=reward)
+        for number, ratio, reward in seen
+    ]
+    (fit,) = read_beliefs(state, [*lines, replace(template, instance_id="never kept")])
+    assert (fit.instance_id, fit.observations) == ("p", ((0.75, 1.0), (0.25, 0.5)))
+    # Nothing has been learnt since, so the controller would say the same but for drift and population.
+    assert fit.accuracy[50] == pytest.approx(0.5, abs=0.2)
+    assert list(fit.accuracy) == sorted(fit.accuracy)
+    assert read_beliefs({"beliefs": {"problems": {"rows": "?"}}}, lines) == []
+
+
 def test_fits_of_an_unknown_form_are_passed_over():
     good = controller_state()["last_fits"]["chains/train/1"]
     bad = [
@@ -456,10 +477,11 @@ def test_fits_of_an_unknown_form_are_passed_over():
 
 def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints():
     fits = read_fits(controller_state())
-    single = FittedProblem("one hint", fits[0].curve, ((0.5, 1.0),))
+    single = FittedProblem("one hint", fits[0].accuracy, ((0.5, 1.0),))
     chosen = choose_problems([single] * 9 + fits, count=3, target_accuracy=0.5)
-    midpoints = [-fit.curve.shift for fit in chosen]
-    assert midpoints == sorted(midpoints)
+    crossings = [fit.crossing(0.5) for fit in chosen]
+    assert crossings == sorted(crossings)
+    assert crossings[0] < crossings[-1]
     assert "one hint" not in {
         fit.instance_id for fit in choose_problems([single, *fits * 3], count=6, target_accuracy=0.5)
     }
