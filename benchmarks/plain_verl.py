@@ -1,0 +1,57 @@
+"""The released verl without any of our seams, on the configuration of a run of ours.
+
+    VERL_FILE_LOGGER_PATH=metrics.jsonl python benchmarks/plain_verl.py method=grpo hardware=cpu ...
+
+Left in are the CPU platform and its fixes, without which verl does not start on a CPU; taken out are our
+rollout worker, engine replica, data set, trainer and loss. The problems' parquet files carry the columns that
+verl's own data set reads.
+"""
+
+import os
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+import seele_verl
+from seele_verl.train import verl_config_folder
+
+GRADING = Path(__file__).with_name("grading.py")
+
+
+def take_out_our_seams(config: DictConfig) -> None:
+    """Leave of the configuration what verl knows."""
+    with open_dict(config):
+        config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = None
+        config.data.custom_cls = {"path": None, "name": None}
+        config.reward.custom_reward_function = {"path": str(GRADING), "name": "compute_score"}
+        config.actor_rollout_ref.rollout.n = config.seele.hints.rollouts_per_prompt
+        config.trainer.logger = ["file"]
+        for key in ("train_files", "val_files"):
+            config.data[key] = [str(Path(file).resolve()) for file in config.data[key]]
+        config.actor_rollout_ref.model.path = str(Path(config.actor_rollout_ref.model.path).resolve())
+        config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
+    OmegaConf.resolve(config)
+    with open_dict(config):
+        del config["seele"]
+
+
+@hydra.main(
+    config_path=str(Path(seele_verl.__file__).with_name("config")), config_name="seele", version_base=None
+)
+def main(config: DictConfig) -> None:
+    """Train as ``verl.trainer.main_ppo`` would."""
+    take_out_our_seams(config)
+    os.environ.update(OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env.env_vars))
+    with open_dict(config):
+        # The runner that writes the file is a process of Ray.
+        path = str(Path(os.environ["VERL_FILE_LOGGER_PATH"]).resolve())
+        config.ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH = path
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+
+    run_ppo(config, task_runner_class=TaskRunnerV1)
+
+
+if __name__ == "__main__":
+    os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
+    main()
