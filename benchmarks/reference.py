@@ -16,15 +16,19 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from seele.data.files import read_json_lines
+
 ROOT = Path(__file__).resolve().parents[1]
+
+PROMPTS, ROLLOUTS = 32, 32
 
 JOB = (
     "method=grpo",
     "hardware=cpu",
     "model=tiny",
     "data=chains",
-    "data.train_batch_size=32",
-    "seele.hints.rollouts_per_prompt=32",
+    f"data.train_batch_size={PROMPTS}",
+    f"seele.hints.rollouts_per_prompt={ROLLOUTS}",
     "actor_rollout_ref.actor.ppo_mini_batch_size=8",
     "trainer.save_freq=-1",
     "trainer.test_freq=-1",
@@ -66,15 +70,15 @@ def run(variant: str, folder: Path, *, steps: int) -> list[dict[str, float]]:
         check=True,
     )
     if log.exists():
-        lines = [json.loads(line)["data"] for line in log.read_text().splitlines()]
+        lines = [line["data"] for _, line in read_json_lines(log)]
     else:
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines = [line for _, line in read_json_lines(folder / "metrics.jsonl")]
     return [line for line in lines if "timing_s/step" in line][1:]
 
 
 def generated_tokens(line: dict[str, float]) -> float:
     """Tokens of all responses of a step, which verl reports as a mean."""
-    return line["response_length/mean"] * 32 * 32
+    return line["response_length/mean"] * PROMPTS * ROLLOUTS
 
 
 def summarise(lines: list[dict[str, float]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from seele.config import HintConfig
 from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
@@ -17,7 +18,7 @@ from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
 from seele.hints.schedules import PrefixRftController, UftController, UniformController
 
-__all__ = ["CONTROLLERS", "Controller", "build_controller"]
+__all__ = ["CONTROLLERS", "Controller", "build_controller", "configured_controller"]
 
 CONTROLLERS: dict[str, Callable[..., Controller]] = {
     cls.name: cls
@@ -33,6 +34,22 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
         UniformController,
     )
 }
+
+
+def configured_controller(hints: HintConfig, *, seed: int) -> Controller:
+    """The controller that a run's settings ask for.
+
+    Raises:
+        ConfigError: As ``build_controller``.
+    """
+    return build_controller(
+        hints.controller,
+        rounds=hints.rounds,
+        rollouts_per_round=hints.rollouts_per_round,
+        seed=seed,
+        target_accuracy=hints.target_accuracy,
+        **hints.settings,
+    )
 
 
 def build_controller(

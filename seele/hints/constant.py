@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from seele.errors import ConfigError
 from seele.hints.contract import OneByOne, nearest_legal
+from seele.hints.settings import check_number
 from seele.hints.state import check_state, state_header
 from seele.records import State
 
@@ -22,9 +22,7 @@ class FixedHint(OneByOne):
     name: ClassVar[str] = "fixed"
 
     def __init__(self, *, ratio: float = 0.5) -> None:
-        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0.0 <= ratio <= 1.0:
-            raise ConfigError(f"seele.hints.ratio: expected a number in [0, 1], got {ratio!r}")
-        self._ratio = float(ratio)
+        self._ratio = check_number("ratio", ratio, at_most=1.0)
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """The same for every problem and round that has the same legal ratios."""

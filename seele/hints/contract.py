@@ -3,6 +3,7 @@
 The controllers themselves are one file each; ``seele.hints.build_controller`` makes them by name.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
@@ -90,10 +91,10 @@ class Controller(Protocol):
         ...
 
 
-class OneByOne:
+class OneByOne(ABC):
     """The parts of the contract that follow from the others, for controllers without a better way."""
 
-    def begin_step(self, step: int) -> None:
+    def begin_step(self, step: int) -> None:  # noqa: B027 - most controllers need no clock
         """No clock is needed."""
 
     def plan_rounds(
@@ -126,17 +127,17 @@ class OneByOne:
         for instance_id in instance_ids:
             self.end_visit(instance_id)
 
+    @abstractmethod
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``Controller``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_visit(self, instance_id: str) -> None:
         """See ``Controller``."""
-        raise NotImplementedError
 
 
 def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tuple[float, int, int]:

@@ -117,11 +117,15 @@ def log_likelihood(ratio_NK: Array, correct_NK: Array, wrong_NK: Array) -> Array
 
 def update(belief_NG: Array32, log_likelihood_NG: Array32) -> Array32:
     """Bayes' rule: (N, G) beliefs after the observations."""
-    posterior_NG: Array32 = belief_NG * np.exp(
-        log_likelihood_NG - log_likelihood_NG.max(axis=1, keepdims=True)
-    )
+    posterior_NG: Array32 = belief_NG * _likelihood(log_likelihood_NG)
     posterior_NG /= posterior_NG.sum(axis=1, keepdims=True)
     return posterior_NG
+
+
+def _likelihood(log_likelihood_NG: Array32) -> Array32:
+    """(N, G) likelihoods, each row up to a factor that keeps its largest at 1."""
+    likelihood_NG: Array32 = np.exp(log_likelihood_NG - log_likelihood_NG.max(axis=1, keepdims=True))
+    return likelihood_NG
 
 
 def drift(crossing_NSM: Array32, drift_D: Array) -> Array32:
@@ -162,8 +166,7 @@ def drift_posterior(
     Returns:
         (N, D), each row with sum 1.
     """
-    likelihood_NG = np.exp(log_likelihood_NG - log_likelihood_NG.max(axis=1, keepdims=True))
-    likelihood_NSFM = likelihood_NG.reshape(-1, NUM_SLOPES, NUM_BOUNDS, NUM_CROSSINGS)
+    likelihood_NSFM = _likelihood(log_likelihood_NG).reshape(-1, NUM_SLOPES, NUM_BOUNDS, NUM_CROSSINGS)
     by_crossing_NSM = np.einsum("nsf,nsfm->nsm", bounds_NSF, likelihood_NSFM)
     evidence = []
     for cells in DRIFTS.tolist():

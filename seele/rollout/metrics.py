@@ -11,16 +11,22 @@ from typing import Any
 import numpy as np
 
 from seele.maths.efficiency import unbiased_reward_variance
-from seele.records import UNGRADED, Finish, HintShare, Rollout, Visit
+from seele.maths.irt import Array
+from seele.records import UNGRADED, Finish, HintShare, Visit
 
 
-def groups_of(visit: Visit) -> dict[tuple[int, HintShare], list[Rollout]]:
-    """The visit's groups by round index and share, in order."""
-    groups: dict[tuple[int, HintShare], list[Rollout]] = defaultdict(list)
+def groups_of(visit: Visit) -> Array:
+    """(G, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's groups."""
+    rewards: dict[tuple[int, HintShare], list[float]] = defaultdict(list)
     for rollout in visit.rollouts:
         if not rollout.share.is_probe:
-            groups[rollout.round_index, rollout.share].append(rollout)
-    return dict(groups)
+            rewards[rollout.round_index, rollout.share].append(rollout.reward)
+    return np.array(
+        [
+            (round_index, share.hint_ratio, np.mean(values), len(values))
+            for (round_index, share), values in rewards.items()
+        ]
+    )
 
 
 def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
@@ -32,11 +38,8 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     Returns:
         Metric name -> value. Means over groups weigh every group alike.
     """
-    groups = [(key, rollouts) for visit in visits for key, rollouts in groups_of(visit).items()]
-    round_G = np.array([round_index for (round_index, _), _ in groups])
-    ratio_G = np.array([share.hint_ratio for (_, share), _ in groups])
-    accuracy_G = np.array([np.mean([rollout.reward for rollout in rollouts]) for _, rollouts in groups])
-    size_G = np.array([len(rollouts) for _, rollouts in groups])
+    by_visit = [groups_of(visit) for visit in visits]
+    round_G, ratio_G, accuracy_G, size_G = np.concatenate(by_visit).T
     p10, p50, p90 = np.quantile(ratio_G, [0.1, 0.5, 0.9])
     metrics = {
         "accuracy/mean": float(accuracy_G.mean()),
@@ -48,23 +51,21 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
         "hint_ratio/p50": float(p50),
         "hint_ratio/p90": float(p90),
     }
-    for round_index in sorted(set(round_G.tolist())):
+    for round_index in sorted(set(round_G.astype(int).tolist())):
         in_round_G = round_G == round_index
         metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
         metrics[f"hint_ratio/round_{round_index}"] = float(ratio_G[in_round_G].mean())
     probes = [rollout.reward for visit in visits for rollout in visit.rollouts if rollout.share.is_probe]
     if probes:
         metrics["accuracy/probes"] = float(np.mean(probes))
-    return metrics | _pooled(visits) | _rollout_shares(visits) | _token_counts(visits)
+    return metrics | _pooled(by_visit) | _rollout_shares(visits) | _token_counts(visits)
 
 
-def _pooled(visits: Sequence[Visit]) -> dict[str, float]:
-    """What the rollouts of a problem show when all its rounds are taken together."""
+def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
+    """What the rollouts of a problem show when all its rounds are taken together, from ``groups_of`` each."""
     between, total, mixed = 0.0, 0.0, []
-    for visit in visits:
-        groups = list(groups_of(visit).values())
-        size_G = np.array([len(rollouts) for rollouts in groups])
-        accuracy_G = np.array([np.mean([rollout.reward for rollout in rollouts]) for rollouts in groups])
+    for groups in by_visit:
+        _, _, accuracy_G, size_G = groups.T
         within = float(np.average(unbiased_reward_variance(accuracy_G, size_G), weights=size_G))
         pooled = np.average(accuracy_G, weights=size_G)
         whole = float(unbiased_reward_variance(pooled, size_G.sum()))

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from seele.config import SeeleConfig
-from seele.hints import Controller, build_controller
+from seele.hints import configured_controller
 from seele.records import HintShare, RoundRequest, State, Visit
 
 ACTOR_NAME = "seele_controller"
@@ -21,14 +21,7 @@ class ControllerActor:
     """Serialises the controller's calls; one per run."""
 
     def __init__(self, config: SeeleConfig) -> None:
-        self._controller: Controller = build_controller(
-            config.hints.controller,
-            rounds=config.hints.rounds,
-            rollouts_per_round=config.hints.rollouts_per_round,
-            seed=config.seed,
-            target_accuracy=config.hints.target_accuracy,
-            **config.hints.settings,
-        )
+        self._controller = configured_controller(config.hints, seed=config.seed)
         self._visits: dict[str, Visit] = {}
         self._dropped = 0
         self._proposal_seconds: list[float] = []

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.data.schema import read_problems
 from seele.errors import ConfigError, DataError
-from seele.hints import build_controller
+from seele.hints import configured_controller
 from seele.methods import check_method
 from seele.records import Instance
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
@@ -64,15 +64,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     seele = read_settings(config)
     check_method(seele)
     check_template(seele.prompt.template)
-    hints = seele.hints
-    build_controller(
-        hints.controller,
-        rounds=hints.rounds,
-        rollouts_per_round=hints.rollouts_per_round,
-        seed=seele.seed,
-        target_accuracy=hints.target_accuracy,
-        **hints.settings,
-    )
+    configured_controller(seele.hints, seed=seele.seed)
     check_batches(config, seele)
     _check_device(config)
     training, validation = (
@@ -85,7 +77,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"{config.data.train_batch_size} of one step; add data or lower data.train_batch_size"
         )
     tokenizer = _load_tokenizer(config, seele)
-    _check_lengths(tokenizer, seele, config, training, hinted=hints.controller != "none")
+    _check_lengths(tokenizer, seele, config, training, hinted=seele.hints.controller != "none")
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
     unhintable = sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training)
     return Preflight(seele=seele, num_problems=len(training), num_unhintable=unhintable)
