@@ -3,8 +3,9 @@
     VERL_FILE_LOGGER_PATH=metrics.jsonl python benchmarks/plain_verl.py method=grpo hardware=cpu ...
 
 Left in are the CPU platform and its fixes, without which verl does not start on a CPU; taken out are our
-rollout worker, engine replica, data set, trainer and loss. The problems' parquet files carry the columns that
-verl's own data set reads.
+rollout worker, engine replica, data set, trainer and loss, and the settings that only make it faster, unless
+``+plain.our_settings=true`` asks for them. The problems' parquet files carry the columns that verl's own data
+set reads.
 """
 
 import os
@@ -31,9 +32,23 @@ def take_out_our_seams(config: DictConfig) -> None:
             config.data[key] = [str(Path(file).resolve()) for file in config.data[key]]
         config.actor_rollout_ref.model.path = str(Path(config.actor_rollout_ref.model.path).resolve())
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
+        config.reward.num_workers = 1
+        if not config.pop("plain", {}).get("our_settings"):
+            take_out_our_settings(config)
     OmegaConf.resolve(config)
     with open_dict(config):
         del config["seele"]
+
+
+def take_out_our_settings(config: DictConfig) -> None:
+    """Leave of hardware/cpu.yaml what verl needs to run on a CPU."""
+    environment = config.ray_kwargs.ray_init.runtime_env.env_vars
+    environment.VERL_USE_EXTERNAL_MODULES = "seele_verl.cpu.plugin"
+    for key in ("VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_WAIT_POLICY"):
+        environment.pop(key)
+    config.actor_rollout_ref.rollout.engine_kwargs.vllm = {}
+    config.algorithm.rollout_correction.bypass_mode = False
+    config.actor_rollout_ref.actor.calculate_entropy = False
 
 
 @hydra.main(

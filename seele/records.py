@@ -60,6 +60,9 @@ class RoundRequest:
     round_index: int
     """Counts the rounds of the visit from 0; 0 begins a new visit."""
     legal_ratios: tuple[float, ...]
+    rollouts_left: int = 0
+    """Rollouts that the visit has left, this round's among them. A controller may plan for all of them, which
+    makes the round the visit's last. 0 where it may not."""
 
 
 @dataclass(frozen=True, slots=True)

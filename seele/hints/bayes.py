@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
 from seele.hints.contract import OneByOne, check_outcome
+from seele.hints.settings import check_number
 from seele.hints.split import best_plan
 from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
 from seele.hints.withdrawal import Withdrawal
@@ -70,6 +71,8 @@ class BayesController(OneByOne):
         probes: Rollouts of each visit's first round that are given no hint (``plan_rounds``). They measure
             what the policy can do alone, and count as observations like all others.
         split_rounds: Whether ``plan_rounds`` may divide a round over two hints (``seele.hints.split``).
+        settle_below: The rounds of a visit end early, its remaining rollouts in one round, once knowing the
+            problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
         withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
         withdraw_by: Step from which on there are no hints; None to leave that to the accuracy.
         withdraw_at: Mean accuracy of the probes from which on there are no hints; None for never.
@@ -87,6 +90,7 @@ class BayesController(OneByOne):
         target_accuracy: float = 0.5,
         probes: int = 0,
         split_rounds: bool = False,
+        settle_below: float = 0.0,
         withdraw_from: int = 0,
         withdraw_by: int | None = None,
         withdraw_at: float | None = None,
@@ -110,6 +114,7 @@ class BayesController(OneByOne):
             if not isinstance(value, bool):
                 raise ConfigError(f"seele.hints.{key}: expected true or false, got {value!r}")
         self._rounds, self._probes, self._split_rounds = rounds, probes, split_rounds
+        self._settle_below = check_number("settle_below", settle_below)
         self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)
         self._worth_GT = curve_grid.utility_table(target_accuracy)
         self._beliefs = Beliefs(
@@ -140,7 +145,9 @@ class BayesController(OneByOne):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``: the probes of the first round, then one hint, or two that promise more."""
+        """See ``Controller``: the probes of the first round, then one hint, or two that promise more; and all
+        the rollouts that are left, where the curve is known well enough.
+        """
         self._open_visits(requests)
         belief_NG = self._current([request.instance_id for request in requests])
         accuracy_NT = curve_grid.expected_accuracy(belief_NG)
@@ -151,11 +158,15 @@ class BayesController(OneByOne):
         ):
             can_probe = request.round_index == 0 and 0.0 in request.legal_ratios
             probes = min(self._probes, num_rollouts) if can_probe else 0
+            is_last = request.round_index + 1 >= self._rounds
+            size = num_rollouts
+            if request.rollouts_left and self._worth_of_knowing(belief_G, allowed) < self._settle_below:
+                size, is_last = request.rollouts_left, True
             if probes:
                 self._visits[request.instance_id].is_probed = True
             plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
-            hinted = num_rollouts - probes
-            if self._split_rounds and request.round_index + 1 < self._rounds and hinted > 1:
+            hinted = size - probes
+            if self._split_rounds and not is_last and hinted > 1:
                 plan += best_plan(belief_G, self._worth_GT, allowed=allowed, best=best, num_rollouts=hinted)
             elif hinted:
                 plan.append(HintShare(float(allowed[best]), hinted))
@@ -176,6 +187,11 @@ class BayesController(OneByOne):
             worth = np.interp(allowed, curve_grid.RATIOS, worth_T)
             choices.append((allowed, int(np.argmax(worth >= worth.max() - TIE))))
         return choices
+
+    def _worth_of_knowing(self, belief_G: Array32, allowed: Array) -> float:
+        """How much larger a(1 - a) could be if the curve were known: the value of perfect information."""
+        worth_GJ = self._worth_GT[:, curve_grid.nearest_columns(allowed)]
+        return float(belief_G @ worth_GJ.max(axis=1) - (belief_G @ worth_GJ).max())
 
     def predicted_accuracy(self, instance_id: str, hint_ratios: Sequence[float]) -> Array:
         """Mean accuracy expected at each hint ratio now, never decreasing in the ratio; same shape."""

@@ -58,7 +58,8 @@ class Controller(Protocol):
         Takes the place of ``next_hint_ratio`` where rollouts are really sampled.
 
         Returns:
-            For each request at least one share; their rollouts add up to ``num_rollouts``.
+            For each request at least one share; their rollouts add up to ``num_rollouts``, or to the
+            request's ``rollouts_left`` where further rounds would not change the hint.
         """
         ...
 

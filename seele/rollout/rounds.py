@@ -77,6 +77,8 @@ async def run_rounds(
 ) -> list[Rollout]:
     """Roll out one problem for ``rounds`` rounds, letting the controller choose each round's hint.
 
+    Where the controller has no more to learn it takes the remaining rollouts as one round.
+
     The visit ends for the controller even where sampling or grading fails, so that no half-visited problem
     stays behind.
 
@@ -85,8 +87,13 @@ async def run_rounds(
     """
     rollouts: list[Rollout] = []
     try:
-        for round_index in range(rounds):
-            request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios)
+        for round_index in itertools.count():
+            rollouts_left = rounds * rollouts_per_round - len(rollouts)
+            if not rollouts_left:
+                break
+            request = RoundRequest(
+                instance.instance_id, round_index, instance.legal_hint_ratios, rollouts_left
+            )
             plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
             first_of_share = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
             shares = await asyncio.gather(
@@ -98,7 +105,7 @@ async def run_rounds(
             rollouts += [
                 Rollout(
                     round_index=round_index,
-                    rollout_index=round_index * rollouts_per_round + position,
+                    rollout_index=rounds * rollouts_per_round - rollouts_left + position,
                     share=share,
                     hint_steps=instance.num_hint_steps(share.hint_ratio),
                     completion=completion,

@@ -24,6 +24,7 @@ COLUMNS = {
     "mean_hint_ratio": "hint ratio",
     "nonzero_variance_share": "groups with variance",
     "variance_between_hints": "variance between hints",
+    "mean_num_rounds": "rounds",
     "ms_per_proposal": "ms a proposal",
 }
 """Field of ``Summary`` -> head of its column."""
@@ -47,6 +48,8 @@ class Summary:
     variance_between_hints: float
     """Share of the reward variance of a visit's rollouts that is between rounds and says nothing about what
     the policy did."""
+    mean_num_rounds: float
+    """Rounds of a visit; fewer than planned where the controller ends them early."""
     ms_per_proposal: float
 
     @property
@@ -74,7 +77,8 @@ def summarise(trace: Trace, *, rollouts: int) -> Summary:
         mean_hint_ratio=float(_scored(trace.hint_ratio_NVR).mean()),
         nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < rollouts)).mean()),
         variance_between_hints=float(1.0 - within_NV.sum() / max(total_NV.sum(), 1e-12)),
-        ms_per_proposal=1000.0 * trace.seconds / trace.accuracy_NVR.size,
+        mean_num_rounds=float(_scored(trace.num_rounds_NV).mean()),
+        ms_per_proposal=1000.0 * trace.seconds / float(trace.num_rounds_NV.sum()),
     )
 
 

@@ -81,6 +81,8 @@ class Trace:
     """True accuracy without hint."""
     oracle_NV: Array
     """a(1 - a) at the best legal hint."""
+    num_rounds_NV: NDArray[np.int64]
+    """Rounds that a visit had; where it ended early, its last round fills the rest of the arrays above."""
     seconds: float
     """Time spent in the controller's proposals."""
 
@@ -97,6 +99,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
     hint_ratio_NVR, accuracy_NVR, worth_NVR = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     correct_NVR = np.zeros(shape, dtype=np.int64)
     unhinted_NV, oracle_NV = np.zeros(shape[:2]), np.zeros(shape[:2])
+    num_rounds_NV = np.full(shape[:2], schedule.rounds)
     ability_N, step, seconds = np.zeros(num_problems), 0, 0.0
     for visit in range(schedule.visits):
         if visit:
@@ -109,19 +112,23 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
             step += 1
             controller.begin_step(step)
             for round_index in range(schedule.rounds):
-                requests = [RoundRequest(ids[n], round_index, legal[n]) for n in batch]
+                left = schedule.rollouts - round_index * rollouts
+                under_way = [n for n in batch if num_rounds_NV[n, visit] > round_index]
+                requests = [RoundRequest(ids[n], round_index, legal[n], left) for n in under_way]
                 start = time.perf_counter()
                 plans = controller.plan_rounds(requests, num_rollouts=rollouts)
                 seconds += time.perf_counter() - start
                 outcomes: list[RoundOutcome] = []
-                for n, plan in zip(batch, plans, strict=True):
-                    cell = (n, visit, round_index)
+                for n, plan in zip(under_way, plans, strict=True):
+                    cell = (n, visit, slice(round_index, None))
+                    if sum(share.num_rollouts for share in plan) > rollouts:
+                        num_rounds_NV[n, visit] = round_index + 1
                     accuracy_S = np.array(
                         [accuracy_NJ[n, legal[n].index(share.hint_ratio)] for share in plan]
                     )
-                    seen = _roll_out(ids[n], plan, accuracy_S, luck_NRG[n, round_index])
+                    seen = _roll_out(ids[n], plan, accuracy_S, luck_NRG[n, round_index:].ravel())
                     outcomes += seen
-                    correct_NVR[cell] = sum(outcome.num_correct for outcome in seen)
+                    correct_NVR[n, visit, round_index] = sum(outcome.num_correct for outcome in seen)
                     weight_S = np.array(
                         [share.num_rollouts * (not share.is_probe) for share in plan], dtype=float
                     )
@@ -141,6 +148,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
         correct_NVR=correct_NVR,
         unhinted_NV=unhinted_NV,
         oracle_NV=oracle_NV,
+        num_rounds_NV=num_rounds_NV,
         seconds=seconds,
     )
 
@@ -148,11 +156,13 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
 def _roll_out(
     instance_id: str, plan: Sequence[HintShare], accuracy_S: Array, luck_G: Array
 ) -> list[RoundOutcome]:
-    """Outcome of each share, in the order in which the shares take the round's uniform numbers."""
-    ends = np.cumsum([share.num_rollouts for share in plan])[:-1]
+    """Outcome of each share, in the order in which the shares take the coming uniform numbers."""
+    ends = np.cumsum([share.num_rollouts for share in plan])
     return [
         RoundOutcome(instance_id, share.hint_ratio, int((luck < accuracy).sum()), share.num_rollouts)
-        for share, accuracy, luck in zip(plan, accuracy_S, np.split(luck_G, ends), strict=True)
+        for share, accuracy, luck in zip(
+            plan, accuracy_S, np.split(luck_G[: ends[-1]], ends[:-1]), strict=True
+        )
     ]
 
 

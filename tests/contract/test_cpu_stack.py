@@ -129,10 +129,11 @@ def test_vllm_drops_weights_that_it_has_packed():
     assert "layer.cpu_linear" in source
 
 
-def test_vllm_forces_spawning_in_a_ray_actor():
-    system_utils = pytest.importorskip("vllm.utils.system_utils")
-    source = inspect.getsource(system_utils._maybe_force_spawn)
-    assert 'os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"' in source and "is_in_ray_actor()" in source
+def test_vllm_overrules_the_executor_without_the_environment_variable():
+    cpu = pytest.importorskip("vllm.platforms.cpu")
+    source = inspect.getsource(cpu.CpuPlatform.check_and_update_config)
+    assert 'os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "1") == "1"' in source
+    assert 'distributed_executor_backend = "mp"' in source
 
 
 def test_verl_loads_views_into_shared_memory():
@@ -204,3 +205,17 @@ def test_ranks_divide_the_cores(monkeypatch, ranks, threads):
     group = WorkerGroup()
     use_all_cores(group, ranks=ranks)
     assert group.asked == [("execute_func_rank_zero", torch.set_num_threads, threads)]
+
+
+def test_verl_mixes_lengths_in_a_micro_batch():
+    code = """
+import verl
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions as parts
+print(str(parts([9, 1, 8, 2, 9, 1], k_partitions=2, equal_size=False)).replace(" ", ""))
+print(str(parts([9, 1, 8, 2], k_partitions=2, equal_size=True)).replace(" ", ""))
+"""
+    mixed, over_ranks = run_python(code, cpu=False)
+    grouped, still_over_ranks = run_python(code, cpu=True)
+    assert mixed != "[[1,3,5],[0,2,4]]", "verl groups by length now: drop ours"
+    assert grouped == "[[1,3,5],[0,2,4]]"
+    assert over_ranks == still_over_ranks

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -122,8 +123,24 @@ def test_the_slower_of_two_processes_takes_the_model_of_the_faster(tmp_path):
 def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
     row = {"question": "Two and two?", "answer": "2+2=<<2+2=4>>4\n#### 4"}
     (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
-    recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path))
-    assert list(base_model.TEXTS["gsm8k"](recipe)) == [("Two and two?", "2+2=4\nThe answer is \\boxed{4}.")]
+    recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path), min_steps=2, drills=0)
+    text = ("Two and two?", "2+2=4\nThe answer is \\boxed{4}.")
+    assert list(base_model.TEXTS["gsm8k"](recipe)) == [text]
+    assert list(base_model.TEXTS["gsm8k"](dataclasses.replace(recipe, min_steps=3))) == []
+
+
+def test_gsm8k_drills_are_right_calculations_in_the_manner_of_the_solutions(tmp_path):
+    answer = "She has 12 / 4 = <<12/4=3>>3.\nThen 30-7=<<30-7=23>>23.\n#### 23"
+    (tmp_path / "train.jsonl").write_text(json.dumps({"question": "How many?", "answer": answer}) + "\n")
+    recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path), drills=40)
+    drills = list(base_model.TEXTS["gsm8k"](recipe))
+    assert len(drills) == 40 and not any(question for question, _ in drills)
+    lines = "".join(text for _, text in drills).splitlines()
+    assert len(lines) == 40 * base_model.CALCULATIONS_PER_DRILL
+    assert {re.sub("[0-9]+", "0", line) for line in lines} == {"0 / 0 = 0", "0-0=0"}
+    for line in lines:
+        left, right = line.split("=")
+        assert eval(left) == int(right) >= 0
 
 
 def test_the_last_line_of_stdout_is_the_folder_and_the_tasks_name_leads_to_the_latest(

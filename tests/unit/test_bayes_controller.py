@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.withdrawal import PROBE_MEMORY
+from seele.maths import curve_grid
 from seele.records import HintShare, RoundOutcome, RoundRequest
 from seele.simulate.visits import Schedule, simulate
 from seele.simulate.worlds import draw_problems
@@ -591,6 +592,7 @@ def test_a_split_stays_within_the_cap():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"settle_below": -1}, "settle_below: expected a number of at least 0, got -1"),
         ({"probes": -1}, "probes: expected a whole number, 0 or more, got -1"),
         ({"probes": 1.0}, "probes: expected a whole number, 0 or more, got 1.0"),
         ({"probes": True}, "probes: expected a whole number, 0 or more, got True"),
@@ -727,3 +729,50 @@ def test_no_problems_at_all_are_no_error():
     controller.end_visits([])
     assert controller.next_hint_ratios([]) == []
     assert as_json(controller) == before
+
+
+# --- rounds that end early -------------------------------------------------------------------------------
+
+
+def settling(controller, *, round_index=1, rollouts_left=24):
+    (plan,) = controller.plan_rounds(
+        [RoundRequest("p", round_index, FOUR_STEPS, rollouts_left)], num_rollouts=ROLLOUTS
+    )
+    return sum(share.num_rollouts for share in plan)
+
+
+def test_rounds_end_early_once_the_curve_is_known_well_enough():
+    patient, settled = build(), build(settle_below=0.005)
+    for controller in (patient, settled):
+        assert settling(controller, round_index=0) == ROLLOUTS
+        for _ in range(40):
+            for ratio, correct in zip(FOUR_STEPS, (0, 1, 4, 8), strict=True):
+                controller.observe("p", hint_ratio=ratio, num_correct=correct, num_rollouts=8)
+    assert settling(patient) == ROLLOUTS
+    assert settling(settled) == 24
+    # Whoever cannot lengthen a round does not ask for it.
+    assert settling(settled, rollouts_left=0) == ROLLOUTS
+
+
+def test_what_knowing_the_curve_is_worth():
+    controller = build()
+    allowed = np.array([0.0, 0.5])
+    worth_GJ = controller._worth_GT[:, curve_grid.nearest_columns(allowed)]
+    first, last = (
+        int(np.argmax(worth_GJ[:, 0] - worth_GJ[:, 1])),
+        int(np.argmin(worth_GJ[:, 0] - worth_GJ[:, 1])),
+    )
+    belief_G = np.zeros(curve_grid.NUM_CURVES, dtype=np.float32)
+    belief_G[first] = 1.0
+    assert controller._worth_of_knowing(belief_G, allowed) == 0.0
+    # Two curves, alike probable, of which one wants the first hint and one the second.
+    belief_G[[first, last]] = 0.5
+    informed = (worth_GJ[first].max() + worth_GJ[last].max()) / 2
+    uninformed = ((worth_GJ[first] + worth_GJ[last]) / 2).max()
+    assert controller._worth_of_knowing(belief_G, allowed) == pytest.approx(informed - uninformed, rel=1e-5)
+
+
+def test_probes_of_a_visit_of_one_round_come_out_of_all_its_rollouts():
+    controller = build(settle_below=1.0, probes=2)
+    (plan,) = controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS, 32)], num_rollouts=ROLLOUTS)
+    assert [(share.num_rollouts, share.is_probe) for share in plan] == [(2, True), (30, False)]

@@ -74,6 +74,23 @@ def test_rollouts_are_numbered_over_all_rounds():
     ]  # fmt: skip
 
 
+def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
+    class Settled(HalvingController):
+        async def plan_round(self, request, *, num_rollouts):
+            (share,) = await super().plan_round(request, num_rollouts=num_rollouts)
+            assert request.rollouts_left == {0: 6, 1: 4}[request.round_index]
+            size = request.rollouts_left if request.round_index == 1 else num_rollouts
+            return (HintShare(share.hint_ratio, size),)
+
+    controller = Settled()
+    rollouts = rollouts_of(controller)
+    assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
+    assert [(r.round_index, r.rollout_index) for r in rollouts] == [
+        (0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (1, 5)
+    ]  # fmt: skip
+    assert ("observe", 0.25, 0, 4) in controller.told and ("plan", "chain", 2) not in controller.told
+
+
 def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
     async def broken(*, hint_steps, round_index, first_rollout, num_rollouts):
         raise RuntimeError("engine died")

@@ -344,6 +344,7 @@ def trace_of(worth_NVR, **known):
         **dict.fromkeys(("hint_ratio_NVR", "accuracy_NVR"), np.zeros(worth_NVR.shape)),
         **dict.fromkeys(("unhinted_NV", "oracle_NV"), np.zeros(worth_NVR.shape[:2])),
         "correct_NVR": np.zeros(worth_NVR.shape, dtype=np.int64),
+        "num_rounds_NV": np.full(worth_NVR.shape[:2], worth_NVR.shape[2]),
     }
     given = {name: np.array(values) for name, values in known.items()}
     return Trace(worth_NVR=worth_NVR, seconds=0.008, **{**others, **given})
@@ -368,7 +369,41 @@ def test_figures_by_hand():
     assert summary.nonzero_variance_share == 0.5
     # Both problems have a mean accuracy of 1/2, so 1/4 each; of it 1/16 is between the rounds of the second.
     assert summary.variance_between_hints == pytest.approx(0.125)
+    assert summary.mean_num_rounds == 2.0
     assert summary.ms_per_proposal == pytest.approx(2.0)
+
+
+def test_a_visit_that_ends_early_counts_by_its_rollouts_and_takes_the_same_luck():
+    class Impatient:
+        """Un-hinted; every second problem has all its rollouts in its second round."""
+
+        def __init__(self):
+            self.outcomes = []
+
+        def plan_rounds(self, requests, *, num_rollouts):
+            last = [each.round_index == 1 and int(each.instance_id[-1]) % 2 == 1 for each in requests]
+            return [
+                (HintShare(0.0, each.rollouts_left if is_last else num_rollouts),)
+                for each, is_last in zip(requests, last, strict=True)
+            ]
+
+        def observe_rounds(self, outcomes):
+            self.outcomes += [(seen.instance_id, seen.num_rollouts) for seen in outcomes]
+
+        def begin_step(self, step): ...
+
+        def end_visits(self, instance_ids): ...
+
+    problems = draw_problems("easy", num_problems=10, seed=0)
+    controller, patient = Impatient(), simulate(build("none"), problems, Schedule(), seed=0)
+    trace = simulate(controller, problems, Schedule(), seed=0)
+    ends_early_N = np.array([int(name[-1]) % 2 == 1 for name in problems.instance_ids])
+    assert trace.num_rounds_NV[:, 0].tolist() == np.where(ends_early_N, 2, 4).tolist()
+    for name, ends_early in zip(problems.instance_ids, ends_early_N, strict=True):
+        sizes = [size for other, size in controller.outcomes if other == name]
+        assert sizes == ([4, 12] if ends_early else [4, 4, 4, 4])
+    assert np.array_equal(trace.correct_NVR.sum(2), patient.correct_NVR.sum(2))
+    assert np.array_equal(trace.worth_NVR, patient.worth_NVR)
 
 
 def test_a_paired_difference_by_hand():

@@ -20,6 +20,7 @@ import importlib.metadata
 import json
 import math
 import random
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +79,11 @@ class BaseModelRecipe:
     """GSM8K only: the folder that holds ``train.jsonl``; the Hugging Face hub when empty."""
     max_chars: int = 400
     """GSM8K only: problems whose question and solution are longer are left out, as by ``seele data``."""
+    min_steps: int = 1
+    """GSM8K only: problems with fewer steps, the answer's among them, are left out. A model that has seen
+    many short solutions states an answer after any two steps."""
+    drills: int = 0
+    """GSM8K only: texts of 30 calculations each, written as in the solutions, with other numbers."""
 
     epochs: int = 1
     batch_size: int = 32
@@ -120,8 +126,36 @@ def _lesson_plan(recipe: BaseModelRecipe) -> list[int]:
 
 def _gsm8k_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
     folder = Path(recipe.data_folder) if recipe.data_folder else None
-    for instance in read_gsm8k("train", folder=folder, max_chars=recipe.max_chars):
-        yield instance.question, "".join(instance.steps)
+    instances = read_gsm8k("train", folder=folder, max_chars=recipe.max_chars)
+    for instance in instances:
+        if len(instance.steps) >= recipe.min_steps:
+            yield instance.question, "".join(instance.steps)
+    rng = random.Random(f"drills/{recipe.seed}")
+    found = [match for instance in instances for match in CALCULATION.finditer("".join(instance.steps))]
+    for _ in range(recipe.drills):
+        yield "", "".join(f"{_drill(rng.choice(found), rng)}\n" for _ in range(CALCULATIONS_PER_DRILL))
+
+
+# "48/2 = 24": the numbers and operators of a calculation, and the way it is spaced.
+CALCULATION = re.compile(r"(\d{1,3})( ?)([-+*x/])( ?)(\d{1,2})( ?= ?)\d+")
+CALCULATIONS_PER_DRILL = 30
+
+
+def _drill(found: re.Match[str], rng: random.Random) -> str:
+    """A calculation of the same form with numbers of the same length, none negative and none broken."""
+    left, right = (rng.randrange(10 ** (len(found[group]) - 1), 10 ** len(found[group])) for group in (1, 5))
+    match found[3]:
+        case "+":
+            result = left + right
+        case "-":
+            left, right = max(left, right), min(left, right)
+            result = left - right
+        case "/":
+            result = max(1, left // right)
+            left = result * right
+        case _:
+            result = left * right
+    return f"{left}{found[2]}{found[3]}{found[4]}{right}{found[6]}{result}"
 
 
 TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
@@ -133,7 +167,10 @@ RECIPES = {
     "chains": BaseModelRecipe(task="chains"),
     "gsm8k": BaseModelRecipe(
         task="gsm8k",
-        epochs=4,
+        max_chars=500,
+        min_steps=4,
+        drills=1500,
+        epochs=8,
         batch_size=16,
         sampling="group_by_length",
         hidden_size=192,

@@ -14,6 +14,9 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.sampling_params import RequestOutputKind
 
+# No output per token, and no text: the rollout worker decodes whole completions.
+FINAL_TOKENS = {"output_kind": RequestOutputKind.FINAL_ONLY, "detokenize": False}
+
 
 class RoundServer(vLLMHttpServer):
     """verl's vLLM server with one more method."""
@@ -28,7 +31,7 @@ class RoundServer(vLLMHttpServer):
             *(
                 self.generate(
                     prompt_ids=prompt_ids,
-                    sampling_params={**params, "output_kind": RequestOutputKind.FINAL_ONLY},
+                    sampling_params={**params, **FINAL_TOKENS},
                     request_id=f"{request_id}-{index}",
                 )
                 for index, params in enumerate(sampling_params)

@@ -23,9 +23,21 @@ from seele.records import Instance, Rollout
 HINT_WEIGHTS = "hint_weights"
 """Row field: (prompt + response,) weight of each token in the imitation term."""
 
-
 ADVANTAGE = "advantage"
 """Row tag: the rollout's advantage, where verl's own estimate is not the one wanted."""
+
+LOG_PROB_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
+"""Row fields that a forward pass reads; every other column would be shipped for nothing."""
+
+UPDATE_COLUMNS = (
+    *LOG_PROB_COLUMNS,
+    "old_log_probs",
+    "ref_log_prob",
+    "advantages",
+    "rollout_is_weights",
+    HINT_WEIGHTS,
+)
+"""Row fields that the actor's loss reads, where the run has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +72,7 @@ def training_rows(
     global_step: int,
     settings: SeeleConfig,
     divide_by_std: bool,
+    validate: bool = False,
 ) -> TrainingRows:
     """The rows of one problem's rollouts.
 
@@ -74,6 +87,7 @@ def training_rows(
         global_step: Step that the rollouts belong to.
         settings: The run's; rollouts of a round that share a hint share its imitation term.
         divide_by_std: Whether advantages are divided by a standard deviation.
+        validate: Whether they go to verl's validation, which groups and names them, and are never trained on.
     """
     keys, fields, tags = [], [], []
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
@@ -94,7 +108,16 @@ def training_rows(
             "response_mask": ones,
             "loss_mask": ones,
             "rm_scores": rewards,
-            HINT_WEIGHTS: torch.tensor(
+            "num_turns": 2,
+        }
+        if validate:
+            field |= {
+                "data_source": data_source,
+                "reward_model": {"style": "rule", "ground_truth": instance.answer},
+                "extra_fields": {},
+            }
+        elif settings.imitation.coefficient:
+            field[HINT_WEIGHTS] = torch.tensor(
                 hint_token_weights(
                     len(prompt_ids),
                     len(hint_ids),
@@ -102,12 +125,7 @@ def training_rows(
                     share=1.0 / same_hint[rollout.round_index, rollout.hint_steps],
                     form=settings.imitation.form,
                 )
-            ),
-            "num_turns": 2,
-            "data_source": data_source,
-            "reward_model": {"style": "rule", "ground_truth": instance.answer},
-            "extra_fields": {},
-        }
+            )
         if rollout.completion.log_probs:
             field["rollout_log_probs"] = torch.tensor(rollout.completion.log_probs)
         keys.append(row_key(uid, rollout.rollout_index))

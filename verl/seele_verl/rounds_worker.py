@@ -135,6 +135,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             global_step=step,
             settings=self.seele,
             divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
+            validate=validate,
         )
 
     async def _sample(

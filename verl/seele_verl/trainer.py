@@ -4,6 +4,8 @@ What differs: which problems a step fetches, the actor's loss, what a checkpoint
 The loop itself, old and reference log-probabilities, advantages, update and weight transfer are verl's.
 """
 
+import dataclasses
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,13 @@ from seele_verl.checkpoints import drop_old_checkpoints, load_controller, save_c
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.losses import seele_loss
-from seele_verl.protocol import ADVANTAGE, HINT_WEIGHTS, parse_row_key
+from seele_verl.protocol import (
+    ADVANTAGE,
+    HINT_WEIGHTS,
+    LOG_PROB_COLUMNS,
+    UPDATE_COLUMNS,
+    parse_row_key,
+)
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
 
@@ -90,9 +98,25 @@ class SeeleTrainer(PPOTrainerSync):
         fields = TensorDict({"advantages": advantages, "returns": advantages}, batch_size=len(batch))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        return batch
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        return batch
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        present = set(batch.fields or ())
+        super()._update_actor(_columns(batch, present.intersection(UPDATE_COLUMNS)), metrics)
+        return batch
+
     def on_init_end(self) -> None:
-        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, imitation=self.seele.imitation))
+        if self.seele.imitation.coefficient:
+            actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+            self.actor_rollout_wg.set_loss_fn(
+                partial(seele_loss, config=actor, imitation=self.seele.imitation)
+            )
         if self.config.trainer.device == "cpu":
             use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
         super().on_init_end()
@@ -108,7 +132,7 @@ class SeeleTrainer(PPOTrainerSync):
             for key, tag in zip(batch.keys, batch.tags, strict=True)
             if tag.get("is_padding")
         ]
-        if padding:
+        if padding and self.seele.imitation.coefficient:
             # verl fills a batch that lost a prompt with copies of its first row, of another length.
             weights = torch.nested.as_nested_tensor(
                 [torch.zeros(length) for _, length in padding], layout=torch.jagged
@@ -179,6 +203,11 @@ class SeeleTrainer(PPOTrainerSync):
                 uid, rollout_index = parse_row_key(key)
                 advantages.setdefault(uid, {})[rollout_index] = float(advantage_T[0])
         return advantages
+
+
+def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:
+    """The same rows with these fields only."""
+    return dataclasses.replace(batch, fields=sorted(names))
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:

@@ -5,6 +5,6 @@
 # registration.
 ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
-    "VERL_USE_EXTERNAL_MODULES": "seele_verl.cpu.plugin",
+    "VERL_USE_EXTERNAL_MODULES": "seele_verl.cpu.plugin,seele_verl.cpu.speed",
     "VERL_ENGINE_DEVICE": "cuda",
 }

@@ -13,7 +13,6 @@ from typing import Any
 import torch.distributed
 import torch.distributed.fsdp
 from verl.plugin.platform import PlatformRegistry
-from verl.utils import torch_functional
 
 from seele_verl.cpu.platform import CpuPlatform
 
@@ -70,24 +69,12 @@ def offload_without_pinning() -> None:
     torch.distributed.fsdp.CPUOffloadPolicy = unpinned_policy  # type: ignore[assignment,misc]
 
 
-def take_log_probs_at_once() -> None:
-    """Compute the log-probabilities of packed tokens in one operation.
-
-    ``verl/utils/torch_functional.py: logprobs_from_logits_v2`` loops over the first axis to save memory. It
-    was written for (rows, tokens, vocabulary); the FSDP engine hands it (tokens, vocabulary), which makes
-    one graph node per token: most of an update's time on a CPU. verl's own ``_naive`` has the same values;
-    on a GPU flash-attn's kernel takes the place of both.
-    """
-    torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
-
-
 def activate() -> None:
     """Register the platform and apply the fixes; once per process."""
     PlatformRegistry.register(platform="cpu")(CpuPlatform)
     use_one_gloo_backend()
     answer_for_vllm_version()
     offload_without_pinning()
-    take_log_probs_at_once()
 
 
 if os.environ.get("VERL_PLATFORM") == "cpu" and PlatformRegistry.get("cpu") is None:

@@ -1,11 +1,9 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-Two fixes make it possible to update weights while the engine runs, one makes its start shorter. None is
-applied on a GPU.
+Two fixes make it possible to update weights while the engine runs. Neither is applied on a GPU.
 """
 
 import os
-import sys
 from typing import Any
 
 import torch
@@ -49,17 +47,6 @@ def copy_received_weights() -> None:
     BucketedWeightReceiver.receive_weights = receive_copies
 
 
-def fork_workers() -> None:
-    """Let the engine's process fork its worker, as vLLM does by default, instead of importing all again.
-
-    ``vllm/utils/system_utils.py: _maybe_force_spawn`` forces spawning in a Ray actor; the engine's process is
-    none, but inherits that through the environment. Spawning takes as long as the engine's own start.
-    """
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
-
-
 def register() -> None:
     """vLLM calls this in each of its processes."""
     from vllm.platforms import current_platform
@@ -67,6 +54,5 @@ def register() -> None:
     if not current_platform.is_cpu():
         return
     keep_live_weights()
-    fork_workers()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()
