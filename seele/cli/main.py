@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
+from seele.cli.cost import cost_command
 from seele.cli.data import data_app
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="SEELE: reinforcement learning with hints, each problem at the edge of what the model can do.",
 )
 app.add_typer(data_app, name="data")
+app.command("cost")(cost_command)
 app.command("grade")(grade_command)
 app.command("report")(report_command)
 app.command("simulate")(simulate_command)

@@ -219,3 +219,75 @@ print(str(parts([9, 1, 8, 2], k_partitions=2, equal_size=True)).replace(" ", "")
     assert mixed != "[[1,3,5],[0,2,4]]", "verl groups by length now: drop ours"
     assert grouped == "[[1,3,5],[0,2,4]]"
     assert over_ranks == still_over_ranks
+
+
+def test_vllm_draws_seeded_noise_row_by_row():
+    sampler = pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler")
+    forward = sampler.TopKTopPSampler.forward_cpu
+    source = inspect.getsource(getattr(forward, "__wrapped__", forward))
+    assert (
+        "for i, generator in generators.items():\n            q[i].exponential_(generator=generator)"
+        in source
+    )
+
+
+SAMPLE = """
+import os
+os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+import torch
+from seele_verl.cpu.vllm_plugin import draw_seeded_noise_at_once
+from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+draw_seeded_noise_at_once()
+sampler = TopKTopPSampler("processed_logprobs")
+def sample(logits, seeds):
+    generators = {row: torch.Generator().manual_seed(seed) for row, seed in enumerate(seeds)}
+    draws = [sampler.forward_cpu(logits.clone(), generators, None, None) for _ in range(3)]
+    torch.testing.assert_close(draws[0][1], logits.log_softmax(-1))
+    return torch.stack([tokens for tokens, _ in draws], dim=1)
+"""
+
+
+def test_a_seeded_request_samples_the_same_tokens_in_whatever_batch():
+    pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler")
+    code = (
+        SAMPLE
+        + """
+logits = torch.randn(6, 50)
+whole = sample(logits, [5, 3, 9, 9, 2, 8])
+print(torch.equal(sample(logits[1:4], [3, 9, 9]), whole[1:4]))
+print(len({tuple(row) for row in sample(torch.zeros(6, 50), [5, 3, 9, 9, 2, 8]).tolist()}))
+"""
+    )
+    assert run_python(code, cpu=True) == ["True", "5"]
+
+
+def test_seeded_tokens_follow_the_probabilities():
+    pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler")
+    code = (
+        SAMPLE
+        + """
+probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
+tokens = sample(probs.log().expand(20_000, 4), range(20_000))
+for draw in range(3):
+    shares = torch.bincount(tokens[:, draw], minlength=4) / 20_000
+    print(float((shares - probs).abs().max()) < 0.015)
+"""
+    )
+    # Three standard deviations of the share at 0.5 are 0.011; seeds in a row are the hard case.
+    assert run_python(code, cpu=True) == ["True"] * 3
+
+
+def test_noise_is_exponential_and_uncorrelated_over_seeds_draws_and_tokens():
+    import numpy as np
+
+    from seele_verl.cpu.noise import exponential_noise
+
+    seeds, draws = (grid.ravel() for grid in np.meshgrid(np.arange(40), np.arange(50)))
+    noise = exponential_noise(seeds.astype(np.uint64), draws.astype(np.uint64), 64).astype(np.float64)
+    quantiles = np.quantile(noise, [0.01, 0.25, 0.5, 0.75, 0.99])
+    np.testing.assert_allclose(quantiles, -np.log1p(-np.array([0.01, 0.25, 0.5, 0.75, 0.99])), rtol=0.05)
+    assert noise.min() > 0.0
+    by_draw_seed_token = noise.reshape(50, 40, 64) - 1.0
+    for axis in range(3):
+        low, high = (by_draw_seed_token.take(range(first, first + 39), axis) for first in (0, 1))
+        assert abs((low * high).mean()) < 0.02

@@ -1,0 +1,186 @@
+"""``seele cost``: what a training step would cost on how many GPUs, and when rounds start to hurt."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seele.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seele.simulate.cost import StepCost
+    from seele.simulate.cost_setup import Efficiency, Setup
+
+WARN_ABOVE = 0.15
+"""Share of the step that rounds may take before the command says so."""
+
+PHASES = {
+    "prefill_s": "prefill",
+    "decode_s": "decode",
+    "tail_s": "tail",
+    "rounds_s": "rounds",
+    "old_log_prob_s": "old log-probs",
+    "reference_s": "reference",
+    "update_s": "update",
+    "weight_sync_s": "weight sync",
+    "step_s": "**step, s**",
+}
+"""Field of ``StepCost`` -> head of its column, in seconds."""
+
+HEADS = (
+    *("GPUs", "prompts", "an engine", "rounds", "cv"),
+    *PHASES.values(),
+    *("GPU-hours", "tokens/s", "waiting", "for rounds"),
+)
+
+
+def cost_command(
+    model: Annotated[
+        str, typer.Option(help="qwen2.5-{0.5b,1.5b,3b,7b,14b,32b,72b} and others.")
+    ] = "qwen2.5-7b",
+    gpu: Annotated[str, typer.Option(help="a100, a100-40gb, h100 or h200.")] = "h100",
+    gpus: Annotated[list[int] | None, typer.Option(help="GPUs; several are compared. [default: 8]")] = None,
+    tensor_parallel: Annotated[int, typer.Option(help="GPUs of one engine.")] = 2,
+    prompts: Annotated[list[int] | None, typer.Option(help="Prompts of a step. [default: 256]")] = None,
+    weak: Annotated[
+        bool, typer.Option("--weak", help="--prompts are those of 8 GPUs, and grow with them.")
+    ] = False,
+    rollouts: Annotated[int, typer.Option(help="Rollouts of a prompt, over all its rounds.")] = 32,
+    rounds: Annotated[list[int] | None, typer.Option(help="Rounds of a prompt. [default: 4]")] = None,
+    response_tokens: Annotated[float, typer.Option(help="Mean length of a response.")] = 1000.0,
+    cv: Annotated[
+        list[float] | None, typer.Option(help="Spread of the lengths: deviation over mean. [default: 1]")
+    ] = None,
+    max_response_tokens: Annotated[int, typer.Option(help="Where a response is cut.")] = 2048,
+    prompt_tokens: Annotated[float, typer.Option(help="Mean length of a prompt.")] = 200.0,
+    hint_tokens: Annotated[float, typer.Option(help="Mean length of a hint.")] = 300.0,
+    mini_batches: Annotated[int, typer.Option(help="Updates of a step.")] = 4,
+    ppo_epochs: Annotated[int, typer.Option(help="Times that a step's rollouts are trained on.")] = 1,
+    old_log_probs: Annotated[
+        bool, typer.Option(help="The trainer's own pass for old log-probabilities.")
+    ] = True,
+    reference: Annotated[bool, typer.Option(help="The reference policy's pass, for the KL term.")] = True,
+    barrier: Annotated[bool, typer.Option(help="All prompts wait for each other after every round.")] = False,
+    prefix_cache: Annotated[
+        bool, typer.Option(help="Later rounds find the prompt in the engine's cache.")
+    ] = True,
+    max_sequences: Annotated[int, typer.Option(help="Sequences of one engine (verl's max_num_seqs).")] = 256,
+    engine_memory_share: Annotated[float, typer.Option(help="verl's gpu_memory_utilization.")] = 0.7,
+    assume: Annotated[
+        list[str] | None, typer.Option(help="An efficiency, as in update_mfu=0.35; see docs/scaling.md.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the response lengths.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for cost.json and cost.md.")] = None,
+) -> None:
+    """Predict the seconds of a training step by phase, a line for every combination of repeated options.
+
+    Raises:
+        ConfigError: If a name is unknown or a number not allowed.
+    """
+    from seele.data.files import write_atomically
+    from seele.simulate.cost import step_cost
+    from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup
+
+    if model not in MODELS:
+        raise ConfigError(f"--model: expected one of {list(MODELS)}, got {model!r}")
+    if gpu not in GPUS:
+        raise ConfigError(f"--gpu: expected one of {list(GPUS)}, got {gpu!r}")
+    if seed < 0:
+        raise ConfigError(f"--seed: expected 0 or more, got {seed}")
+    efficiency = _efficiency(assume or [])
+    rows = []
+    for num_gpus, num_prompts, num_rounds, spread in itertools.product(
+        gpus or [8], prompts or [256], rounds or [4], cv or [1.0]
+    ):
+        try:
+            cluster = Cluster(
+                num_gpus=num_gpus,
+                tensor_parallel=tensor_parallel,
+                engine_memory_share=engine_memory_share,
+                max_sequences=max_sequences,
+            )
+            job = Job(
+                prompts=num_prompts * num_gpus // 8 if weak else num_prompts,
+                rollouts=rollouts,
+                rounds=num_rounds,
+                prompt_tokens=prompt_tokens,
+                hint_tokens=hint_tokens,
+                response_tokens=response_tokens,
+                cv=spread,
+                max_response_tokens=max_response_tokens,
+                mini_batches=mini_batches,
+                ppo_epochs=ppo_epochs,
+                has_old_log_probs=old_log_probs,
+                has_reference=reference,
+                has_barrier=barrier,
+                has_prefix_cache=prefix_cache,
+            )
+            setup = Setup(model=MODELS[model], gpu=GPUS[gpu], cluster=cluster, job=job, efficiency=efficiency)
+        except ValueError as error:
+            raise ConfigError(f"seele cost: {error}") from error
+        rows.append((setup, step_cost(setup, seed=seed)))
+    text, table = json.dumps([_to_json(*row) for row in rows], indent=1) + "\n", _markdown(rows)
+    if out is not None:
+        write_atomically(out / "cost.json", text)
+        write_atomically(out / "cost.md", table)
+    typer.echo(text if as_json else table, nl=False)
+    for setup, cost in rows:
+        if cost.rounds_share > WARN_ABOVE:
+            typer.echo(_warning(setup, cost), err=True)
+
+
+def _efficiency(assumptions: Sequence[str]) -> "Efficiency":
+    from seele.simulate.cost_setup import Efficiency
+
+    names = sorted(field.name for field in fields(Efficiency))
+    values = {}
+    for item in assumptions:
+        name, _, value = item.partition("=")
+        if name not in names:
+            raise ConfigError(f"--assume {item}: expected NAME=NUMBER with a name of {names}")
+        try:
+            values[name] = float(value)
+        except ValueError as error:
+            raise ConfigError(f"--assume {item}: expected a number, got {value!r}") from error
+    try:
+        return Efficiency(**values)
+    except ValueError as error:
+        raise ConfigError(f"--assume: {error}") from error
+
+
+def _markdown(rows: "Sequence[tuple[Setup, StepCost]]") -> str:
+    """Seconds by phase and what they amount to, a line a row."""
+    lines = ["| " + " | ".join(HEADS) + " |", "|" + "---:|" * len(HEADS)]
+    for setup, cost in rows:
+        cluster, job = setup.cluster, setup.job
+        cells = [f"{cluster.num_gpus:,}", f"{job.prompts:,}", f"{job.prompts / cluster.engines:g}"]
+        cells += [f"{job.rounds}", f"{job.cv:g}", *(f"{getattr(cost, name):.1f}" for name in PHASES)]
+        cells += [f"{cost.gpu_hours:.2f}", f"{cost.tokens_per_s:,.0f}"]
+        cells += [f"{round(100.0 * share)} %" for share in (cost.waiting_share, cost.rounds_share)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _warning(setup: "Setup", cost: "StepCost") -> str:
+    """What rounds cost here, and what to do."""
+    job, engines, advice = (
+        setup.job,
+        setup.cluster.engines,
+        "take fewer rounds, more prompts or larger engines",
+    )
+    if job.prompts < engines:
+        advice += f"; {engines - job.prompts} of {engines} engines have no prompt"
+    return (
+        f"warning: {setup.cluster.num_gpus} GPUs, {job.prompts} prompts, {job.rounds} rounds, cv {job.cv:g}: "
+        f"{round(100.0 * cost.rounds_share)} % of the step goes to rounds; {advice}"
+    )
+
+
+def _to_json(setup: "Setup", cost: "StepCost") -> dict[str, Any]:
+    derived = ("step_s", "gpu_hours", "tokens_per_s", "waiting_share", "rounds_share")
+    return asdict(setup) | {"cost": asdict(cost) | {name: getattr(cost, name) for name in derived}}
