@@ -3,6 +3,7 @@
 from seele.config.build import from_mapping
 from seele.config.settings import (
     AdvantageConfig,
+    CurriculumConfig,
     HintConfig,
     ImitationConfig,
     PromptConfig,
@@ -12,6 +13,7 @@ from seele.config.settings import (
 
 __all__ = [
     "AdvantageConfig",
+    "CurriculumConfig",
     "HintConfig",
     "ImitationConfig",
     "PromptConfig",

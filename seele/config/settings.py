@@ -57,6 +57,19 @@ class HintConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CurriculumConfig:
+    """Which problems a step rolls out."""
+
+    spare_problems: int = 0
+    """Problems of later steps that are rolled out beside a step's own. The step ends when as many as it
+    trains on are done; the others begin anew in the next step, which waits for them.
+    """
+
+    def __post_init__(self) -> None:
+        _require(self.spare_problems >= 0, f"spare_problems must not be negative, got {self.spare_problems}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AdvantageConfig:
     """What a rollout's reward is compared with."""
 
@@ -145,6 +158,7 @@ class SeeleConfig:
     """Seed of the run: order of the problems, sampling, controller."""
 
     hints: HintConfig = field(default_factory=HintConfig)
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)

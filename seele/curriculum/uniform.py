@@ -6,14 +6,17 @@ from seele.errors import DataError
 
 
 class UniformCurriculum:
-    """Shuffled epochs without state: which problems a step sees is a pure function of the step.
+    """Shuffled epochs without state: which problems a step begins is a pure function of the step.
 
-    So a run that is resumed at step N sees the problems that the run would have seen that was never
+    So a run that is resumed at step N begins the problems that the run would have begun that was never
     interrupted. Where the batch size does not divide the number of problems, an epoch leaves out a
     remainder, another one each time.
+
+    With spare problems the first step of an epoch begins that many more, and the last as many fewer: every
+    step but the last leaves as many behind, which the next one has to roll out with its own.
     """
 
-    def __init__(self, num_problems: int, *, batch_size: int, seed: int) -> None:
+    def __init__(self, num_problems: int, *, batch_size: int, seed: int, spare_problems: int = 0) -> None:
         """Plan epochs over ``num_problems`` problems in steps of ``batch_size``.
 
         Raises:
@@ -27,10 +30,16 @@ class UniformCurriculum:
         self._num_problems = num_problems
         self._batch_size = batch_size
         self._seed = seed
+        self._spare_problems = spare_problems
 
     def problems_of_step(self, step: int) -> list[int]:
-        """Indices of the problems that step ``step`` (counted from 1) trains on, all distinct."""
-        epoch, step_of_epoch = divmod(step - 1, self._num_problems // self._batch_size)
+        """Indices of the problems that step ``step`` (counted from 1) begins, all distinct; without spare
+        problems those that it trains on.
+        """
+        steps_per_epoch = self._num_problems // self._batch_size
+        epoch, step_of_epoch = divmod(step - 1, steps_per_epoch)
         order: list[int] = np.random.default_rng([self._seed, epoch]).permutation(self._num_problems).tolist()
-        first = step_of_epoch * self._batch_size
-        return order[first : first + self._batch_size]
+        spare = self._spare_problems
+        first = step_of_epoch * self._batch_size + (spare if step_of_epoch else 0)
+        last = (step_of_epoch + 1) * self._batch_size + spare
+        return order[first : min(last, steps_per_epoch * self._batch_size)]

@@ -118,3 +118,47 @@ def test_padding_copies_a_row_and_is_tagged():
     from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 
     assert "is_padding=True" in inspect.getsource(inspect.getmodule(construct_minimal_padding_template))
+
+
+def test_a_step_ends_when_enough_groups_are_done_with_the_awaited_ones_among_them(monkeypatch):
+    from collections import Counter
+
+    from seele_verl.replay_buffer import SpareProblemsBuffer
+
+    buffer = SpareProblemsBuffer(
+        trainer_mode="sync",
+        trainer_config=None,
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=None,
+    )
+    nothing = set(), set(), set(), Counter()
+
+    def select(finished, running=()):
+        buffer.finished_keys["train"], buffer.running_keys["train"] = set(finished), set(running)
+        done = buffer._sampleable_terminal_keys("train", nothing)
+        return sorted(buffer._select_prompt_uids("train", done, 2)[0])
+
+    assert select({"a", "b", "c"}) == ["a", "b"]
+    buffer.awaited = frozenset({"c"})
+    assert select({"a", "b"}, running={"c"}) == []
+    assert select({"a", "b", "c"}) == ["a", "c"]
+    # Validation waits for everything anyway.
+    buffer.finished_keys["val"] = {"v"}
+    assert buffer._sampleable_terminal_keys("val", nothing) == {"v"}
+    monkeypatch.setattr(buffer, "_sync_metadata_from_transfer_queue", lambda: None)
+    buffer.finished_keys["train"], buffer.pending_keys["train"] = {"b"}, {"d"}
+    buffer.running_keys["train"] = {"a"}
+    assert buffer.left_behind() == ["a", "b", "d"]
+
+
+def test_the_replay_buffer_is_replaceable_and_asks_where_ours_answers():
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    assert "load_extern_type(custom_sampler.path, custom_sampler.name)" in inspect.getsource(
+        PPOTrainer._build_replay_buffer
+    )
+    source = inspect.getsource(ReplayBuffer.sample)
+    assert "has_enough_samples = len(sampleable_keys) >= batch_size" in source
+    assert "self._select_prompt_uids(\n" in source

@@ -1,4 +1,5 @@
-"""Two FSDP ranks and the Bayesian controller on the real stack, with probes and hint-conditional advantages.
+"""Two FSDP ranks and the Bayesian controller on the real stack, with probes and hint-conditional advantages,
+and with spare problems.
 
 Apart from the one-rank runs so that both can run side by side.
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seele.curriculum import UniformCurriculum
 from seele.data.files import read_json_lines
 
 
@@ -23,6 +25,7 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.save_freq=2")
     overrides += ("trainer.test_freq=-1", "trainer.logger=[console,tensorboard,wandb]")
     overrides += ("seele.hints.controller=bayes", "+seele.hints.settings.probes=1")
+    overrides += ("seele.curriculum.spare_problems=2",)
     overrides += ("seele.advantage.baseline=hint_conditional", "seele.advantage.prior_rollouts=2")
     finish(train_command(run, *overrides), log=run / "logs" / "train.log")
     metrics = rows_of(run / "metrics.jsonl")
@@ -37,11 +40,28 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
         check_rollouts(rows_of(run / "rollouts" / f"step_{step}.jsonl"))
     state = json.loads((run / "global_step_2" / "seele" / "controller.json").read_text())
     assert (state["controller"], state["visits"]) == ("bayes", {})
+    check_problems(run)
+
+
+def check_problems(run: Path) -> None:
+    """Ten problems were begun and eight trained on; what was left behind is with the checkpoint."""
+    trained = [
+        {row["instance_id"] for row in rows_of(run / "rollouts" / f"step_{step}.jsonl")} for step in (1, 2)
+    ]
+    assert [len(problems) for problems in trained] == [8, 8] and not trained[0] & trained[1]
+    carried = json.loads((run / "global_step_2" / "seele" / "carried.json").read_text())
+    assert len(set(carried)) == 2
+    curriculum = UniformCurriculum(32, batch_size=8, seed=0, spare_problems=2)
+    begun = curriculum.problems_of_step(1) + curriculum.problems_of_step(2)
+    assert len(begun) == 18 and set(carried) < set(begun)
+    metrics = rows_of(run / "metrics.jsonl")
+    assert [line["rollout/left_behind_problems"] for line in metrics[1:]] == [2.0, 2.0]
 
 
 def check_metrics_of_the_controller(metrics: list[dict]) -> None:
     for step, line in enumerate(metrics[1:], start=1):
-        assert line["controller/problems"] == 8 * step
+        # It also remembers what it saw of problems that were left behind.
+        assert 8 * step <= line["controller/problems"] <= 8 * step + 2
         assert 0.0 < line["controller/expected_unhinted_accuracy"] < 1.0
         assert 0.0 <= line["accuracy/probes"] <= 1.0
         assert 0.0 < line["controller/ms_per_proposal"] < 1000.0

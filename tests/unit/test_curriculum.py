@@ -36,3 +36,34 @@ def test_epochs_and_seeds_differ_in_their_order():
 def test_fewer_problems_than_a_step_needs_is_an_error():
     with pytest.raises(DataError, match="holds 7 problems, fewer than the 8 of one step"):
         UniformCurriculum(7, batch_size=8, seed=0)
+
+
+@given(
+    num_problems=st.integers(1, 60),
+    batch_size=st.integers(1, 20),
+    spare=st.integers(0, 25),
+    seed=st.integers(0, 5),
+    data=st.data(),
+)
+def test_whatever_is_left_behind_each_problem_is_trained_on_once_an_epoch(
+    num_problems, batch_size, spare, seed, data
+):
+    if num_problems < batch_size:
+        return
+    curriculum = UniformCurriculum(num_problems, batch_size=batch_size, seed=seed, spare_problems=spare)
+    without = UniformCurriculum(num_problems, batch_size=batch_size, seed=seed)
+    steps = num_problems // batch_size
+    for epoch in range(2):
+        carried: list[int] = []
+        trained: list[int] = []
+        for step in range(1 + epoch * steps, 1 + (epoch + 1) * steps):
+            begun = curriculum.problems_of_step(step)
+            assert len(carried + begun) == len(set(carried + begun)) <= batch_size + spare
+            # Any of the new problems may be among the last; those carried over are waited for.
+            late = data.draw(st.permutations(begun))
+            done = (carried + late)[:batch_size]
+            carried = [problem for problem in carried + begun if problem not in done]
+            trained += done
+        assert carried == []
+        epoch_steps = range(1 + epoch * steps, 1 + (epoch + 1) * steps)
+        assert sorted(trained) == sorted(p for step in epoch_steps for p in without.problems_of_step(step))

@@ -1,11 +1,13 @@
 """What stands beside verl's checkpoints, and which of them a run resumes from.
 
-A checkpoint is verl's folder ``global_step_N`` with ``seele/controller.json`` in it. verl's tracker file,
+A checkpoint is verl's folder ``global_step_N`` with ``seele/controller.json`` in it, and beside that the
+problems that the step left behind. verl's tracker file,
 which names the last complete checkpoint, is written last and not atomically.
 """
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from seele.data.files import write_atomically
@@ -84,3 +86,15 @@ def load_controller(folder: Path) -> State:
             "start a new run with trainer.resume_mode=disable or another trainer.default_local_dir"
         ) from None
     return state
+
+
+def save_carried(folder: Path, problems: Sequence[int]) -> None:
+    """Write the indices of the problems that the next step has to roll out with its own."""
+    write_atomically(folder / "seele" / "carried.json", json.dumps(list(problems)) + "\n")
+
+
+def load_carried(folder: Path) -> list[int]:
+    """What ``save_carried`` wrote; nothing in a checkpoint of before it existed."""
+    path = folder / "seele" / "carried.json"
+    problems: list[int] = json.loads(path.read_text()) if path.exists() else []
+    return problems

@@ -7,6 +7,7 @@ way with one round and no hint.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -38,6 +39,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.seele = read_settings(self.config)
         self.controller = RemoteController()
+        self._prompts: dict[str, asyncio.Task[None] | None] = {}
         reward = self.seele.reward
         self.grader = GraderPool(
             num_workers=reward.num_workers,
@@ -59,6 +61,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         """
         uid, partition_id = prompt["uid"], "val" if trajectory["validate"] else "train"
         status = "failure"
+        self._prompts[uid] = asyncio.current_task()
         try:
             await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": "running"})
             rows = await self._roll_out(prompt, sampling_params, validate=trajectory["validate"])
@@ -71,6 +74,14 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             self.controller.count_dropped_prompt()
         finally:
             await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": status})
+            del self._prompts[uid]
+
+    async def cancel_prompts(self, uids: Sequence[str]) -> None:
+        """Stop rolling these prompts out; afterwards nothing is stored for them any more."""
+        tasks = [task for uid in uids if (task := self._prompts.get(uid))]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _roll_out(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], *, validate: bool

@@ -17,6 +17,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
@@ -24,7 +25,14 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from seele.curriculum import UniformCurriculum
 from seele.rollout.metrics import rollout_rows, step_metrics
-from seele_verl.checkpoints import drop_old_checkpoints, load_controller, save_controller, step_folder
+from seele_verl.checkpoints import (
+    drop_old_checkpoints,
+    load_carried,
+    load_controller,
+    save_carried,
+    save_controller,
+    step_folder,
+)
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.losses import seele_loss
@@ -57,13 +65,28 @@ class SeeleTrainer(PPOTrainerSync):
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
         self._training = False
+        self._carried: list[int] = []
+        """Problems that the step before left behind."""
+        self._problem_of_uid: dict[str, int] = {}
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        if read_settings(self.config).curriculum.spare_problems:
+            with open_dict(self.config):
+                self.config.trainer.v1.sampler.custom_sampler = {
+                    "path": "pkg://seele_verl.replay_buffer",
+                    "name": "SpareProblemsBuffer",
+                }
+        return super()._build_replay_buffer()
 
     # ---------------------------------------------------------------- problems
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         self.curriculum = UniformCurriculum(
-            len(self.train_dataset), batch_size=self.config.data.train_batch_size, seed=self.seele.seed
+            len(self.train_dataset),
+            batch_size=self.config.data.train_batch_size,
+            seed=self.seele.seed,
+            spare_problems=self.seele.curriculum.spare_problems,
         )
         if self.config.trainer.total_training_steps is not None:
             # verl stops at whichever of epochs and steps comes first; steps that were asked for win.
@@ -72,12 +95,23 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         ray.get(self.controller.begin_step.remote(self.global_steps))
-        problems = self.curriculum.problems_of_step(self.global_steps)
+        problems = [*self._carried, *self.curriculum.problems_of_step(self.global_steps)]
+        uids = [f"step{self.global_steps}-{index:06d}" for index in range(len(problems))]
+        self._problem_of_uid = dict(zip(uids, problems, strict=True))
+        if self.seele.curriculum.spare_problems:
+            self.replay_buffer.awaited = frozenset(uids[: len(self._carried)])
         batch = collate_fn([self.train_dataset[problem] for problem in problems])
-        batch["uid"] = np.array(
-            [f"step{self.global_steps}-{index:06d}" for index in range(len(problems))], dtype=object
-        )
+        batch["uid"] = np.array(uids, dtype=object)
         return tu.get_tensordict(batch)
+
+    def on_sample_end(self) -> None:
+        if self.seele.curriculum.spare_problems:
+            left_behind = self.replay_buffer.left_behind()
+            workers = self.agent_loop_manager.agent_loop_workers
+            ray.get([worker.cancel_prompts.remote(left_behind) for worker in workers])
+            self.replay_buffer.forget(left_behind)
+            self._carried = [self._problem_of_uid[uid] for uid in left_behind]
+        super().on_sample_end()
 
     # -------------------------------------------------------- advantage and loss
 
@@ -150,6 +184,7 @@ class SeeleTrainer(PPOTrainerSync):
             resume_from = self.config.trainer.resume_from_path
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
+            self._carried = load_carried(folder)
             state = load_controller(folder)
             ray.get(self.controller.load_state_dict.remote(state))
             assert ray.get(self.controller.state_dict.remote()) == state, "a restart is no restart"
@@ -158,6 +193,7 @@ class SeeleTrainer(PPOTrainerSync):
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
         state = ray.get(self.controller.state_dict.remote())
         save_controller(step_folder(self.run, self.global_steps), state)
+        save_carried(step_folder(self.run, self.global_steps), self._carried)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -182,7 +218,10 @@ class SeeleTrainer(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        visits, controller_metrics = ray.get(self.controller.take_step.remote())
+        rolled_out, controller_metrics = ray.get(self.controller.take_step.remote())
+        trained_uids = {parse_row_key(key)[0] for key in batch.keys}
+        visits = {uid: visit for uid, visit in rolled_out.items() if uid in trained_uids}
+        metrics["rollout/left_behind_problems"] = float(len(self._carried))
         trained = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
         metrics |= step_metrics(list(visits.values())) | controller_metrics
         metrics["tokens/trained"] = trained * self.config.actor_rollout_ref.actor.ppo_epochs

@@ -1,0 +1,45 @@
+"""Which rolled-out groups a step trains on, where more were started than it needs
+(``seele.curriculum.spare_problems``).
+"""
+
+from typing import Any
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+TRAIN = "train"
+
+
+class SpareProblemsBuffer(ReplayBuffer):
+    """verl's replay buffer, which ends a step when enough groups are done, those left behind before among
+    them.
+
+    Which groups a step trains on depends on how long they took; whether a problem is trained on does not:
+    what a step leaves behind the next one waits for. A group's rollouts are all trained on or none.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.awaited: frozenset[str] = frozenset()
+        """Groups that the step cannot end without."""
+
+    def _sampleable_terminal_keys(self, partition_id: str, eviction_reasons: Any) -> set[str]:
+        done: set[str] = super()._sampleable_terminal_keys(partition_id, eviction_reasons)
+        return done if partition_id != TRAIN or self.awaited <= done else set()
+
+    def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
+        if partition_id == TRAIN:
+            others = sorted(sampleable_keys - self.awaited)
+            chosen = [*sorted(sampleable_keys & self.awaited), *others][:batch_size]
+            sampleable_keys = set(chosen)
+        return super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
+
+    def left_behind(self) -> list[str]:
+        """Groups that were started and not taken, in order."""
+        self._sync_metadata_from_transfer_queue()
+        statuses = (self.pending_keys, self.running_keys, self.finished_keys, self.failure_keys)
+        return sorted(uid for groups in statuses for uid in groups[TRAIN])
+
+    def forget(self, uids: list[str]) -> None:
+        """Drop what these groups have stored. Nothing may be rolling them out any more."""
+        self._sync_metadata_from_transfer_queue()
+        self._clear_groups(TRAIN, set(uids))
