@@ -45,6 +45,10 @@ BAD = [
     ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
     ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
     ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
+    (
+        {"curriculum": {"spare_problems": -1}},
+        "seele.curriculum: spare_problems must not be negative, got -1",
+    ),
     ({"imitation": {"coefficient": -1.0}}, "seele.imitation: coefficient must not be negative, got -1.0"),
     ({"imitation": {"form": "prob"}}, "form must be one of ['logprob_mean', 'logprob_sum'], got 'prob'"),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be positive, got 0.0"),
