@@ -2,7 +2,7 @@
 
     python benchmarks/rounds.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
-One run: its steps take turns over the variants (``forced_rounds.py``), which all generate the same lengths,
+One run: its steps take turns over the variants (``lengths.py``), which all generate the same lengths,
 even or heavy-tailed, or four times as long. Measured is the generation phase, of a policy that does not
 change.
 """
@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from forced_rounds import LENGTHS, LONGEST, PROMPTS, ROLLOUTS, ROUNDS, VARIANTS, variant_of_step
+from lengths import LENGTHS, LONGEST, PROMPTS, ROLLOUTS, ROUNDS, VARIANTS, variant_of_step
 
 from runs import OURS, spread, table, train
 
