@@ -14,7 +14,6 @@ from collections import defaultdict
 from pathlib import Path
 
 from lengths import LENGTHS, LONGEST, PROMPTS, ROLLOUTS, ROUNDS, VARIANTS, variant_of_step
-
 from runs import OURS, spread, table, train
 
 JOB = (
