@@ -1,17 +1,12 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-Two fixes make it possible to update weights while the engine runs, one makes seeds cheap. None is applied
-on a GPU.
+Two fixes make it possible to update weights while the engine runs. Neither is applied on a GPU.
 """
 
 import os
-import weakref
 from typing import Any
 
-import numpy as np
 import torch
-
-from seele_verl.cpu.noise import exponential_noise
 
 
 def keep_live_weights() -> None:
@@ -52,44 +47,6 @@ def copy_received_weights() -> None:
     BucketedWeightReceiver.receive_weights = receive_copies
 
 
-def draw_seeded_noise_at_once() -> None:
-    """Draw the noise of seeded requests for the whole batch.
-
-    ``vllm/v1/sample/ops/topk_topp_sampler.py: forward_cpu`` fills the batch with noise, and then, where
-    requests have seeds, again row by row from their generators, which costs a tiny model's engine a sixth of
-    its time. Here a generator only stands for its seed. Batches with unseeded requests go the original way.
-    """
-    from vllm.v1.sample.ops import topk_topp_sampler as sampler
-
-    forward_cpu = sampler.TopKTopPSampler.forward_cpu
-    if hasattr(forward_cpu, "__wrapped__"):
-        return  # vLLM loads its plug-ins more than once per process.
-    num_draws: weakref.WeakKeyDictionary[torch.Generator, int] = weakref.WeakKeyDictionary()
-
-    def forward_at_once(
-        self: Any,
-        logits: torch.Tensor,
-        generators: dict[int, torch.Generator],
-        k: torch.Tensor | None,
-        p: torch.Tensor | None,
-    ) -> Any:
-        if len(generators) != len(logits) or self.use_fp64_gumbel:
-            return forward_cpu(self, logits, generators, k, p)
-        logits = sampler.apply_top_k_top_p(logits, k, p)
-        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
-        rows = [generators[row] for row in range(len(logits))]
-        draws = [num_draws.get(generator, 0) for generator in rows]
-        num_draws.update((generator, draw + 1) for generator, draw in zip(rows, draws, strict=True))
-        seeds = np.array([generator.initial_seed() for generator in rows], dtype=np.uint64)
-        noise = exponential_noise(seeds, np.array(draws, dtype=np.uint64), logits.shape[1])
-        tokens = sampler.sample_with_exponential_noise(log_probs.exp(), torch.from_numpy(noise))
-        returned = {"processed_logits": logits, "processed_logprobs": log_probs}
-        return tokens, returned.get(self.logprobs_mode)
-
-    forward_at_once.__wrapped__ = forward_cpu  # type: ignore[attr-defined]
-    sampler.TopKTopPSampler.forward_cpu = forward_at_once
-
-
 def register() -> None:
     """vLLM calls this in each of its processes."""
     from vllm.platforms import current_platform
@@ -97,6 +54,5 @@ def register() -> None:
     if not current_platform.is_cpu():
         return
     keep_live_weights()
-    draw_seeded_noise_at_once()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()
