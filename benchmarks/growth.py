@@ -10,7 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from runs import OURS, Line, median, table, train
+from runs import OURS, Line, median, train
+from seele.simulate.tables import markdown_table
 
 PHASES = ("step", "gen", "ref", "update_actor")
 
@@ -47,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     out = options.out.resolve()
     lines: dict[str, list[Line]] = {
-        size: train(OURS, overrides, out / f"growth-{index}", steps=options.steps)
+        size: train(OURS, overrides, out / f"growth-{index}", steps=options.steps)[1:]
         for index, (size, overrides) in enumerate(SIZES.items())
     }
     rows = [
@@ -60,7 +61,7 @@ def main() -> None:
         for size, seen in lines.items()
     ]
     phases = [f"{phase}, s" for phase in PHASES]
-    report = table(["median over steps", *phases, "generated tokens", "peak memory, GiB"], rows)
+    report = markdown_table(["median over steps", *phases, "generated tokens", "peak memory, GiB"], rows)
     (out / "growth.json").write_text(json.dumps(lines) + "\n")
     (out / "growth.md").write_text(report)
     sys.stdout.write(report)

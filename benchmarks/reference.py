@@ -8,12 +8,14 @@ and gives one ratio of medians over steps. ``engine`` is vLLM alone, in its own 
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-from runs import OURS, PLAIN, ROOT, Line, median, spread, table, train
+from runs import OURS, PLAIN, ROOT, Line, median, spread, train
+from seele.simulate.tables import markdown_table
 
 PROMPTS, ROLLOUTS = 32, 32
 
@@ -77,7 +79,7 @@ def phases(lines: dict[str, list[list[Line]]]) -> str:
     rows += [
         [
             "generated tokens a second",
-            *(f"{sorted(map(rollout_speed, flat[name]))[len(flat[name]) // 2]:.0f}" for name in names),
+            *(f"{statistics.median(map(rollout_speed, flat[name])):.0f}" for name in names),
         ],
         ["tokens of a response", *(f"{median(flat[name], 'response_length/mean'):.1f}" for name in names)],
         ["mean reward", *(f"{median(flat[name], 'critic/rewards/mean'):.3f}" for name in names)],
@@ -87,7 +89,7 @@ def phases(lines: dict[str, list[list[Line]]]) -> str:
         ],
         ["controller's proposals, share of the step", *(controller_share(flat[name]) for name in names)],
     ]
-    return table(["median over steps", *names], rows)
+    return markdown_table(["median over steps", *names], rows)
 
 
 def controller_share(lines: list[Line]) -> str:
@@ -106,7 +108,7 @@ def ratios(lines: dict[str, list[list[Line]]], engines: list[dict[str, float]]) 
         return [median(a, key) / median(b, key) for a, b in zip(lines[first], lines[second], strict=True)]
 
     def speed(name: str) -> list[float]:
-        return [sorted(map(rollout_speed, run))[len(run) // 2] for run in lines[name]]
+        return [statistics.median(map(rollout_speed, run)) for run in lines[name]]
 
     rows = []
     if {"verl", "ours"} <= lines.keys():
@@ -136,16 +138,16 @@ def ratios(lines: dict[str, list[list[Line]]], engines: list[dict[str, float]]) 
                 spread(ratio("ours, 4 rounds", "ours", "timing_s/gen")),
             ]
         )
-    return table(["ratio", "median (smallest to largest) over repetitions"], rows)
+    return markdown_table(["ratio", "median (smallest to largest) over repetitions"], rows)
 
 
-def losses(lines: dict[str, list[list[Line]]]) -> str:
-    """The first measured step of two ways through the step, which see the same rollouts."""
+def losses(first_steps: dict[str, Line]) -> str:
+    """The very first step of two ways through the step: the same weights, the same rollouts."""
     rows = []
     for key in LOSSES:
-        ours, verls = (lines[name][0][0][key] for name in ("ours", "ours, verl's step"))
+        ours, verls = (first_steps[name][key] for name in ("ours", "ours, verl's step"))
         rows.append([key, f"{ours:.6f}", f"{verls:.6f}", f"{abs(ours - verls):.1e}"])
-    return table(["first step after the warm-up", "our step", "verl's step", "difference"], rows)
+    return markdown_table(["first step", "our step", "verl's step", "difference"], rows)
 
 
 def main() -> None:
@@ -162,24 +164,27 @@ def main() -> None:
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     lines: dict[str, list[list[Line]]] = defaultdict(list)
+    first_steps: dict[str, Line] = {}
     engines: list[dict[str, float]] = []
     for repetition in range(options.repetitions):
         for variant in options.variants:
             folder = out / f"{variant.replace(', ', '-').replace(' ', '-').replace(chr(39), '')}-{repetition}"
             program, overrides = VARIANTS[variant]
-            lines[variant].append(train(program, overrides, folder, steps=options.steps))
+            warm_up, *measured = train(program, overrides, folder, steps=options.steps)
+            first_steps[variant] = warm_up
+            lines[variant].append(measured)
         if options.engine:
             engines.append(engine_speed(out, steps=options.steps))
     report = [ratios(lines, engines), phases(lines)]
     if engines:
         report.append(
-            table(
+            markdown_table(
                 ["engine alone", "tokens a second"],
                 [[kind, spread([engine[kind] for engine in engines], 0)] for kind in engines[0]],
             )
         )
     if {"ours", "ours, verl's step"} <= lines.keys():
-        report.append(losses(lines))
+        report.append(losses(first_steps))
     (out / "reference.json").write_text(json.dumps({"lines": lines, "engines": engines}) + "\n")
     (out / "reference.md").write_text("\n".join(report))
     sys.stdout.write("\n".join(report))

@@ -14,7 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from lengths import LENGTHS, LONGEST, PROMPTS, ROLLOUTS, ROUNDS, VARIANTS, variant_of_step
-from runs import OURS, spread, table, train
+from runs import OURS, spread, train
+from seele.simulate.tables import markdown_table
 
 JOB = (
     "method=grpo",
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5, help="steps of each variant")
     options = parser.parse_args()
     out = options.out.resolve()
-    lines = train(OURS, JOB, out / "rounds", steps=options.turns * len(VARIANTS))
+    _, *lines = train(OURS, JOB, out / "rounds", steps=options.turns * len(VARIANTS))
     seconds: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for line in lines:
         turn, _ = divmod(int(line["step"]) - 1, len(VARIANTS))
@@ -56,7 +57,7 @@ def main() -> None:
             # The warm-up took the first variant's first turn.
             ratios.append(spread([a[turn] / b[turn] for turn in a.keys() & b.keys()]))
         rows.append([name, *ratios, ""])
-    report = table(["seconds of generation", *LENGTHS], rows)
+    report = markdown_table(["seconds of generation", *LENGTHS], rows)
     (out / "rounds.json").write_text(
         json.dumps({", ".join(variant): by_turn for variant, by_turn in seconds.items()}) + "\n"
     )

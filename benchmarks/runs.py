@@ -34,7 +34,7 @@ Line = Mapping[str, float]
 
 
 def train(program: Sequence[str], overrides: Sequence[str], folder: Path, *, steps: int) -> list[Line]:
-    """Train ``steps`` steps and one before them, which warms up and is left out; what each measured.
+    """Train ``steps`` steps and one before them, which warms up; what each of them measured, that one first.
 
     ``memory/peak_gib`` is the whole run's: the largest sum, over its processes, of the memory that each has
     to itself and its part of what it shares.
@@ -57,8 +57,8 @@ def train(program: Sequence[str], overrides: Sequence[str], folder: Path, *, ste
         lines = [line["data"] for _, line in read_json_lines(log)]
     else:
         lines = [line for _, line in read_json_lines(folder / "metrics.jsonl")]
-    measured = [line for line in lines if "timing_s/step" in line][1:]
-    return [line | {"memory/peak_gib": max(peak) / 2**30} for line in measured]
+    peak_gib = max(peak) / 2**30
+    return [line | {"memory/peak_gib": peak_gib} for line in lines if "timing_s/step" in line]
 
 
 @contextmanager
@@ -96,9 +96,3 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     """``median (smallest to largest)``."""
     middle = statistics.median(values)
     return f"{middle:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the first column to the left."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -155,24 +155,23 @@ def _efficiency(assumptions: Sequence[str]) -> "Efficiency":
 
 def _markdown(rows: "Sequence[tuple[Setup, StepCost]]") -> str:
     """Seconds by phase and what they amount to, a line a row."""
-    lines = ["| " + " | ".join(HEADS) + " |", "|" + "---:|" * len(HEADS)]
+    from seele.simulate.tables import markdown_table
+
+    lines = []
     for setup, cost in rows:
         cluster, job = setup.cluster, setup.job
         cells = [f"{cluster.num_gpus:,}", f"{job.prompts:,}", f"{job.prompts / cluster.engines:g}"]
         cells += [f"{job.rounds}", f"{job.cv:g}", *(f"{getattr(cost, name):.1f}" for name in PHASES)]
         cells += [f"{cost.gpu_hours:.2f}", f"{cost.tokens_per_s:,.0f}"]
         cells += [f"{round(100.0 * share)} %" for share in (cost.waiting_share, cost.rounds_share)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append(cells)
+    return markdown_table(HEADS, lines, num_names=0)
 
 
 def _warning(setup: "Setup", cost: "StepCost") -> str:
     """What rounds cost here, and what to do."""
-    job, engines, advice = (
-        setup.job,
-        setup.cluster.engines,
-        "take fewer rounds, more prompts or larger engines",
-    )
+    job, engines = setup.job, setup.cluster.engines
+    advice = "take fewer rounds, more prompts or larger engines"
     if job.prompts < engines:
         advice += f"; {engines - job.prompts} of {engines} engines have no prompt"
     return (

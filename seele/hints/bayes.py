@@ -158,9 +158,8 @@ class BayesController(OneByOne):
         ):
             can_probe = request.round_index == 0 and 0.0 in request.legal_ratios
             probes = min(self._probes, num_rollouts) if can_probe else 0
-            is_last = request.round_index + 1 >= self._rounds
-            size = num_rollouts
-            if request.rollouts_left and self._worth_of_knowing(belief_G, allowed) < self._settle_below:
+            size, is_last = num_rollouts, request.round_index + 1 >= self._rounds
+            if request.rollouts_left and self._is_settled(belief_G, allowed):
                 size, is_last = request.rollouts_left, True
             if probes:
                 self._visits[request.instance_id].is_probed = True
@@ -187,6 +186,10 @@ class BayesController(OneByOne):
             worth = np.interp(allowed, curve_grid.RATIOS, worth_T)
             choices.append((allowed, int(np.argmax(worth >= worth.max() - TIE))))
         return choices
+
+    def _is_settled(self, belief_G: Array32, allowed: Array) -> bool:
+        # Rounding may put the worth a little below 0, which must not end anything by default.
+        return self._settle_below > 0.0 and self._worth_of_knowing(belief_G, allowed) < self._settle_below
 
     def _worth_of_knowing(self, belief_G: Array32, allowed: Array) -> float:
         """How much larger a(1 - a) could be if the curve were known: the value of perfect information."""

@@ -85,14 +85,15 @@ async def run_rounds(
     Returns:
         ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
     """
+    total = rounds * rollouts_per_round
     rollouts: list[Rollout] = []
     try:
         for round_index in itertools.count():
-            rollouts_left = rounds * rollouts_per_round - len(rollouts)
-            if not rollouts_left:
+            first = len(rollouts)
+            if first >= total:
                 break
             request = RoundRequest(
-                instance.instance_id, round_index, instance.legal_hint_ratios, rollouts_left
+                instance.instance_id, round_index, instance.legal_hint_ratios, total - first
             )
             plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
             first_of_share = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
@@ -105,7 +106,7 @@ async def run_rounds(
             rollouts += [
                 Rollout(
                     round_index=round_index,
-                    rollout_index=rounds * rollouts_per_round - rollouts_left + position,
+                    rollout_index=first + position,
                     share=share,
                     hint_steps=instance.num_hint_steps(share.hint_ratio),
                     completion=completion,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.maths.efficiency import reward_variance
+from seele.simulate.tables import markdown_table
 from seele.simulate.visits import Schedule, Trace
 
 Z_95 = 1.959964
@@ -126,21 +127,25 @@ def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dic
 def markdown(figures: Mapping[str, Any]) -> str:
     """The means over worlds, a line a controller; then a(1 - a) by world."""
     controllers = figures["controllers"]
-    worlds = list(next(iter(controllers.values()))["worlds"])
-    lines = [_line("controller", *COLUMNS.values()), "|---|" + "---:|" * len(COLUMNS)]
-    for name, entry in controllers.items():
-        lines.append(_line(name, *(f"{entry['mean'][column]:.4f}" for column in COLUMNS)))
-    lines += ["", _line("mean a(1-a)", *worlds), "|---|" + "---:|" * len(worlds)]
-    for name, entry in controllers.items():
-        lines.append(_line(name, *(f"{entry['worlds'][world]['mean_a_1_minus_a']:.4f}" for world in worlds)))
-    for key, label in {"oracle_a_1_minus_a": "best legal hint", "unhinted_a_1_minus_a": "no hint"}.items():
-        entry = next(iter(controllers.values()))
-        lines.append(_line(f"*{label}*", *(f"{entry['worlds'][world][key]:.4f}" for world in worlds)))
-    return "\n".join(lines) + "\n"
+    first = next(iter(controllers.values()))
+    worlds = list(first["worlds"])
+    means = [
+        [name, *(f"{entry['mean'][column]:.4f}" for column in COLUMNS)] for name, entry in controllers.items()
+    ]
 
+    def by_world(name: str, entry: Mapping[str, Any], field: str = "mean_a_1_minus_a") -> list[str]:
+        return [name, *(f"{entry['worlds'][world][field]:.4f}" for world in worlds)]
 
-def _line(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
+    rows = [by_world(name, entry) for name, entry in controllers.items()]
+    rows += [
+        by_world("*best legal hint*", first, "oracle_a_1_minus_a"),
+        by_world("*no hint*", first, "unhinted_a_1_minus_a"),
+    ]
+    tables = (
+        markdown_table(["controller", *COLUMNS.values()], means),
+        markdown_table(["mean a(1-a)", *worlds], rows),
+    )
+    return "\n".join(tables)
 
 
 def _names(cls: type[Summary]) -> list[str]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
+from seele.hints.bayes import BayesController
 from seele.hints.withdrawal import PROBE_MEMORY
 from seele.maths import curve_grid
 from seele.records import HintShare, RoundOutcome, RoundRequest
@@ -752,6 +753,13 @@ def test_rounds_end_early_once_the_curve_is_known_well_enough():
     assert settling(settled) == 24
     # Whoever cannot lengthen a round does not ask for it.
     assert settling(settled, rollouts_left=0) == ROLLOUTS
+
+
+def test_by_default_rounds_do_not_end_early_even_where_rounding_makes_the_worth_negative(monkeypatch):
+    monkeypatch.setattr(BayesController, "_worth_of_knowing", lambda *_: -1e-8)
+    request = RoundRequest("x", 0, (0.0, 0.5), 24)
+    (plan,) = build().plan_rounds([request], num_rollouts=ROLLOUTS)
+    assert sum(share.num_rollouts for share in plan) == ROLLOUTS
 
 
 def test_what_knowing_the_curve_is_worth():

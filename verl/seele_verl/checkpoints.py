@@ -1,8 +1,8 @@
 """What stands beside verl's checkpoints, and which of them a run resumes from.
 
 A checkpoint is verl's folder ``global_step_N`` with ``seele/controller.json`` in it, and beside that the
-problems that the step left behind. verl's tracker file,
-which names the last complete checkpoint, is written last and not atomically.
+problems that the step left behind. verl's tracker file, which names the last complete checkpoint, is written
+last and not atomically.
 """
 
 import json

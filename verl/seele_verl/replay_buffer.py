@@ -28,9 +28,8 @@ class SpareProblemsBuffer(ReplayBuffer):
 
     def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
         if partition_id == TRAIN:
-            others = sorted(sampleable_keys - self.awaited)
-            chosen = [*sorted(sampleable_keys & self.awaited), *others][:batch_size]
-            sampleable_keys = set(chosen)
+            awaited_first = sorted(sampleable_keys, key=lambda uid: (uid not in self.awaited, uid))
+            sampleable_keys = set(awaited_first[:batch_size])
         return super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
 
     def left_behind(self) -> list[str]:

@@ -58,9 +58,10 @@ class SeeleTrainer(PPOTrainerSync):
         self._checkpoints_to_keep: int | None = config.trainer.max_actor_ckpt_to_keep
         with open_dict(config):
             config.trainer.max_actor_ckpt_to_keep = None
+        # Before verl's part, which builds the replay buffer by it.
+        self.seele = read_settings(config)
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S
-        self.seele = read_settings(config)
         self.controller = start_controller(self.seele)
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
@@ -70,7 +71,7 @@ class SeeleTrainer(PPOTrainerSync):
         self._problem_of_uid: dict[str, int] = {}
 
     def _build_replay_buffer(self) -> ReplayBuffer:
-        if read_settings(self.config).curriculum.spare_problems:
+        if self.seele.curriculum.spare_problems:
             with open_dict(self.config):
                 self.config.trainer.v1.sampler.custom_sampler = {
                     "path": "pkg://seele_verl.replay_buffer",

@@ -1,0 +1,13 @@
+"""Markdown tables of figures."""
+
+from collections.abc import Iterable, Sequence
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, num_names: int = 1) -> str:
+    """A table, its first ``num_names`` columns to the left and the others to the right."""
+    rule = "|" + "---|" * num_names + "---:|" * (len(heads) - num_names)
+    return "".join(f"{line}\n" for line in (_line(heads), rule, *map(_line, rows)))
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
