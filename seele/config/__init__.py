@@ -9,6 +9,7 @@ from seele.config.settings import (
     PromptConfig,
     RewardConfig,
     SeeleConfig,
+    SelectionConfig,
 )
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "PromptConfig",
     "RewardConfig",
     "SeeleConfig",
+    "SelectionConfig",
     "from_mapping",
 ]

@@ -5,7 +5,7 @@ Hydra's structured configs are not used: a frozen dataclass in its store rejects
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from seele.errors import ConfigError
 
@@ -41,6 +41,8 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{at}: expected a section with keys, got {value!r}")
         return from_mapping(expected, value, at)
+    if get_origin(expected) is tuple and isinstance(value, list):
+        return tuple(_checked(item, get_args(expected)[0], f"{at}[{i}]") for i, item in enumerate(value))
     if get_origin(expected) is not None:
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):

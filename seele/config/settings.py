@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+CURRICULA = ("uniform", "ordered", "sec")
+SELECTIONS = ("none", "lze")
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
@@ -58,7 +62,24 @@ class HintConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurriculumConfig:
-    """Which problems a step rolls out."""
+    """Which problems a step rolls out. Defaults of ``sec`` are those of SEC's 3B runs (arXiv:2505.14970)."""
+
+    name: str = "uniform"
+    """``uniform``: every problem once an epoch. ``ordered``: the same, sorted by ``columns``. ``sec``: a bandit
+    over the groups of problems that share their values in ``columns``.
+    """
+
+    columns: tuple[str, ...] = ("level",)
+    """Columns of the problems' files whose values sort problems or tell SEC's arms apart."""
+
+    learning_rate: float = 0.5
+    """``sec`` only: weight of a step's reward in an arm's value, in (0, 1]; alpha in the paper."""
+
+    temperature: float = 1.0
+    """``sec`` only: of the softmax over the arms' values, positive; tau in the paper."""
+
+    with_replacement: bool = False
+    """``sec`` only: whether an arm may repeat a problem before all of its problems had their turn."""
 
     spare_problems: int = 0
     """Problems of later steps that are rolled out beside a step's own. The step ends when as many as it
@@ -66,7 +87,67 @@ class CurriculumConfig:
     """
 
     def __post_init__(self) -> None:
+        _require(
+            self.name in CURRICULA, f"name: unknown curriculum {self.name!r}; allowed are {list(CURRICULA)}"
+        )
+        _require(bool(self.columns) or self.name == "uniform", "columns must name at least one column")
+        _require(
+            0.0 < self.learning_rate <= 1.0, f"learning_rate must lie in (0, 1], got {self.learning_rate}"
+        )
+        _require(0.0 < self.temperature < math.inf, f"temperature must be positive, got {self.temperature}")
         _require(self.spare_problems >= 0, f"spare_problems must not be negative, got {self.spare_problems}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionConfig:
+    """Which groups (a problem's rollouts of one step) an update learns from. Defaults of ``lze`` are those of
+    its paper's experiments (arXiv:2605.17003): 40 % of the groups, after a first epoch with all of them.
+    """
+
+    name: str = "none"
+    """``none`` or ``lze``."""
+
+    ratio: float = 0.4
+    """``lze``: share of the groups that an update learns from, in (0, 1]."""
+
+    min_ratio: float = 0.3
+    """``lze``: lower bound of that share, in [0, ratio]."""
+
+    warmup_epochs: float = 1.0
+    """``lze``: epochs that learn from every group."""
+
+    transition_epochs: float = 0.0
+    """``lze``: epochs over which the share falls to ``ratio`` afterwards."""
+
+    momentum: float = 0.3
+    """``lze``: weight of the change of a problem's pass rate in its energy; alpha in the paper."""
+
+    decay: float = 0.9
+    """``lze``: of the moving average of a problem's pass rate, in [0, 1)."""
+
+    noise: float = 0.05
+    """``lze``: scale of the Gumbel noise on energies, relative to their spread."""
+
+    prune_after: int = 0
+    """Visits in a row with nothing but correct rollouts after which a problem is no longer rolled out; 0 prunes
+    nothing. Works with any ``name``.
+    """
+
+    replay_share: float = 0.1
+    """Share of the pruned problems that is rolled out again in each epoch, in [0, 1]; at least one is."""
+
+    def __post_init__(self) -> None:
+        _require(
+            self.name in SELECTIONS, f"name: unknown selection {self.name!r}; allowed are {list(SELECTIONS)}"
+        )
+        _require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
+        _require(
+            0.0 <= self.min_ratio <= self.ratio, f"min_ratio must lie in [0, ratio], got {self.min_ratio}"
+        )
+        for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
+            _require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+        _require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
+        _require(0.0 <= self.replay_share <= 1.0, f"replay_share must lie in [0, 1], got {self.replay_share}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,6 +240,7 @@ class SeeleConfig:
 
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
