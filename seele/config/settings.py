@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
 
@@ -65,7 +64,7 @@ class CurriculumConfig:
     """Which problems a step rolls out. Defaults of ``sec`` are those of SEC's 3B runs (arXiv:2505.14970)."""
 
     name: str = "uniform"
-    """``uniform``: every problem once an epoch. ``ordered``: the same, sorted by ``columns``. ``sec``: a bandit
+    """``uniform``: every problem once an epoch. ``ordered``: sorted by ``columns``. ``sec``: a bandit
     over the groups of problems that share their values in ``columns``.
     """
 
@@ -129,7 +128,7 @@ class SelectionConfig:
     """``lze``: scale of the Gumbel noise on energies, relative to their spread."""
 
     prune_after: int = 0
-    """Visits in a row with nothing but correct rollouts after which a problem is no longer rolled out; 0 prunes
+    """Visits in a row, all of them solved throughout, after which a problem is not rolled out; 0 prunes
     nothing. Works with any ``name``.
     """
 
