@@ -38,7 +38,9 @@ def requests(model: Path, problems: Path, step: int) -> Iterator[tuple[list[int]
     from seele.rollout.templates import encode_prompt
 
     tokenizer, instances = AutoTokenizer.from_pretrained(model), read_problems(problems)
-    for problem in UniformCurriculum(len(instances), batch_size=PROMPTS, seed=0).problems_of_step(step):
+    curriculum = UniformCurriculum(len(instances), seed=0)
+    *_, problems_of_step = (curriculum.draw(PROMPTS) for _ in range(step))
+    for problem in problems_of_step:
         instance = instances[problem]
         seeds = [rollout_seed(0, step, instance.instance_id, 0, rollout) for rollout in range(ROLLOUTS)]
         yield encode_prompt(tokenizer, instance.question, "plain"), seeds

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from runs import OURS, Line, median, train
-from seele.simulate.tables import markdown_table
+from seele.maths.tables import markdown_table
 
 PHASES = ("step", "gen", "ref", "update_actor")
 

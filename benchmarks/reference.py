@@ -15,7 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from runs import OURS, PLAIN, ROOT, Line, median, spread, train
-from seele.simulate.tables import markdown_table
+from seele.maths.tables import markdown_table
 
 PROMPTS, ROLLOUTS = 32, 32
 

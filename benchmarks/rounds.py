@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lengths import LENGTHS, LONGEST, PROMPTS, ROLLOUTS, ROUNDS, VARIANTS, variant_of_step
 from runs import OURS, spread, train
-from seele.simulate.tables import markdown_table
+from seele.maths.tables import markdown_table
 
 JOB = (
     "method=grpo",

@@ -95,6 +95,16 @@ class Finish(StrEnum):
     ERROR = "error"
 
 
+class Origin(StrEnum):
+    """Who wrote a rollout."""
+
+    POLICY = "policy"
+    TRACE = "trace"
+    """The worked solution itself."""
+    REPLAY = "replay"
+    """The policy, in an earlier step."""
+
+
 class GradeReason(StrEnum):
     """What became of one answer in the grader. Everything but ``CORRECT`` counts as wrong."""
 
@@ -147,6 +157,7 @@ class Rollout:
     hint_steps: int
     completion: Completion
     grade: Grade
+    origin: Origin = Origin.POLICY
 
     @property
     def hint_ratio(self) -> float:
@@ -171,6 +182,16 @@ class Visit:
     """Tokens of each step of the worked solution."""
     rollouts: tuple[Rollout, ...]
     """In order of round and rollout."""
+
+    @property
+    def generated(self) -> tuple[Rollout, ...]:
+        """The rollouts that the policy wrote in this step."""
+        return tuple(rollout for rollout in self.rollouts if rollout.origin is Origin.POLICY)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of those that are correct."""
+        return sum(rollout.reward for rollout in self.generated) / len(self.generated)
 
     def hint_tokens(self, rollout: Rollout) -> int:
         """Tokens of the hint that a rollout saw."""

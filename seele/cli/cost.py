@@ -155,7 +155,7 @@ def _efficiency(assumptions: Sequence[str]) -> "Efficiency":
 
 def _markdown(rows: "Sequence[tuple[Setup, StepCost]]") -> str:
     """Seconds by phase and what they amount to, a line a row."""
-    from seele.simulate.tables import markdown_table
+    from seele.maths.tables import markdown_table
 
     lines = []
     for setup, cost in rows:

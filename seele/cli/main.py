@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
+from seele.cli.compare import compare_command
 from seele.cli.cost import cost_command
 from seele.cli.data import data_app
 from seele.cli.grade import grade_command
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="SEELE: reinforcement learning with hints, each problem at the edge of what the model can do.",
 )
 app.add_typer(data_app, name="data")
+app.command("compare")(compare_command)
 app.command("cost")(cost_command)
 app.command("grade")(grade_command)
 app.command("report")(report_command)

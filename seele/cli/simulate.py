@@ -11,7 +11,7 @@ from seele.errors import ConfigError
 if TYPE_CHECKING:
     from seele.hints import Controller
 
-_RUN_WIDE = ("name", "rounds", "rollouts_per_round", "seed", "target_accuracy")
+_RUN_WIDE = ("name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps")
 """Arguments of ``build_controller`` that have options of their own here."""
 
 

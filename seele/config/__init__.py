@@ -1,6 +1,7 @@
 """Settings: frozen dataclasses, built once from what Hydra composed."""
 
 from seele.config.build import from_mapping
+from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.settings import (
     AdvantageConfig,
     CurriculumConfig,
@@ -17,7 +18,9 @@ __all__ = [
     "CurriculumConfig",
     "HintConfig",
     "ImitationConfig",
+    "OffPolicyConfig",
     "PromptConfig",
+    "ReplayConfig",
     "RewardConfig",
     "SeeleConfig",
     "SelectionConfig",

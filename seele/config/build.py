@@ -5,6 +5,7 @@ Hydra's structured configs are not used: a frozen dataclass in its store rejects
 
 import dataclasses
 from collections.abc import Mapping
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from seele.errors import ConfigError
@@ -43,10 +44,10 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         return from_mapping(expected, value, at)
     if get_origin(expected) is tuple and isinstance(value, list):
         return tuple(_checked(item, get_args(expected)[0], f"{at}[{i}]") for i, item in enumerate(value))
-    if get_origin(expected) is not None:
+    if get_origin(expected) not in (None, UnionType):
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise ConfigError(f"{at}: expected {expected.__name__}, got {value!r}")
+        raise ConfigError(f"{at}: expected {getattr(expected, '__name__', expected)}, got {value!r}")
     return value

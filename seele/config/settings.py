@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seele.config.off_policy import OffPolicyConfig, ReplayConfig
+from seele.config.require import require
+
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
+RUN_WIDE = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps"}
+"""What a controller is given by the run, not by its own settings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,18 +40,18 @@ class HintConfig:
     """Further settings of the controller, checked by the controller itself."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             0.0 < self.target_accuracy < 1.0,
             f"target_accuracy must lie in (0, 1), got {self.target_accuracy}",
         )
-        _require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}")
-        _require(
+        require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}")
+        require(
             self.rollouts_per_prompt >= 1 and self.rollouts_per_prompt % self.rounds == 0,
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
         )
-        run_wide = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy"} & self.settings.keys()
-        _require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
+        run_wide = RUN_WIDE & self.settings.keys()
+        require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
 
     @property
     def rollouts_per_round(self) -> int:
@@ -86,15 +86,15 @@ class CurriculumConfig:
     """
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.name in CURRICULA, f"name: unknown curriculum {self.name!r}; allowed are {list(CURRICULA)}"
         )
-        _require(bool(self.columns) or self.name == "uniform", "columns must name at least one column")
-        _require(
+        require(bool(self.columns) or self.name == "uniform", "columns must name at least one column")
+        require(
             0.0 < self.learning_rate <= 1.0, f"learning_rate must lie in (0, 1], got {self.learning_rate}"
         )
-        _require(0.0 < self.temperature < math.inf, f"temperature must be positive, got {self.temperature}")
-        _require(self.spare_problems >= 0, f"spare_problems must not be negative, got {self.spare_problems}")
+        require(0.0 < self.temperature < math.inf, f"temperature must be positive, got {self.temperature}")
+        require(self.spare_problems >= 0, f"spare_problems must not be negative, got {self.spare_problems}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +110,7 @@ class SelectionConfig:
     """``lze``: share of the groups that an update learns from, in (0, 1]."""
 
     min_ratio: float = 0.3
-    """``lze``: lower bound of that share, in [0, ratio]."""
+    """``lze``: lower bound of that share, in [0, 1]."""
 
     warmup_epochs: float = 1.0
     """``lze``: epochs that learn from every group."""
@@ -136,17 +136,15 @@ class SelectionConfig:
     """Share of the pruned problems that is rolled out again in each epoch, in [0, 1]; at least one is."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.name in SELECTIONS, f"name: unknown selection {self.name!r}; allowed are {list(SELECTIONS)}"
         )
-        _require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
-        _require(
-            0.0 <= self.min_ratio <= self.ratio, f"min_ratio must lie in [0, ratio], got {self.min_ratio}"
-        )
+        require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
+        require(0.0 <= self.min_ratio <= 1.0, f"min_ratio must lie in [0, 1], got {self.min_ratio}")
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
-            _require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
-        _require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
-        _require(0.0 <= self.replay_share <= 1.0, f"replay_share must lie in [0, 1], got {self.replay_share}")
+            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+        require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
+        require(0.0 <= self.replay_share <= 1.0, f"replay_share must lie in [0, 1], got {self.replay_share}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,10 +162,10 @@ class AdvantageConfig:
 
     def __post_init__(self) -> None:
         baselines = ("pooled", "per_round", "hint_conditional")
-        _require(
+        require(
             self.baseline in baselines, f"baseline must be one of {list(baselines)}, got {self.baseline!r}"
         )
-        _require(
+        require(
             0.0 <= self.prior_rollouts < math.inf,
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
         )
@@ -181,14 +179,14 @@ class ImitationConfig:
     """Weight of the term; gamma in the paper. 0 switches it off."""
 
     form: str = "logprob_mean"
-    """``logprob_mean`` or ``logprob_sum`` over the hint's tokens. The paper prints a probability, which
-    underflows.
+    """``logprob_mean`` or ``logprob_sum`` over the hint's tokens, or ``prob``: the probability of the whole
+    hint, which the paper prints and which vanishes for hints of more than a few tokens.
     """
 
     def __post_init__(self) -> None:
-        _require(self.coefficient >= 0.0, f"coefficient must not be negative, got {self.coefficient}")
-        forms = ("logprob_mean", "logprob_sum")
-        _require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
+        require(self.coefficient >= 0.0, f"coefficient must not be negative, got {self.coefficient}")
+        forms = ("logprob_mean", "logprob_sum", "prob")
+        require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,7 +222,7 @@ class RewardConfig:
 
     def __post_init__(self) -> None:
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
-            _require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
+            require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,10 +235,28 @@ class SeeleConfig:
     seed: int = 0
     """Seed of the run: order of the problems, sampling, controller."""
 
+    training_steps: int | None = None
+    """Steps that the run is planned for, which schedules stretch over; None where they are not known."""
+
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
+    off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+
+    def __post_init__(self) -> None:
+        if self.off_policy.adds_rollouts:
+            require(
+                self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,
+                f"off_policy.source {self.off_policy.source!r} needs hints.rounds=1 and at least two "
+                f"rollouts per prompt, got {self.hints.rounds} and {self.hints.rollouts_per_prompt}",
+            )
+        if self.off_policy.source != "none" or self.off_policy.statistics == "on_policy":
+            require(
+                self.advantage.baseline == "pooled",
+                f"advantage.baseline must be 'pooled' with off-policy rows, got {self.advantage.baseline!r}",
+            )

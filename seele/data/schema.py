@@ -8,7 +8,7 @@ here: see ``seele.data.chains`` and ``seele.data.gsm8k``.
 
 import io
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,32 @@ def read_problems(path: Path) -> list[Instance]:
     return instances
 
 
+def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of some columns, whether or not they are ours, row by row in the file's order.
+
+    Args:
+        path: A file of problems.
+        names: Columns of texts, integers, floats or booleans; ``extra_info.split`` is the field ``split`` of
+            the structured column ``extra_info``.
+
+    Raises:
+        DataError: As ``read_problems`` for the file and its columns, or an unknown column, or a value that is
+            missing or of another type.
+    """
+    table = _read_table(path)
+    keys_of_column = dict(_plain_columns(table.schema))
+    if unknown := [name for name in names if name not in keys_of_column]:
+        raise DataError(f"{path}: no columns {unknown}; the file has {list(keys_of_column)}")
+    rows = table.select({keys_of_column[name][0] for name in names}).to_pylist()
+    return [
+        {
+            name: _read_value(row, keys_of_column[name], f"{path}: row {number} (counted from 0)")
+            for name in names
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
 def count_unhintable(instances: Iterable[Instance]) -> int:
     """Number of instances whose solution has fewer than two steps, so that no hint can be given."""
     return sum(len(instance.steps) < 2 for instance in instances)
@@ -124,6 +150,30 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
         )
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{path}: columns {repeated} occur more than once; keep one of each")
+
+
+def _plain_columns(
+    fields: Iterable[pa.Field], parents: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each column that is no struct, and each field of one that is: dotted name and keys to get there."""
+    for field in fields:
+        keys = (*parents, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _plain_columns(field.type, keys)
+        else:
+            yield ".".join(keys), keys
+
+
+def _read_value(row: dict[str, Any], keys: Sequence[str], at: str) -> Any:
+    value: Any = row
+    for key in keys:
+        value = None if value is None else value[key]
+    # Not equal to itself: NaN, which pandas writes for a missing number.
+    if not isinstance(value, str | int | float) or value != value:
+        raise DataError(
+            f"{at}, column {'.'.join(keys)!r}: expected a text, a number or a boolean, got {_shown(value)}"
+        )
+    return value
 
 
 def _to_instance(row: dict[str, Any], at: str) -> Instance:

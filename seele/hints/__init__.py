@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from seele.config import HintConfig
+from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
@@ -36,18 +36,20 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
 }
 
 
-def configured_controller(hints: HintConfig, *, seed: int) -> Controller:
+def configured_controller(settings: SeeleConfig) -> Controller:
     """The controller that a run's settings ask for.
 
     Raises:
         ConfigError: As ``build_controller``.
     """
+    hints = settings.hints
     return build_controller(
         hints.controller,
         rounds=hints.rounds,
         rollouts_per_round=hints.rollouts_per_round,
-        seed=seed,
+        seed=settings.seed,
         target_accuracy=hints.target_accuracy,
+        training_steps=settings.training_steps,
         **hints.settings,
     )
 
@@ -59,11 +61,12 @@ def build_controller(
     rollouts_per_round: int,
     seed: int = 0,
     target_accuracy: float = 0.5,
+    training_steps: int | None = None,
     **settings: Any,
 ) -> Controller:
     """The controller called ``name``, ready for its first visit.
 
-    A controller is given those of the four run-wide values that its constructor names. Its other constructor
+    A controller is given those of the five run-wide values that its constructor names. Its other constructor
     arguments are its own settings.
 
     Args:
@@ -72,6 +75,7 @@ def build_controller(
         rollouts_per_round: Rollouts a round has (n in the paper).
         seed: Seeds whatever the controller draws.
         target_accuracy: Accuracy a* in (0, 1) that a hint aims at; 0.5 in the paper (section 5.1).
+        training_steps: Steps that the run is planned for; None where they are not known.
         **settings: The controller's own settings.
 
     Raises:
@@ -92,6 +96,7 @@ def build_controller(
         "rollouts_per_round": rollouts_per_round,
         "seed": seed,
         "target_accuracy": target_accuracy,
+        "training_steps": training_steps,
     }
     controller = CONTROLLERS[name]
     parameters = inspect.signature(controller).parameters

@@ -14,6 +14,9 @@ from seele.hints.settings import check_count, check_number
 from seele.maths.schedule import cosine_decay
 from seele.records import HintShare, RoundRequest
 
+TRAINING_STEPS = 500
+"""Steps of the runs in both papers."""
+
 
 class UniformController(Blind):
     """Every round of every visit draws one of the legal ratios, all equally likely."""
@@ -33,16 +36,17 @@ class UftController(Blind):
         l ~ Binomial(L, p(t)),  hint ratio l / L,  L = min(max_chunks, number of solution steps)
 
     p(t) falls along a cosine from ``p_high`` to ``p_low`` at step ``hint_training_steps``; later steps have
-    no hint. t is the training step counted from 1, as in the authors' code; their paper has t + 1. All rounds
-    of a visit share one draw. l = L would be the whole solution, which is never legal here: it reveals all
-    but the last step.
+    no hint. By default that is after 60 % of the run, as after 300 of 500 steps in the authors' code. t is
+    the training step counted from 1, as there; their paper has t + 1. All rounds of a visit share one draw.
+    l = L would be the whole solution, which is never legal here: it reveals all but the last step.
 
     Args:
         seed: Seeds the draws.
         p_high: Probability of a chunk at step 0.
         p_low: Probability of a chunk at the last step with hints.
-        hint_training_steps: T_hint, the last training step with hints.
+        hint_training_steps: T_hint, the last training step with hints; None for 60 % of ``training_steps``.
         max_chunks: Parts that a solution has at most.
+        training_steps: Steps of the run; None where they are not known, which counts as 500.
     """
 
     name: ClassVar[str] = "uft"
@@ -53,11 +57,14 @@ class UftController(Blind):
         seed: int = 0,
         p_high: float = 0.95,
         p_low: float = 0.05,
-        hint_training_steps: int = 300,
+        hint_training_steps: int | None = None,
         max_chunks: int = 5,
+        training_steps: int | None = None,
     ) -> None:
         super().__init__(seed=seed)
         self._p_high, self._p_low = _check_range(p_high, p_low)
+        if hint_training_steps is None:
+            hint_training_steps = max(round(0.6 * (training_steps or TRAINING_STEPS)), 1)
         self._hint_training_steps = check_count("hint_training_steps", hint_training_steps)
         self._max_chunks = check_count("max_chunks", max_chunks)
 
@@ -93,8 +100,9 @@ class PrefixRftController(Blind):
         seed: Seeds the draws.
         p_high: Largest share of the solution.
         p_low: Smallest share of the solution once the schedule has come to its end.
-        decay_training_steps: Training steps until then.
+        decay_training_steps: Training steps until then; None for all of ``training_steps``.
         prefixed_share: Share of a round's rollouts that continue the prefix, rounded to whole rollouts.
+        training_steps: Steps of the run; None where they are not known, which counts as 500.
     """
 
     name: ClassVar[str] = "prefix_rft"
@@ -105,11 +113,14 @@ class PrefixRftController(Blind):
         seed: int = 0,
         p_high: float = 0.95,
         p_low: float = 0.05,
-        decay_training_steps: int = 500,
+        decay_training_steps: int | None = None,
         prefixed_share: float = 1 / 8,
+        training_steps: int | None = None,
     ) -> None:
         super().__init__(seed=seed)
         self._p_high, self._p_low = _check_range(p_high, p_low)
+        if decay_training_steps is None:
+            decay_training_steps = training_steps or TRAINING_STEPS
         self._decay_training_steps = check_count("decay_training_steps", decay_training_steps)
         self._prefixed_share = check_number("prefixed_share", prefixed_share, at_most=1.0)
 

@@ -7,8 +7,6 @@ tokens of a packed batch.
 
 import torch
 
-FORMS = ("logprob_mean", "logprob_sum")
-
 
 def hint_token_weights(
     prompt_tokens: int, hint_tokens: int, generated_tokens: int, *, share: float, form: str
@@ -20,8 +18,8 @@ def hint_token_weights(
         Tokens after the hint. share: Part of the hint that this sequence accounts for: 1/n where n rollouts
         of a round share their hint, so that
             the hint is counted once.
-        form: ``logprob_mean`` (weights add up to ``share``) or ``logprob_sum`` (to ``share`` times the
-        hint's tokens).
+        form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
+        tokens) or ``prob`` (each token of the hint has ``share``).
     """
     weight = share / hint_tokens if form == "logprob_mean" and hint_tokens else share
     return [0.0] * prompt_tokens + [weight] * hint_tokens + [0.0] * generated_tokens
@@ -42,3 +40,29 @@ def imitation_loss(
         num_sequences: N, the sequences of the whole (global) batch.
     """
     return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / num_sequences
+
+
+def imitation_probability(
+    log_probs_T: torch.Tensor, weights_T: torch.Tensor, lengths_S: torch.Tensor, *, num_sequences: float
+) -> torch.Tensor:
+    """The term as the paper prints it: minus the probability of each sequence's whole hint.
+
+        L = -(1/N) * sum_s share_s * exp(sum over the hint's tokens of log pi)
+
+    Its gradient is the hint's probability times that of its log-probability, so it vanishes for all but the
+    shortest or best known hints.
+
+    Args:
+        log_probs_T: As in ``imitation_loss``.
+        weights_T: (T,) ``share`` on the tokens of the hint, else 0 (form ``prob``).
+        lengths_S: (S,) tokens of each sequence, adding up to T.
+        num_sequences: N.
+    """
+    weights_T = torch.roll(weights_T, shifts=-1, dims=0)
+    sequence_T = torch.repeat_interleave(torch.arange(len(lengths_S), device=weights_T.device), lengths_S)
+    zeros_S = log_probs_T.new_zeros(len(lengths_S))
+    in_hint_T = (weights_T > 0).to(log_probs_T.dtype)
+    hint_log_prob_S = zeros_S.index_add(0, sequence_T, log_probs_T * in_hint_T)
+    hint_tokens_S = zeros_S.index_add(0, sequence_T, in_hint_T).clamp(min=1.0)
+    share_S = zeros_S.index_add(0, sequence_T, weights_T.to(log_probs_T.dtype)) / hint_tokens_S
+    return -(share_S * hint_log_prob_S.exp()).sum() / num_sequences

@@ -12,9 +12,10 @@ rollouts.
 """
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from seele.maths.irt import Array
 
@@ -144,7 +145,74 @@ def hint_conditional_advantages(
     return advantages_G
 
 
-def _check_group(rewards_G: Array, **aligned: Array) -> None:
+def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_std: bool) -> Array:
+    """``pooled_advantages`` of all rollouts with the mean and deviation of those ``on_policy`` alone.
+
+    As LUFFY's code computes them where it adds an SFT loss (arXiv:2504.14945), so that a solution which is
+    always right does not push down what the policy found by itself.
+
+    Args:
+        rewards_G: (G,) outcome rewards.
+        on_policy_G: (G,) booleans, at least one of them true.
+
+    Returns:
+        (G,) advantages.
+
+    Raises:
+        ValueError: If there is no rollout, the shapes differ, or none is on-policy.
+    """
+    rewards_G, on_policy_G = np.asarray(rewards_G, dtype=np.float64), np.asarray(on_policy_G, dtype=bool)
+    _check_group(rewards_G, on_policy_G=on_policy_G)
+    if not on_policy_G.any():
+        raise ValueError("at least one rollout must be on-policy")
+    own_G = rewards_G[on_policy_G]
+    mean, std = (own_G.mean(), own_G.std(ddof=1)) if own_G.size > 1 else (0.0, 1.0)
+    centred_G: Array = rewards_G - mean
+    return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
+
+
+def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Array, Array]:
+    """Prefix-RFT's advantages (arXiv:2507.01679, as its code has them), without standard deviation.
+
+        generated tokens, no prefix:    A = r - mean of the rollouts without prefix
+        generated tokens after prefix:  A = r - m
+        tokens of the prefix:           A = (r - m - mean of the rollouts without prefix) / K
+
+    K rollouts continue the prefix and m is the mean of their rewards; 0 where K = 1, so that one continuation
+    keeps its reward. The mean over no rollout is 0 too.
+
+    Args:
+        rewards_G: (G,) outcome rewards.
+        prefixed_G: (G,) whether a rollout continues the prefix.
+
+    Returns:
+        Two (G,) arrays: advantages of generated tokens, and of prefix tokens, 0 where there is no prefix.
+
+    Raises:
+        ValueError: If there is no rollout or the shapes differ.
+    """
+    rewards_G, prefixed_G = np.asarray(rewards_G, dtype=np.float64), np.asarray(prefixed_G, dtype=bool)
+    _check_group(rewards_G, prefixed_G=prefixed_G)
+    num_prefixed = int(prefixed_G.sum())
+    own = rewards_G[prefixed_G].mean() if num_prefixed > 1 else 0.0
+    others = rewards_G[~prefixed_G].mean() if num_prefixed < rewards_G.size else 0.0
+    generated_G: Array = rewards_G - np.where(prefixed_G, own, others)
+    prefix_G: Array = np.where(prefixed_G, rewards_G - own - others, 0.0) / max(num_prefixed, 1)
+    return generated_G, prefix_G
+
+
+def highest(values_T: ArrayLike, share: float) -> NDArray[np.bool_]:
+    """(T,) booleans: the ``share`` of the values that are largest, rounded up to whole values; ties by
+    position.
+    """
+    values_T = np.asarray(values_T, dtype=np.float64)
+    keep = math.ceil(share * values_T.size - 1e-9)
+    chosen_T = np.zeros(values_T.size, dtype=np.bool_)
+    chosen_T[np.argsort(-values_T, kind="stable")[:keep]] = True
+    return chosen_T
+
+
+def _check_group(rewards_G: Array, **aligned: NDArray[Any]) -> None:
     if rewards_G.ndim != 1 or rewards_G.size == 0:
         raise ValueError(f"rewards_G must be a non-empty (G,) array, got shape {rewards_G.shape}")
     for name, array in aligned.items():

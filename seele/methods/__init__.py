@@ -4,10 +4,35 @@ same name.
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
-from seele.methods import grpo, seele
+from seele.methods import (
+    dapo,
+    drgrpo,
+    exgrpo,
+    grpo,
+    luffy,
+    prefix_rft,
+    rl_sft_loss,
+    seele,
+    seele_paper,
+    uft,
+)
 from seele.methods.method import Method
 
-METHODS: dict[str, Method] = {method.name: method for method in (seele.METHOD, grpo.METHOD)}
+METHODS: dict[str, Method] = {
+    module.METHOD.name: module.METHOD
+    for module in (
+        seele,
+        seele_paper,
+        grpo,
+        drgrpo,
+        dapo,
+        luffy,
+        rl_sft_loss,
+        uft,
+        prefix_rft,
+        exgrpo,
+    )
+}
 
 
 def check_method(config: SeeleConfig) -> Method:

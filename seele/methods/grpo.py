@@ -7,4 +7,4 @@ deviation; each sequence's loss is a mean over its tokens.
 
 from seele.methods.method import Method
 
-METHOD = Method(name="grpo", summary="no hints: group-relative advantages alone", reveals_hints=False)
+METHOD = Method(name="grpo", summary="no hints: group-relative advantages alone")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 
+NO_HINTS = ("none",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
@@ -16,24 +18,37 @@ class Method:
     summary: str
     """One sentence: how it differs."""
 
-    reveals_hints: bool
-    """Whether training prompts may carry a hint."""
+    controllers: tuple[str, ...] = NO_HINTS
+    """Hint controllers under which a run is this method; empty for any."""
+
+    off_policy: str = "none"
+    """``seele.off_policy.source`` of the method."""
+
+    @property
+    def reveals_hints(self) -> bool:
+        """Whether training prompts or responses may begin with a hint."""
+        return self.controllers != NO_HINTS
 
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
 
         Raises:
-            ConfigError: If a method without hints is given a controller that reveals some, or an imitation
-            term.
+            ConfigError: A controller, off-policy source or imitation term that is not the method's.
         """
-        if self.reveals_hints:
-            return
-        if config.hints.controller != "none":
-            raise ConfigError(
-                f"seele.hints.controller: method {self.name} trains without hints, "
-                f"got {config.hints.controller!r}; allowed is 'none', or choose method=seele"
+        if self.controllers and config.hints.controller not in self.controllers:
+            what = (
+                f"hints come from {list(self.controllers)}" if self.reveals_hints else "trains without hints"
             )
-        if config.imitation.coefficient > 0.0:
+            raise ConfigError(
+                f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
+                f"allowed are {list(self.controllers)}, or choose method=seele"
+            )
+        if config.off_policy.source != self.off_policy:
+            raise ConfigError(
+                f"seele.off_policy.source: method {self.name} has {self.off_policy!r}, "
+                f"got {config.off_policy.source!r}; choose another method for that"
+            )
+        if config.imitation.coefficient > 0.0 and (not self.reveals_hints or self.off_policy == "prefix"):
             raise ConfigError(
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"

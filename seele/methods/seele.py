@@ -1,15 +1,12 @@
-"""SEELE (arXiv:2509.06923): a hint per problem, its length chosen round by round so that half of the
-rollouts succeed.
+"""SEELE: a hint per problem, its length chosen round by round so that half of the rollouts succeed.
 
 Composes: rounds with a hint controller; advantages pooled over a problem's rounds, without standard
 deviation (Dr.GRPO); the clipped surrogate on generated tokens only; an imitation term on hint tokens; KL to
-the initial policy.
+the initial policy. ``seele_paper`` is the same with nothing but what the paper (arXiv:2509.06923) says.
 """
 
 from seele.methods.method import Method
 
 METHOD = Method(
-    name="seele",
-    summary="hints whose length a controller chooses per problem and round",
-    reveals_hints=True,
+    name="seele", summary="hints whose length a controller chooses per problem and round", controllers=()
 )

@@ -1,24 +1,24 @@
 """One step's visits -> the metrics and the dump that a run leaves.
 
 Names follow the step's phases; docs/metrics.md defines each. A *group* is the rollouts of one problem and
-round under one hint, probes left out.
+round under one hint, probes and rollouts that the policy did not write left out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from seele.maths.efficiency import unbiased_reward_variance
 from seele.maths.irt import Array
-from seele.records import UNGRADED, Finish, HintShare, Visit
+from seele.records import UNGRADED, Finish, HintShare, Origin, Visit
 
 
 def groups_of(visit: Visit) -> Array:
     """(G, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's groups."""
     rewards: dict[tuple[int, HintShare], list[float]] = defaultdict(list)
-    for rollout in visit.rollouts:
+    for rollout in visit.generated:
         if not rollout.share.is_probe:
             rewards[rollout.round_index, rollout.share].append(rollout.reward)
     return np.array(
@@ -55,9 +55,16 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
         in_round_G = round_G == round_index
         metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
         metrics[f"hint_ratio/round_{round_index}"] = float(ratio_G[in_round_G].mean())
-    probes = [rollout.reward for visit in visits for rollout in visit.rollouts if rollout.share.is_probe]
+    rollouts = [rollout for visit in visits for rollout in visit.rollouts]
+    probes = [rollout.reward for rollout in rollouts if rollout.share.is_probe]
     if probes:
         metrics["accuracy/probes"] = float(np.mean(probes))
+    given = [rollout.reward for rollout in rollouts if rollout.origin is not Origin.POLICY]
+    if given:
+        metrics["accuracy/off_policy"] = float(np.mean(given))
+    metrics["group/off_policy"] = len(given) / len(visits)
+    metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
+    metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
     return metrics | _pooled(by_visit) | _rollout_shares(visits) | _token_counts(visits)
 
 
@@ -78,7 +85,7 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
 
 
 def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
-    rollouts = [rollout for visit in visits for rollout in visit.rollouts]
+    rollouts = [rollout for visit in visits for rollout in visit.generated]
     reasons = [rollout.grade.reason for rollout in rollouts]
     return {
         "reward/ungraded_share": float(np.mean([reason in UNGRADED for reason in reasons])),
@@ -91,7 +98,7 @@ def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
 def _token_counts(visits: Sequence[Visit]) -> dict[str, float]:
     prompt = generated = cached = 0
     for visit in visits:
-        for rollout in visit.rollouts:
+        for rollout in visit.generated:
             prompt += visit.prompt_tokens + visit.hint_tokens(rollout)
             generated += len(rollout.completion.token_ids)
             cached += rollout.completion.cached_prompt_tokens
@@ -100,6 +107,22 @@ def _token_counts(visits: Sequence[Visit]) -> dict[str, float]:
         "tokens/prefilled": float(prompt - cached),
         "tokens/generated": float(generated),
     }
+
+
+def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int:
+    """Tokens of the visits' rows that the update learns from although nobody generated them in this step.
+
+    Args:
+        visits: Visits that were trained on.
+        learns_hints: Whether hint tokens are among them: they are imitated, or part of the response.
+    """
+    return sum(
+        visit.hint_tokens(rollout) * learns_hints
+        if rollout.origin is Origin.POLICY
+        else len(rollout.completion.token_ids)
+        for visit in visits
+        for rollout in visit.rollouts
+    )
 
 
 def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict[str, Any]]:
@@ -131,6 +154,7 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "prompt_tokens": visit.prompt_tokens,
             "hint_tokens": visit.hint_tokens(rollout),
             "is_probe": rollout.share.is_probe,
-            "generated_tokens": len(rollout.completion.token_ids),
+            "origin": rollout.origin.value,
+            "generated_tokens": len(rollout.completion.token_ids) * (rollout.origin is Origin.POLICY),
             "advantage": advantages.get(rollout.rollout_index),
         }

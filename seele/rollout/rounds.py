@@ -7,9 +7,10 @@ No engine code here.
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from typing import Protocol
 
-from seele.records import Completion, Grade, HintShare, Instance, Rollout, RoundRequest
+from seele.records import Completion, Grade, HintShare, Instance, Origin, Rollout, RoundRequest
 
 
 class HintController(Protocol):
@@ -124,6 +125,33 @@ async def run_rounds(
     finally:
         await controller.end_visit(instance.instance_id)
     return rollouts
+
+
+async def add_given(
+    completions: Sequence[Completion],
+    instance: Instance,
+    *,
+    first_index: int,
+    origin: Origin,
+    grade: Grader,
+) -> list[Rollout]:
+    """Completions that nobody had to generate, as further rollouts of a one-round visit.
+
+    They are graded like all others, and the controller does not hear of them.
+    """
+    grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
+    return [
+        Rollout(
+            round_index=0,
+            rollout_index=first_index + position,
+            share=HintShare(0.0, 1),
+            hint_steps=0,
+            completion=completion,
+            grade=verdict,
+            origin=origin,
+        )
+        for position, (completion, verdict) in enumerate(zip(completions, grades, strict=True))
+    ]
 
 
 async def _roll_out(

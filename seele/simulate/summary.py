@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.maths.efficiency import reward_variance
-from seele.simulate.tables import markdown_table
+from seele.maths.tables import markdown_table
 from seele.simulate.visits import Schedule, Trace
 
 Z_95 = 1.959964

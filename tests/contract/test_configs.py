@@ -10,14 +10,13 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from seele.methods import METHODS, check_method
 from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.preflight import check_batches
 from seele_verl.settings import read_settings
-from seele_verl.train import verl_config_folder
+from seele_verl.train import compose
 
 CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
 GROUPS = {
@@ -27,9 +26,7 @@ GROUPS = {
 
 
 def composed(*overrides):
-    os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
-    with initialize_config_dir(str(CONFIGS), version_base=None):
-        config = compose("seele", overrides=list(overrides))
+    config = compose(list(overrides))
     OmegaConf.resolve(config)
     return config
 

@@ -51,8 +51,8 @@ def check_problems(run: Path) -> None:
     assert [len(problems) for problems in trained] == [8, 8] and not trained[0] & trained[1]
     carried = json.loads((run / "global_step_2" / "seele" / "carried.json").read_text())
     assert len(set(carried)) == 2
-    curriculum = UniformCurriculum(32, batch_size=8, seed=0, spare_problems=2)
-    begun = curriculum.problems_of_step(1) + curriculum.problems_of_step(2)
+    curriculum = UniformCurriculum(32, seed=0)
+    begun = curriculum.draw(10) + curriculum.draw(8)
     assert len(begun) == 18 and set(carried) < set(begun)
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["rollout/left_behind_problems"] for line in metrics[1:]] == [2.0, 2.0]

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.maths.advantages import hint_conditional_advantages, per_round_advantages, pooled_advantages
+from seele.maths.advantages import (
+    highest,
+    hint_conditional_advantages,
+    per_round_advantages,
+    pooled_advantages,
+    prefix_advantages,
+    split_advantages,
+)
 
 # Two rounds of two rollouts under different hints, so that every outcome can be enumerated.
 ROUND_G = np.array([0, 0, 1, 1])
@@ -408,3 +415,48 @@ def test_a_prior_of_no_number_of_rollouts_is_refused(prior_rollouts):
         hint_conditional_advantages(
             [1.0, 0.0], [0.5, 0.5], [0.5, 0.5], prior_rollouts=prior_rollouts, divide_by_std=False
         )
+
+
+def test_split_statistics_leave_the_given_rollouts_out():
+    # Two of four own rollouts right: mean .5, sample deviation .57735; the solution is right.
+    advantages = split_advantages([1, 1, 0, 0, 1], [True] * 4 + [False], divide_by_std=False)
+    assert advantages.tolist() == [0.5, 0.5, -0.5, -0.5, 0.5]
+    divided = split_advantages([1, 1, 0, 0, 1], [True] * 4 + [False], divide_by_std=True)
+    np.testing.assert_allclose(divided, advantages / (1 / np.sqrt(3) + 1e-6))
+
+
+def test_split_statistics_of_a_single_own_rollout_keep_its_reward():
+    assert split_advantages([1, 1], [True, False], divide_by_std=True).tolist() == pytest.approx(
+        [1, 1], abs=1e-5
+    )
+
+
+def test_split_statistics_need_an_own_rollout():
+    with pytest.raises(ValueError, match="at least one rollout must be on-policy"):
+        split_advantages([1.0], [False], divide_by_std=False)
+
+
+def test_prefix_advantages_of_one_continuation():
+    # Seven rollouts without prefix, two of them right; the continuation is right.
+    rewards, prefixed = [1, 1, 1, 0, 0, 0, 0, 0], [True] + [False] * 7
+    generated, prefix = prefix_advantages(rewards, prefixed)
+    np.testing.assert_allclose(generated, [1] + [5 / 7] * 2 + [-2 / 7] * 5)
+    np.testing.assert_allclose(prefix, [1 - 2 / 7] + [0] * 7)
+
+
+def test_prefix_advantages_of_several_continuations_are_taken_among_them():
+    generated, prefix = prefix_advantages([1, 0, 1, 0], [True, True, False, False])
+    np.testing.assert_allclose(generated, [0.5, -0.5, 0.5, -0.5])
+    np.testing.assert_allclose(prefix, [(0.5 - 0.5) / 2, (-0.5 - 0.5) / 2, 0, 0])
+
+
+def test_without_a_prefix_they_are_the_pooled_ones():
+    generated, prefix = prefix_advantages([1, 0, 0, 1], [False] * 4)
+    np.testing.assert_allclose(generated, pooled_advantages([1, 0, 0, 1], divide_by_std=False))
+    assert not prefix.any()
+
+
+def test_the_highest_share_is_rounded_up_and_ties_go_by_position():
+    assert highest([0.1, 0.9, 0.5, 0.9, 0.2], 0.2).tolist() == [False, True, False, False, False]
+    assert highest([0.1, 0.9, 0.5, 0.9, 0.2], 0.3).tolist() == [False, True, False, True, False]
+    assert highest([], 0.2).tolist() == []

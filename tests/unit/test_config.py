@@ -50,7 +50,10 @@ BAD = [
         "seele.curriculum: spare_problems must not be negative, got -1",
     ),
     ({"imitation": {"coefficient": -1.0}}, "seele.imitation: coefficient must not be negative, got -1.0"),
-    ({"imitation": {"form": "prob"}}, "form must be one of ['logprob_mean', 'logprob_sum'], got 'prob'"),
+    (
+        {"imitation": {"form": "sum"}},
+        "form must be one of ['logprob_mean', 'logprob_sum', 'prob'], got 'sum'",
+    ),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be positive, got 0.0"),
 ]
 

@@ -23,7 +23,7 @@ def test_sound_settings_pass():
 
 
 def test_an_unknown_method_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"unknown method 'ppo'; allowed are \['grpo', 'seele'\]"):
+    with pytest.raises(ConfigError, match=r"unknown method 'ppo'; allowed are \['dapo', 'drgrpo', "):
         check_method(SeeleConfig(method="ppo"))
 
 

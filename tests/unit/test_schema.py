@@ -9,7 +9,7 @@ import pytest
 
 from seele.data import schema
 from seele.data.files import file_sha256, read_json_lines, write_atomically
-from seele.data.schema import count_unhintable, read_problems, write_problems
+from seele.data.schema import count_unhintable, read_columns, read_problems, write_problems
 from seele.errors import DataError
 from seele.records import Instance
 
@@ -168,3 +168,67 @@ def test_a_line_that_is_not_json_is_named(tmp_path, line):
     write_atomically(tmp_path / "f", b"1\n" + line)
     with pytest.raises(DataError, match="f: line 2: expected a JSON value"):
         read_json_lines(tmp_path / "f")
+
+
+def test_columns_are_read_in_file_order_whoever_made_them(tmp_path):
+    rows = [
+        ROW
+        | {"instance_id": f"toy/{n}", "level": 3 - n, "hard": n == 0, "score": n / 2, "meta": {"a": {"b": n}}}
+        for n in range(3)
+    ]
+    path = write_rows(tmp_path / "f", *rows)
+    names = ("level", "data_source", "hard", "score", "meta.a.b")
+    assert read_columns(path, names) == [
+        dict(zip(names, values, strict=True))
+        for values in [(3, "toy", True, 0.0, 0), (2, "toy", False, 0.5, 1), (1, "toy", False, 1.0, 2)]
+    ]
+    assert read_columns(path, ()) == [{}, {}, {}]
+
+
+def test_fields_of_our_own_columns_are_read_too(tmp_path):
+    write_problems(tmp_path / "f", [PROBLEM], split="train")
+    assert read_columns(tmp_path / "f", ["extra_info.split", "level"]) == [
+        {"extra_info.split": "train", "level": 2}
+    ]
+
+
+def test_a_name_with_a_dot_may_be_a_column_itself(tmp_path):
+    path = write_rows(tmp_path / "f", ROW | {"pass.rate": 0.5})
+    assert read_columns(path, ["pass.rate"]) == [{"pass.rate": 0.5}]
+
+
+@pytest.mark.parametrize("name", ["hardness", "extra_info", "extra_info.hardness", "level.x"])
+def test_an_unknown_column_is_answered_with_those_that_there_are(tmp_path, name):
+    write_problems(tmp_path / "f", [PROBLEM], split="train")
+    with pytest.raises(
+        DataError, match=rf"f: no columns \['{name}'\]; the file has .*'level'.*'extra_info\.split'"
+    ):
+        read_columns(tmp_path / "f", ["level", name])
+
+
+@pytest.mark.parametrize(
+    ("value", "came"),
+    [
+        (None, "nothing (null)"),
+        (float("nan"), "nan (float)"),
+        ([1], "[1] (list)"),
+        (b"1", "b'1' (bytes)"),
+    ],
+)
+def test_a_value_that_is_no_text_number_or_boolean_is_named(tmp_path, value, came):
+    path = write_rows(tmp_path / "f", ROW | {"score": value})
+    allowed = "expected a text, a number or a boolean"
+    with pytest.raises(
+        DataError,
+        match=re.escape(f"f: row 0 (counted from 0), column 'score': {allowed}, got {came}"),
+    ):
+        read_columns(path, ["score"])
+
+
+@pytest.mark.parametrize("meta", [None, {"rate": None}])
+def test_a_field_that_is_missing_in_a_row_is_named(tmp_path, meta):
+    path = write_rows(tmp_path / "f", ROW | {"meta": {"rate": 0.5}}, ROW | {"meta": meta})
+    with pytest.raises(
+        DataError, match=r"row 1 \(counted from 0\), column 'meta\.rate': .* nothing \(null\)"
+    ):
+        read_columns(path, ["meta.rate"])

@@ -1,8 +1,8 @@
 """What stands beside verl's checkpoints, and which of them a run resumes from.
 
-A checkpoint is verl's folder ``global_step_N`` with ``seele/controller.json`` in it, and beside that the
-problems that the step left behind. verl's tracker file, which names the last complete checkpoint, is written
-last and not atomically.
+A checkpoint is verl's folder ``global_step_N`` with ``seele/`` in it: the states of the hint controller and
+of the planner of steps, and the problems that the step left behind. verl's tracker file, which names the last
+complete checkpoint, is written last and not atomically.
 """
 
 import json
@@ -64,25 +64,25 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
         shutil.rmtree(step_folder(run, step))
 
 
-def save_controller(folder: Path, state: State) -> None:
-    """Write the controller's state into a checkpoint folder, the same bytes for the same state."""
-    path = folder / "seele" / "controller.json"
+def save_part(folder: Path, name: str, state: State) -> None:
+    """Write one part's state into a checkpoint folder, the same bytes for the same state."""
+    path = folder / "seele" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(state, sort_keys=True, indent=1) + "\n")
 
 
-def load_controller(folder: Path) -> State:
-    """Read the controller's state from a checkpoint folder.
+def load_part(folder: Path, name: str) -> State:
+    """Read what ``save_part`` wrote.
 
     Raises:
-        CheckpointError: The folder holds none: it was not written by SEELE.
+        CheckpointError: The folder holds none: it was not written by SEELE, or by an older release.
     """
-    path = folder / "seele" / "controller.json"
+    path = folder / "seele" / f"{name}.json"
     try:
         state: State = json.loads(path.read_text())
     except FileNotFoundError:
         raise CheckpointError(
-            f"{folder}: no seele/controller.json, so this checkpoint was not saved by SEELE; "
+            f"{folder}: no seele/{name}.json, so this checkpoint was not saved by this release of SEELE; "
             "start a new run with trainer.resume_mode=disable or another trainer.default_local_dir"
         ) from None
     return state

@@ -21,7 +21,7 @@ class ControllerActor:
     """Serialises the controller's calls; one per run."""
 
     def __init__(self, config: SeeleConfig) -> None:
-        self._controller = configured_controller(config.hints, seed=config.seed)
+        self._controller = configured_controller(config)
         self._visits: dict[str, Visit] = {}
         self._dropped = 0
         self._proposal_seconds: list[float] = []

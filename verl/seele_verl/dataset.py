@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from seele.data.schema import read_problems
+from seele.data.schema import read_columns, read_problems
 from seele.records import Instance
 
 
@@ -34,6 +34,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         paths = [Path(data_files)] if isinstance(data_files, str) else [Path(path) for path in data_files]
         problems = [(instance, path.stem) for path in paths for instance in read_problems(path)]
+        self._paths = paths
         self._problems: list[tuple[Instance, str]] = problems if max_samples < 0 else problems[:max_samples]
 
     def __len__(self) -> int:
@@ -47,3 +48,12 @@ class ProblemDataset(Dataset[dict[str, Any]]):
             "data_source": f"{instance.data_source}/{split}",
             "instance": instance,
         }
+
+    def columns(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Values of these columns of each problem.
+
+        Raises:
+            DataError: A file has no such column, or a row no value there.
+        """
+        rows = [row for path in self._paths for row in read_columns(path, names)]
+        return rows[: len(self)]

@@ -9,12 +9,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
-from seele.data.schema import read_problems
+from seele.curriculum import build_curriculum, columns_needed
+from seele.data.schema import read_columns, read_problems
 from seele.errors import ConfigError, DataError
 from seele.hints import configured_controller
 from seele.methods import check_method
 from seele.records import Instance
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
+from seele_verl.compositions import check_composition
 from seele_verl.settings import read_settings
 
 # Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
@@ -64,8 +66,9 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     seele = read_settings(config)
     check_method(seele)
     check_template(seele.prompt.template)
-    configured_controller(seele.hints, seed=seele.seed)
+    configured_controller(seele)
     check_batches(config, seele)
+    check_composition(config, seele)
     _check_device(config)
     training, validation = (
         _read(config.data.train_files, "train_files"),
@@ -76,8 +79,10 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: {len(training)} problems are fewer than the "
             f"{config.data.train_batch_size} of one step; add data or lower data.train_batch_size"
         )
+    _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)
-    _check_lengths(tokenizer, seele, config, training, hinted=seele.hints.controller != "none")
+    hinted = seele.hints.controller != "none" or seele.off_policy.source == "trace"
+    _check_lengths(tokenizer, seele, config, training, hinted=hinted)
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
     unhintable = sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training)
     return Preflight(seele=seele, num_problems=len(training), num_unhintable=unhintable)
@@ -164,6 +169,14 @@ def _read(files: Any, key: str) -> list[tuple[Instance, Path]]:
     return problems
 
 
+def _check_columns(files: Any, seele: SeeleConfig) -> None:
+    names = columns_needed(seele.curriculum)
+    paths = [files] if isinstance(files, str) else files
+    if names:
+        rows = [row for path in paths for row in read_columns(Path(path), names)]
+        build_curriculum(seele.curriculum, rows, seed=seele.seed)
+
+
 def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Tokenizer:
     path = config.actor_rollout_ref.model.path
     from transformers import AutoConfig, AutoTokenizer
@@ -198,9 +211,19 @@ def _check_lengths(
             f"data.max_prompt_length ({limit}) plus data.max_response_length "
             f"({config.data.max_response_length})"
         )
+    response_limit, source = config.data.max_response_length, seele.off_policy.source
     for instance, path in problems:
         prompt = len(encode_prompt(tokenizer, instance.question, seele.prompt.template))
-        hint = sum(map(len, encode_steps(tokenizer, instance.steps[:-1]))) if hinted else 0
+        steps = [len(ids) for ids in encode_steps(tokenizer, instance.steps)] if hinted else []
+        # A trace ends with one more token, and something has to be generated after a prefix.
+        given = {"trace": sum(steps), "prefix": sum(steps[:-1])}.get(source, 0) + 1
+        if given > response_limit:
+            raise DataError(
+                f"{path}: problem {instance.instance_id!r} brings {given} tokens into the response "
+                f"(seele.off_policy.source={source}), more than data.max_response_length ({response_limit}); "
+                "raise the limit or remove the problem"
+            )
+        hint = 0 if source == "trace" else sum(steps[:-1])
         if prompt + hint > limit:
             raise DataError(
                 f"{path}: problem {instance.instance_id!r} has {prompt} prompt tokens and {hint} in its "

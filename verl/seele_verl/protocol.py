@@ -18,13 +18,19 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from seele.config import SeeleConfig
 from seele.losses.imitation import hint_token_weights
 from seele.methods.advantage import group_advantages
-from seele.records import Instance, Rollout
+from seele.records import Instance, Origin, Rollout
 
 HINT_WEIGHTS = "hint_weights"
 """Row field: (prompt + response,) weight of each token in the imitation term."""
 
-ADVANTAGE = "advantage"
-"""Row tag: the rollout's advantage, where verl's own estimate is not the one wanted."""
+OFF_POLICY_MASK = "off_policy_mask"
+"""Row field: (response,) 1 on tokens that the policy did not write in this step, where a run has such."""
+
+OFF_POLICY_TOKENS = "off_policy_tokens"
+"""Batch-wide value: off-policy tokens of the step over its updates, what a token mean divides by."""
+
+ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
+"""Row tags: advantages of the rollout's tokens, where verl's own estimate is not the one wanted."""
 
 LOG_PROB_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
 """Row fields that a forward pass reads; every other column would be shipped for nothing."""
@@ -36,6 +42,7 @@ UPDATE_COLUMNS = (
     "advantages",
     "rollout_is_weights",
     HINT_WEIGHTS,
+    OFF_POLICY_MASK,
 )
 """Row fields that the actor's loss reads, where the run has them."""
 
@@ -67,12 +74,12 @@ def training_rows(
     *,
     prompt_ids: list[int],
     step_ids: list[list[int]],
-    data_source: str,
     model_version: int,
     global_step: int,
     settings: SeeleConfig,
     divide_by_std: bool,
-    validate: bool = False,
+    penalties: Sequence[float],
+    tells_accuracy: bool,
 ) -> TrainingRows:
     """The rows of one problem's rollouts.
 
@@ -82,64 +89,114 @@ def training_rows(
         rollouts: Its rollouts, all rounds.
         prompt_ids: Tokens of the prompt without hint.
         step_ids: Tokens of each solution step.
-        data_source: Name that verl's validation groups its metrics by.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
         settings: The run's; rollouts of a round that share a hint share its imitation term.
         divide_by_std: Whether advantages are divided by a standard deviation.
-        validate: Whether they go to verl's validation, which groups and names them, and are never trained on.
+        penalties: What is added to each rollout's reward.
+        tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
     """
-    keys, fields, tags = [], [], []
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
     advantages = group_advantages(rollouts, settings, divide_by_std=divide_by_std)
-    for rollout, advantage in zip(rollouts, advantages, strict=True):
+    rows = []
+    for rollout, advantage, penalty in zip(rollouts, advantages, penalties, strict=True):
         hint_ids = [token for step in step_ids[: rollout.hint_steps] for token in step]
-        prompt = torch.tensor(prompt_ids + hint_ids)
-        response = torch.tensor(rollout.completion.token_ids)
-        ones = torch.ones_like(response)
-        rewards = torch.zeros(len(response))
-        rewards[-1] = rollout.reward
-        field = {
-            "uid": uid,
-            "prompts": prompt,
-            "responses": response,
-            "input_ids": torch.cat([prompt, response]),
-            "position_ids": torch.arange(len(prompt) + len(response)),
-            "response_mask": ones,
-            "loss_mask": ones,
-            "rm_scores": rewards,
-            "num_turns": 2,
-        }
-        if validate:
-            field |= {
-                "data_source": data_source,
-                "reward_model": {"style": "rule", "ground_truth": instance.answer},
-                "extra_fields": {},
-            }
-        elif settings.imitation.coefficient:
-            field[HINT_WEIGHTS] = torch.tensor(
+        in_response = settings.off_policy.source == "prefix"
+        row = _row(
+            uid,
+            prompt_ids if in_response else prompt_ids + hint_ids,
+            rollout,
+            prefix_ids=hint_ids if in_response else [],
+            reward=rollout.reward + penalty,
+        )
+        if tells_accuracy:
+            row.fields["extra_fields"] = {"reward_extra_info": {"acc": rollout.reward}}
+        if settings.imitation.coefficient:
+            row.fields[HINT_WEIGHTS] = torch.tensor(
                 hint_token_weights(
                     len(prompt_ids),
                     len(hint_ids),
-                    len(response),
+                    len(rollout.completion.token_ids),
                     share=1.0 / same_hint[rollout.round_index, rollout.hint_steps],
                     form=settings.imitation.form,
                 )
             )
-        if rollout.completion.log_probs:
-            field["rollout_log_probs"] = torch.tensor(rollout.completion.log_probs)
-        keys.append(row_key(uid, rollout.rollout_index))
-        fields.append(field)
-        tags.append(
-            {
-                "status": "success",
-                "prompt_len": len(prompt),
-                "response_len": len(response),
-                "seq_len": len(prompt) + len(response),
-                "global_steps": global_step,
-                "min_global_steps": model_version,
-                "max_global_steps": model_version,
-                **({} if advantage is None else {ADVANTAGE: advantage}),
-            }
+        if settings.off_policy.source != "none":
+            own = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
+            others = row.tag["response_len"] - own
+            row.fields[OFF_POLICY_MASK] = torch.tensor([1.0] * others + [0.0] * own)
+        if advantage is not None:
+            row.tag.update({ADVANTAGE: advantage.generated, OFF_POLICY_ADVANTAGE: advantage.off_policy})
+        rows.append(row)
+    return _together(rows, model_version, global_step)
+
+
+def validation_rows(
+    uid: str,
+    instance: Instance,
+    rollouts: Sequence[Rollout],
+    *,
+    prompt_ids: list[int],
+    data_source: str,
+    model_version: int,
+    global_step: int,
+) -> TrainingRows:
+    """The rows of a validation problem, with the columns that verl groups and names its metrics by."""
+    rows = []
+    for rollout in rollouts:
+        row = _row(uid, prompt_ids, rollout, prefix_ids=[], reward=rollout.reward)
+        row.fields["data_source"] = data_source
+        row.fields["reward_model"] = {"style": "rule", "ground_truth": instance.answer}
+        row.fields["extra_fields"] = {}
+        rows.append(row)
+    return _together(rows, model_version, global_step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    key: str
+    fields: dict[str, Any]
+    tag: dict[str, Any]
+
+
+def _row(uid: str, prompt_ids: list[int], rollout: Rollout, *, prefix_ids: list[int], reward: float) -> _Row:
+    prompt = torch.tensor(prompt_ids)
+    response = torch.tensor([*prefix_ids, *rollout.completion.token_ids])
+    ones = torch.ones_like(response)
+    rewards = torch.zeros(len(response))
+    rewards[-1] = reward
+    fields = {
+        "uid": uid,
+        "prompts": prompt,
+        "responses": response,
+        "input_ids": torch.cat([prompt, response]),
+        "position_ids": torch.arange(len(prompt) + len(response)),
+        "response_mask": ones,
+        "loss_mask": ones,
+        "rm_scores": rewards,
+        "num_turns": 2,
+    }
+    if rollout.completion.log_probs:
+        fields["rollout_log_probs"] = torch.tensor(
+            [*(0.0 for _ in prefix_ids), *rollout.completion.log_probs]
         )
-    return TrainingRows(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags)
+    tag = {
+        "status": "success",
+        "prompt_len": len(prompt),
+        "response_len": len(response),
+        "seq_len": len(prompt) + len(response),
+    }
+    return _Row(row_key(uid, rollout.rollout_index), fields, tag)
+
+
+def _together(rows: Sequence[_Row], model_version: int, global_step: int) -> TrainingRows:
+    versions = {
+        "global_steps": global_step,
+        "min_global_steps": model_version,
+        "max_global_steps": model_version,
+    }
+    return TrainingRows(
+        keys=[row.key for row in rows],
+        fields=list_of_dict_to_tensordict([row.fields for row in rows]),
+        tags=[row.tag | versions for row in rows],
+    )

@@ -14,15 +14,16 @@ import ray
 import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from seele.records import Completion, Finish, Grade, GradeReason, Instance, Visit
+from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
 from seele.reward.grader import GraderPool
-from seele.rollout.rounds import HintController, Unhinted, run_rounds
+from seele.reward.overlong import overlong_penalty
+from seele.rollout.rounds import Unhinted, add_given, run_rounds
 from seele.rollout.seeding import rollout_seed
 from seele.rollout.templates import encode_prompt, encode_steps
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine_client import generate_round
-from seele_verl.protocol import TrainingRows, training_rows
+from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.settings import read_settings
 
 logger = logging.getLogger(__name__)
@@ -97,9 +98,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         ) -> list[Completion]:
             nonlocal model_version
             hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
+            in_response = not validate and self.seele.off_policy.source == "prefix"
             completions, model_version = await self._sample(
                 prompt_ids + hint_ids,
                 sampling_params,
+                max_tokens=self.rollout_config.response_length - (len(hint_ids) if in_response else 0),
                 session_id=prompt["uid"],
                 seeds=[
                     rollout_seed(
@@ -114,46 +117,95 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             )
             return completions
 
-        hints = self.seele.hints
-        controller: HintController = Unhinted() if validate else self.controller
-        rounds = 1 if validate else hints.rounds
-        rollouts_per_round = self.rollout_config.val_kwargs.n if validate else hints.rollouts_per_round
+        if validate:
+            rollouts = await run_rounds(
+                instance,
+                controller=Unhinted(),
+                sample=sample,
+                grade=self._grade,
+                rounds=1,
+                rollouts_per_round=self.rollout_config.val_kwargs.n,
+            )
+            return validation_rows(
+                prompt["uid"],
+                instance,
+                rollouts,
+                prompt_ids=prompt_ids,
+                data_source=prompt["data_source"],
+                model_version=model_version,
+                global_step=step,
+            )
+        given = self._given(step_ids, prompt.get("replayed"))
         rollouts = await run_rounds(
             instance,
-            controller=controller,
+            controller=self.controller,
             sample=sample,
             grade=self._grade,
-            rounds=rounds,
-            rollouts_per_round=rollouts_per_round,
+            rounds=self.seele.hints.rounds,
+            rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
         )
-        if not validate:
-            visit = Visit(
-                instance=instance,
-                step=step,
-                prompt_tokens=len(prompt_ids),
-                step_tokens=tuple(map(len, step_ids)),
-                rollouts=tuple(rollouts),
-            )
-            self.controller.keep_visit(prompt["uid"], visit)
+        rollouts += await add_given(
+            given, instance, first_index=len(rollouts), origin=self._given_origin, grade=self._grade
+        )
+        visit = Visit(
+            instance=instance,
+            step=step,
+            prompt_tokens=len(prompt_ids),
+            step_tokens=tuple(map(len, step_ids)),
+            rollouts=tuple(rollouts),
+        )
+        self.controller.keep_visit(prompt["uid"], visit)
         return training_rows(
             prompt["uid"],
             instance,
             rollouts,
             prompt_ids=prompt_ids,
             step_ids=step_ids,
-            data_source=prompt["data_source"],
             model_version=model_version,
             global_step=step,
             settings=self.seele,
             divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
-            validate=validate,
+            penalties=[self._penalty(rollout) for rollout in rollouts],
+            tells_accuracy=bool(self.config.algorithm.filter_groups.enable),
+        )
+
+    @property
+    def _given_origin(self) -> Origin:
+        return Origin.TRACE if self.seele.off_policy.source == "trace" else Origin.REPLAY
+
+    def _given(self, step_ids: list[list[int]], replayed: Completion | None) -> list[Completion]:
+        """Responses of the group that nobody generates: the worked solution, or an earlier success."""
+        if self.seele.off_policy.source != "trace":
+            return [replayed] if replayed else []
+        if not step_ids:
+            return []
+        token_ids = [token for ids in step_ids for token in ids] + [self.tokenizer.eos_token_id]
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
+        # Probability 1 under its author, whose own is not known (LUFFY, arXiv:2504.14945, section 4).
+        certain = (0.0,) * len(token_ids)
+        return [Completion(text=text, token_ids=tuple(token_ids), log_probs=certain, finish=Finish.STOP)]
+
+    def _penalty(self, rollout: Rollout) -> float:
+        overlong = self.config.reward.reward_kwargs.overlong_buffer_cfg
+        if not overlong.enable or rollout.origin is not Origin.POLICY:
+            return 0.0
+        return overlong_penalty(
+            len(rollout.completion.token_ids),
+            max_response_tokens=self.config.reward.reward_kwargs.max_resp_len,
+            buffer_tokens=overlong.len,
+            factor=overlong.penalty_factor,
         )
 
     async def _sample(
-        self, prompt_ids: list[int], sampling_params: dict[str, Any], *, session_id: str, seeds: list[int]
+        self,
+        prompt_ids: list[int],
+        sampling_params: dict[str, Any],
+        *,
+        max_tokens: int,
+        session_id: str,
+        seeds: list[int],
     ) -> tuple[list[Completion], int]:
         """One completion per seed, and the step whose weights generated them."""
-        max_tokens = self.rollout_config.response_length
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 outputs = await generate_round(
@@ -181,16 +233,16 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 text=self.tokenizer.decode(output.token_ids, skip_special_tokens=True),
                 token_ids=tuple(output.token_ids),
                 log_probs=tuple(output.log_probs or ()),
-                finish=self._finish(output.token_ids),
+                finish=self._finish(output.token_ids, max_tokens),
                 cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
             )
             for output in outputs
         ]
         return completions, outputs[0].extra_fields["global_steps"]
 
-    def _finish(self, token_ids: list[int]) -> Finish:
+    def _finish(self, token_ids: list[int], max_tokens: int) -> Finish:
         # verl's server reports a response that hit the length limit as "completed".
-        full = len(token_ids) >= self.rollout_config.response_length
+        full = len(token_ids) >= max_tokens
         return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
 
     async def _grade(self, completion: Completion, answer: str) -> Grade:

@@ -34,30 +34,20 @@ def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
     write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
 
 
-def describe_cost(run: Path, model: Path, *, passes_without_gradient: int) -> dict[str, Any]:
-    """Tokens that the run has spent so far, and the model FLOPs they stand for.
-
-    2 per parameter and token for a forward pass, 6 for forward and backward (arXiv:2001.08361):
-
-        2 N (prefilled + generated) + (6 + 2 * passes_without_gradient) N trained
-
-    Args:
-        run: The run folder.
-        model: Folder of the initial model; FLOPs are None where it holds no safetensors files.
-        passes_without_gradient: Forward passes over each trained token beside the update's own.
-    """
+def describe_cost(run: Path, parameters: int | None) -> dict[str, Any]:
+    """Tokens that the run has spent so far and the model FLOPs they stand for, from its metrics."""
     lines = (run / METRICS).read_text().splitlines() if (run / METRICS).exists() else []
     last = json.loads(lines[-1]) if lines else {}
-    tokens = {name.split("/")[1]: last.get(f"{name}_total", 0.0) for name in TOTALS}
-    parameters = _count_parameters(model)
-    flops = None
-    if parameters is not None:
-        rollout = 2 * parameters * (tokens["prefilled"] + tokens["generated"])
-        flops = rollout + (6 + 2 * passes_without_gradient) * parameters * tokens["trained"]
-    return {"tokens": tokens, "parameters": parameters, "flops": flops}
+    totals = {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
+    return {
+        "tokens": {name.removeprefix("tokens/"): total for name, total in totals.items() if "/" in name},
+        "parameters": parameters,
+        "flops": None if parameters is None else totals["flops"],
+    }
 
 
-def _count_parameters(model: Path) -> int | None:
+def count_parameters(model: Path) -> int | None:
+    """Parameters in the folder's safetensors files; None where it holds none, as for a name on the hub."""
     from safetensors import safe_open
 
     count = 0

@@ -12,7 +12,7 @@ from typing import Any
 from seele.data.files import write_atomically
 
 METRICS = "metrics.jsonl"
-TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained")
+TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained", "tokens/teacher_forced", "flops")
 """Counts that also get a running total over the run, under the same name with ``_total``."""
 
 

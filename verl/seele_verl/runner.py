@@ -38,12 +38,12 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         super().run(config)
 
 
-def run_training(config: DictConfig) -> None:
+def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> None:
     """Check verl's part of the configuration, start Ray and train."""
     validate_config(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
-    runner: Any = ray.remote(SeeleTaskRunner)
+    runner: Any = ray.remote(task_runner)
     try:
         run_ppo(config, task_runner_class=runner)
     finally:

@@ -25,7 +25,7 @@ from seele_verl.checkpoints import repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.preflight import Preflight, check_run
 from seele_verl.progress import follow_metrics, terminal_apart_from
-from seele_verl.run_card import describe_cost, describe_environment, write_run_card
+from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog
 
 LOG = Path("logs") / "train.log"
@@ -46,6 +46,13 @@ def verl_config_folder() -> Path:
     )
     folders = [Path(location) / "trainer" / "config" for location in spec.submodule_search_locations]
     return next(folder for folder in folders if folder.is_dir())
+
+
+def compose(overrides: list[str]) -> DictConfig:
+    """The configuration that these overrides stand for on the command line."""
+    os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
+    with hydra.initialize_config_dir(str(Path(__file__).parent / "config"), version_base=None):
+        return hydra.compose("seele", overrides=overrides)
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
@@ -90,13 +97,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         raise
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)
-        card |= describe_cost(
-            folder,
-            Path(config.actor_rollout_ref.model.path),
-            # Old log-probabilities where the engine's do not serve, and the reference model's for a KL term.
-            passes_without_gradient=(not config.algorithm.rollout_correction.bypass_mode)
-            + bool(config.actor_rollout_ref.actor.use_kl_loss),
-        )
+        card |= describe_cost(folder, count_parameters(Path(config.actor_rollout_ref.model.path)))
         write_run_card(folder, card)
 
 

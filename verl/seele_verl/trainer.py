@@ -1,13 +1,17 @@
 """verl's synchronous trainer with SEELE's parts in its seams.
 
-What differs: which problems a step fetches, the actor's loss, what a checkpoint holds, and what is logged.
-The loop itself, old and reference log-probabilities, advantages, update and weight transfer are verl's.
+What differs: which problems a step fetches and which of their groups it learns from, what off-policy tokens
+have for old log-probabilities and advantages, the actor's loss, what a checkpoint holds, and what is logged.
+The loop itself, log-probabilities, pooled advantages, update and weight transfer are verl's.
 """
 
 import dataclasses
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,26 +27,32 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from seele.curriculum import UniformCurriculum
-from seele.rollout.metrics import rollout_rows, step_metrics
+from seele.curriculum import columns_needed
+from seele.curriculum.planner import StepPlanner
+from seele.maths.flops import model_flops
+from seele.records import Completion, Visit
+from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
 from seele_verl.checkpoints import (
     drop_old_checkpoints,
     load_carried,
-    load_controller,
+    load_part,
     save_carried,
-    save_controller,
+    save_part,
     step_folder,
 )
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
-from seele_verl.losses import seele_loss
+from seele_verl.losses import needs_seele_loss, seele_loss
+from seele_verl.off_policy import count_tokens, exchange_log_probs, write_advantages
 from seele_verl.protocol import (
-    ADVANTAGE,
     HINT_WEIGHTS,
     LOG_PROB_COLUMNS,
+    OFF_POLICY_MASK,
+    OFF_POLICY_TOKENS,
     UPDATE_COLUMNS,
     parse_row_key,
 )
+from seele_verl.run_card import count_parameters
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
 
@@ -69,6 +79,14 @@ class SeeleTrainer(PPOTrainerSync):
         self._carried: list[int] = []
         """Problems that the step before left behind."""
         self._problem_of_uid: dict[str, int] = {}
+        """Problems that the step began."""
+        self._visits: dict[str, Visit] = {}
+        """What their rollouts brought, by uid."""
+        self._controller_metrics: dict[str, float] = {}
+        self._advantages: dict[str, dict[int, float]] = {}
+        """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
+        self._nothing_to_learn = False
+        self._parameters = count_parameters(Path(config.actor_rollout_ref.model.path))
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         if self.seele.curriculum.spare_problems:
@@ -83,58 +101,80 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        self.curriculum = UniformCurriculum(
-            len(self.train_dataset),
+        self.planner = StepPlanner(
+            self.seele,
+            self.train_dataset.columns(columns_needed(self.seele.curriculum)),
             batch_size=self.config.data.train_batch_size,
-            seed=self.seele.seed,
-            spare_problems=self.seele.curriculum.spare_problems,
         )
         if self.config.trainer.total_training_steps is not None:
             # verl stops at whichever of epochs and steps comes first; steps that were asked for win.
             with open_dict(self.config):
                 self.config.trainer.total_epochs = self.total_training_steps // self.steps_per_epoch + 1
 
-    def _fetch_one_gen_batch(self) -> TensorDict:
-        ray.get(self.controller.begin_step.remote(self.global_steps))
-        problems = [*self._carried, *self.curriculum.problems_of_step(self.global_steps)]
-        uids = [f"step{self.global_steps}-{index:06d}" for index in range(len(problems))]
-        self._problem_of_uid = dict(zip(uids, problems, strict=True))
+    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
+        """The problems that a step begins, or ``num_prompts`` more where verl filters groups."""
+        replayed: dict[int, Completion] = {}
+        if num_prompts is None:
+            ray.get(self.controller.begin_step.remote(self.global_steps))
+            self._problem_of_uid = {}
+            problems, replayed = self.planner.begin(self.global_steps, carried=self._carried)
+        else:
+            statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
+            in_flight = [self._problem_of_uid[uid] for status in statuses for uid in status["train"]]
+            problems = self.planner.begin_more(num_prompts, in_flight=in_flight)
+        first = len(self._problem_of_uid)
+        uids = [f"step{self.global_steps}-{first + index:06d}" for index in range(len(problems))]
+        self._problem_of_uid |= zip(uids, problems, strict=True)
         if self.seele.curriculum.spare_problems:
             self.replay_buffer.awaited = frozenset(uids[: len(self._carried)])
-        batch = collate_fn([self.train_dataset[problem] for problem in problems])
-        batch["uid"] = np.array(uids, dtype=object)
-        return tu.get_tensordict(batch)
+        rows = [self.train_dataset[problem] | {"replayed": replayed.get(problem)} for problem in problems]
+        batch = tu.get_tensordict(collate_fn(rows) | {"uid": np.array(uids, dtype=object)})
+        tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        return batch
 
     def on_sample_end(self) -> None:
+        self._visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
             workers = self.agent_loop_manager.agent_loop_workers
             ray.get([worker.cancel_prompts.remote(left_behind) for worker in workers])
             self.replay_buffer.forget(left_behind)
             self._carried = [self._problem_of_uid[uid] for uid in left_behind]
+            self._visits = {uid: visit for uid, visit in self._visits.items() if uid not in left_behind}
         super().on_sample_end()
+
+    def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """The rows of the groups that the update learns from."""
+        uid_of_key = {key: parse_row_key(key)[0] for key in batch.keys}
+        visits = {uid: self._visits[uid] for uid in dict.fromkeys(uid_of_key.values())}
+        selected = self.planner.select(list(visits.values()))
+        self._nothing_to_learn = not selected
+        kept = [key for key, uid in uid_of_key.items() if visits[uid].instance.instance_id in selected]
+        if not kept or len(kept) == len(batch):
+            return batch
+        tq.kv_clear(keys=sorted(set(batch.keys).difference(kept)), partition_id=batch.partition_id)
+        return batch.select_keys(kept)
 
     # -------------------------------------------------------- advantage and loss
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        batch = super()._compute_advantage(batch, metrics)
-        if self.seele.advantage.baseline == "pooled":
-            return batch
-        data = tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"]
-        )
-        advantages = torch.nested.as_nested_tensor(
-            [
-                mask_T * (0.0 if tag.get("is_padding") else tag[ADVANTAGE])
-                for mask_T, tag in zip(data["response_mask"].unbind(), batch.tags, strict=True)
-            ],
-            layout=torch.jagged,
-        )
-        fields = TensorDict({"advantages": advantages, "returns": advantages}, batch_size=len(batch))
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        return write_advantages(super()._compute_advantage(batch, metrics), self.seele.off_policy)
+
+    @property
+    def _uses_engines_log_probs(self) -> bool:
+        """Whether the engine's log-probabilities are the old ones. It has none of a prefix, which it did not
+        write.
+        """
+        bypass: bool = self.config.algorithm.rollout_correction.bypass_mode
+        return bypass and self.seele.off_policy.source != "prefix"
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        with _changed(self.config.algorithm.rollout_correction, bypass_mode=self._uses_engines_log_probs):
+            super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        if self.seele.off_policy.source != "none" and not self._uses_engines_log_probs:
+            exchange_log_probs(batch, source=self.seele.off_policy.source)
+            for name in [name for name in metrics if name.startswith("training/rollout_")]:
+                del metrics[name]  # taken over tokens, too, that the engine did not write
         return batch
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -142,15 +182,35 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        present = set(batch.fields or ())
-        super()._update_actor(_columns(batch, present.intersection(UPDATE_COLUMNS)), metrics)
+        if not self._nothing_to_learn:
+            if self.seele.off_policy.has_own_loss:
+                num_updates = len(batch) / self._get_required_batch_multiple(1)
+                batch.extra_info[OFF_POLICY_TOKENS] = max(count_tokens(batch), 1) / num_updates
+            present = set(batch.fields or ())
+            super()._update_actor(_columns(batch, present.intersection(UPDATE_COLUMNS)), metrics)
+        self._learn(batch)
         return batch
 
+    def _learn(self, batch: KVBatchMeta) -> None:
+        """Tell the planner, before the step is saved, what the step brought."""
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
+        self._advantages = defaultdict(dict)
+        sizes = defaultdict(list)
+        for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
+            if not tag.get("is_padding"):
+                uid, rollout_index = parse_row_key(key)
+                self._advantages[uid][rollout_index] = float(advantage_T[-1])
+                sizes[self._problem_of_uid[uid]].append(float(advantage_T.abs().mean()))
+        visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
+        self.planner.learn(visits, {problem: fmean(values) for problem, values in sizes.items()})
+
     def on_init_end(self) -> None:
-        if self.seele.imitation.coefficient:
+        if needs_seele_loss(self.seele):
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
             self.actor_rollout_wg.set_loss_fn(
-                partial(seele_loss, config=actor, imitation=self.seele.imitation)
+                partial(
+                    seele_loss, config=actor, imitation=self.seele.imitation, off_policy=self.seele.off_policy
+                )
             )
         if self.config.trainer.device == "cpu":
             use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
@@ -160,20 +220,24 @@ class SeeleTrainer(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict[str, Any], *args: Any, **kwargs: Any
     ) -> KVBatchMeta:
         # Rows arrive in the order in which prompts finished; sorted, the mini-batches do not depend on it.
+        batch = self._drop_unselected(batch)
         batch.reorder(sorted(range(len(batch.keys)), key=batch.keys.__getitem__))
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
-        padding = [
-            (key, tag["seq_len"])
-            for key, tag in zip(batch.keys, batch.tags, strict=True)
-            if tag.get("is_padding")
-        ]
-        if padding and self.seele.imitation.coefficient:
-            # verl fills a batch that lost a prompt with copies of its first row, of another length.
-            weights = torch.nested.as_nested_tensor(
-                [torch.zeros(length) for _, length in padding], layout=torch.jagged
+        padding = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")}
+        if not padding:
+            return batch
+        # verl fills a batch up with rows that have our columns from its first row, which has other lengths.
+        fields: dict[str, torch.Tensor] = {}
+        if self.seele.imitation.coefficient:
+            fields[HINT_WEIGHTS] = _zeros([tag["seq_len"] for tag in padding.values()])
+        if self.seele.off_policy.source != "none":
+            fields[OFF_POLICY_MASK] = _zeros([tag["response_len"] for tag in padding.values()])
+        if fields:
+            tq.kv_batch_put(
+                keys=[*padding],
+                partition_id=batch.partition_id,
+                fields=TensorDict(fields, batch_size=len(padding)),
             )
-            fields = TensorDict({HINT_WEIGHTS: weights}, batch_size=len(padding))
-            tq.kv_batch_put(keys=[key for key, _ in padding], partition_id=batch.partition_id, fields=fields)
         return batch
 
     # ------------------------------------------------------------- checkpoints
@@ -186,15 +250,18 @@ class SeeleTrainer(PPOTrainerSync):
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
             self._carried = load_carried(folder)
-            state = load_controller(folder)
+            state = load_part(folder, "controller")
             ray.get(self.controller.load_state_dict.remote(state))
             assert ray.get(self.controller.state_dict.remote()) == state, "a restart is no restart"
+            self.planner.load_state_dict(load_part(folder, "planner"))
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
         state = ray.get(self.controller.state_dict.remote())
-        save_controller(step_folder(self.run, self.global_steps), state)
-        save_carried(step_folder(self.run, self.global_steps), self._carried)
+        folder = step_folder(self.run, self.global_steps)
+        save_part(folder, "controller", state)
+        save_part(folder, "planner", self.planner.state_dict())
+        save_carried(folder, self._carried)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -219,35 +286,53 @@ class SeeleTrainer(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        rolled_out, controller_metrics = ray.get(self.controller.take_step.remote())
-        trained_uids = {parse_row_key(key)[0] for key in batch.keys}
-        visits = {uid: visit for uid, visit in rolled_out.items() if uid in trained_uids}
+        visits, config = self._visits, self.config.actor_rollout_ref.actor
+        trained = [visits[uid] for uid in self._advantages]
+        metrics |= step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
-        trained = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
-        metrics |= step_metrics(list(visits.values())) | controller_metrics
-        metrics["tokens/trained"] = trained * self.config.actor_rollout_ref.actor.ppo_epochs
-        advantages = self._advantages(batch)
+        seq_lens = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
+        metrics["tokens/trained"] = sum(seq_lens) * config.ppo_epochs * (not self._nothing_to_learn)
+        learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
+        metrics["tokens/teacher_forced"] = teacher_forced_tokens(trained, learns_hints=learns_hints)
+        if self._parameters is not None:
+            metrics["flops"] = model_flops(
+                self._parameters,
+                prefilled_tokens=metrics["tokens/prefilled"],
+                generated_tokens=metrics["tokens/generated"],
+                trained_tokens=metrics["tokens/trained"],
+                # For old log-probabilities where the engine's do not serve, and for a KL term.
+                passes_without_gradient=(not self._uses_engines_log_probs) + config.use_kl_loss,
+            )
         self.log.write_rollouts(
             global_steps,
-            (row for uid, visit in visits.items() for row in rollout_rows(visit, advantages.get(uid, {}))),
+            (
+                row
+                for uid, visit in visits.items()
+                for row in rollout_rows(visit, self._advantages.get(uid, {}))
+            ),
         )
         metrics |= self.log.append(global_steps, _scalars(metrics))
-
-    @staticmethod
-    def _advantages(batch: KVBatchMeta) -> dict[str, dict[int, float]]:
-        """uid -> rollout index -> the advantage that the update gave to each of the rollout's tokens."""
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
-        advantages: dict[str, dict[int, float]] = {}
-        for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
-            if not tag.get("is_padding"):
-                uid, rollout_index = parse_row_key(key)
-                advantages.setdefault(uid, {})[rollout_index] = float(advantage_T[0])
-        return advantages
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:
     """The same rows with these fields only."""
     return dataclasses.replace(batch, fields=sorted(names))
+
+
+@contextmanager
+def _changed(section: DictConfig, **values: Any) -> Iterator[None]:
+    """Settings that hold for one call."""
+    before = {key: section[key] for key in values}
+    with open_dict(section):
+        section.update(values)
+    try:
+        yield
+    finally:
+        section.update(before)
+
+
+def _zeros(lengths: Sequence[int]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.zeros(length) for length in lengths], layout=torch.jagged)
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:

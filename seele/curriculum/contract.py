@@ -1,0 +1,64 @@
+"""What a curriculum promises, and the one way in which its problems can run out.
+
+The curricula themselves are one file each; ``seele.curriculum.build_curriculum`` makes them by name.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Protocol
+
+from seele.records import State
+
+
+class Curriculum(Protocol):
+    """Chooses the problems that a step rolls out.
+
+    Problems are indices into the training data, from 0. A step is one ``draw`` or more, rollouts and an
+    update, then ``observe``; a state saved after that is where a resumed run goes on.
+    """
+
+    name: ClassVar[str]
+    """What the configuration and saved states call this curriculum."""
+
+    def draw(
+        self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
+    ) -> list[int]:
+        """The next problems to roll out, all distinct, none of them in ``postponed`` or ``pruned``.
+
+        A full batch matters more than pruning: once all other problems are drawn, pruned ones are drawn all
+        the same.
+
+        Args:
+            num_problems: How many.
+            postponed: Problems that are being rolled out already. They keep their place and come later.
+            pruned: Problems that lose the turn that has come to them; their next one is in the next epoch.
+
+        Raises:
+            DataError: If fewer than ``num_problems`` problems are not postponed. Nothing is changed then.
+        """
+        ...
+
+    def observe(self, signal_of_problem: Mapping[int, float]) -> None:
+        """Take note of what a step was trained on.
+
+        Args:
+            signal_of_problem: For each problem trained on, the mean over its rollouts of the mean over their
+                tokens of |advantage|, at least 0.
+        """
+        ...
+
+    def state_dict(self) -> State:
+        """All that later draws depend on beside the settings; equal states give equal JSON."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict`` as if there had been no interruption.
+
+        Raises:
+            CheckpointError: If it is of another curriculum, version or number of problems, or damaged.
+                Nothing is changed then.
+        """
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log, without prefix. Reading changes nothing."""
+        ...

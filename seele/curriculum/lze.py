@@ -1,0 +1,157 @@
+"""Learning-Zone Energy: learn from the groups whose outcome is uncertain, on problems that began hard.
+
+Source: arXiv:2605.17003 and ``backward_scorer.py`` of its code (github.com/Stellaris167/LZE, commit 1180f7b);
+``docs/selection.md`` lists what is different here. Energies save updates, not rollouts: every problem is
+rolled out before its energy is known. ``seele.curriculum.pruning`` saves rollouts.
+
+N counts the groups of a step.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.config.settings import SelectionConfig
+from seele.curriculum.saved_state import read_count, read_share, read_state
+from seele.records import State
+
+Array = NDArray[np.float64]
+
+# The anchor of a problem that was solved at first sight: it may still win when nothing harder is uncertain.
+SMALLEST_ANCHOR = 0.05
+# Noise is relative to the spread of energies. Groups of about equal energy are still shuffled a little.
+SMALLEST_SPREAD = 0.01
+# A share such as 1/49 of 49 groups is one group, whatever its product rounds to.
+ROUNDING = 1e-9
+# Tells the noise from what others draw from the run's seed and a small number, such as a curriculum's arms.
+STREAM = int.from_bytes(b"lze")
+
+
+def energy(pass_rate: Array, first_pass_rate: Array, average: Array, *, momentum: float) -> Array:
+    """Learning-Zone Energy of each group.
+
+        E = max(1 - p0, 0.05) * 4 p (1 - p) * (1 + momentum * min(2 |p - average|, 1))
+
+    Difficulty at first sight, times the rewards' variance (1 at its largest), raised by how far the pass rate
+    has moved. Exactly 0 where all rollouts agree.
+
+    Args:
+        pass_rate: (N,) share p of correct rollouts now, in [0, 1].
+        first_pass_rate: (N,) share p0 when the problem was first seen.
+        average: (N,) moving average of the pass rate, without this observation.
+        momentum: Weight of the movement, 0 or more; alpha in the paper.
+
+    Returns:
+        (N,) energies in [0, 1 + momentum].
+    """
+    anchor = np.maximum(1.0 - first_pass_rate, SMALLEST_ANCHOR)
+    uncertainty = 4.0 * pass_rate * (1.0 - pass_rate)
+    movement = np.minimum(2.0 * np.abs(pass_rate - average), 1.0)
+    return anchor * uncertainty * (1.0 + momentum * movement)
+
+
+class LearningZoneSelection:
+    """Keep the groups of highest energy, after a warm-up that keeps all that have any.
+
+    A group whose rollouts all agree has no energy and is never kept, not even during warm-up. Its pooled
+    advantages are zero, divided by their standard deviation or not, so its rewards bring no gradient. What it
+    would have brought is given up: through terms that see no reward (KL, imitation), or under a baseline from
+    elsewhere (``hint_conditional``).
+
+    The pass rate has to be that of the rollouts whose advantages are computed together. The Gumbel noise
+    depends on the seed and the number of selections so far, so that a resumed run selects the same.
+    """
+
+    name: ClassVar[str] = "lze"
+    _HEADER: ClassVar[State] = {"selection": name, "version": 1}
+
+    def __init__(self, config: SelectionConfig, *, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        self._num_selections = 0
+        # By instance id: pass rate at first sight, and its moving average.
+        self._histories: dict[str, tuple[float, float]] = {}
+        self._metrics: dict[str, float] = {}
+
+    def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
+        """See ``Selection``. A step without groups is no selection and leaves no trace."""
+        if not pass_rates:
+            return []
+        instance_ids, rates = list(pass_rates), np.array(list(pass_rates.values()), dtype=np.float64)
+        assert ((rates >= 0.0) & (rates <= 1.0)).all(), f"a pass rate lies in [0, 1], got {rates}"
+        energies = self._observe(instance_ids, rates)
+        target_ratio = self._target_ratio(epoch)
+        num_wanted = max(1, int(len(rates) * target_ratio + ROUNDING))
+        kept = np.sort(self._ranked(energies)[:num_wanted])
+        self._num_selections += 1
+        self._metrics = _summary(rates, energies, num_kept=len(kept), target_ratio=target_ratio)
+        return [instance_ids[position] for position in kept]
+
+    def state_dict(self) -> State:
+        """See ``Selection``. A problem is [pass rate at first sight, moving average]."""
+        return {
+            **self._HEADER,
+            "num_selections": self._num_selections,
+            "problems": {name: list(history) for name, history in sorted(self._histories.items())},
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Selection``. The settings are not part of the state: those of this selection stay."""
+        self._num_selections, self._histories = read_state(state, header=self._HEADER, read=_read)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Selection``. Nothing before the first selection, no energies where no group has any."""
+        return dict(self._metrics)
+
+    def _observe(self, instance_ids: list[str], rates: Array) -> Array:
+        """(N,) energies, each against what was known before; the averages move afterwards."""
+        known = [self._histories.get(name, (p, p)) for name, p in zip(instance_ids, rates, strict=True)]
+        first, average = np.array(known).T
+        decay = self._config.decay
+        moved = decay * average + (1.0 - decay) * rates
+        histories = zip(first.tolist(), moved.tolist(), strict=True)
+        self._histories.update(zip(instance_ids, histories, strict=True))
+        return energy(rates, first, average, momentum=self._config.momentum)
+
+    def _target_ratio(self, epoch: float) -> float:
+        """Share of the groups to keep: 1 during warm-up, then falling in a straight line to ``ratio``, or
+        to ``min_ratio`` where that is larger.
+        """
+        since_warmup = epoch - self._config.warmup_epochs
+        if self._config.transition_epochs > 0.0:
+            progress = min(max(since_warmup / self._config.transition_epochs, 0.0), 1.0)
+        else:
+            progress = float(since_warmup >= 0.0)
+        return (1.0 - progress) + progress * max(self._config.ratio, self._config.min_ratio)
+
+    def _ranked(self, energies: Array) -> NDArray[np.intp]:
+        """Positions of the groups with energy, highest noisy energy first; of equals the earlier first."""
+        eligible = np.flatnonzero(energies > 0.0)
+        if not eligible.size:
+            return eligible
+        spread = max(float(np.ptp(energies[eligible])), SMALLEST_SPREAD)
+        generator = np.random.default_rng([self._seed, self._num_selections, STREAM])
+        noise = generator.gumbel(scale=self._config.noise * spread, size=eligible.size)
+        return eligible[np.argsort(-(energies[eligible] + noise), kind="stable")]
+
+
+def _summary(rates: Array, energies: Array, *, num_kept: int, target_ratio: float) -> dict[str, float]:
+    alive = energies[energies > 0.0]
+    of_energy = {"mean": alive.mean(), "max": alive.max(), "min": alive.min()} if alive.size else {}
+    return {
+        **{f"energy_{name}": float(value) for name, value in of_energy.items()},
+        "pass_rate_mean": float(rates.mean()),
+        "selected_ratio": num_kept / len(rates),
+        "selected_groups": float(num_kept),
+        "target_ratio": target_ratio,
+        "dead_group_share": 1.0 - alive.size / len(rates),
+    }
+
+
+def _read(state: Mapping[str, Any]) -> tuple[int, dict[str, tuple[float, float]]]:
+    histories = {
+        name: (read_share(first), read_share(average)) for name, (first, average) in state["problems"].items()
+    }
+    return read_count(state["num_selections"]), histories

@@ -1,0 +1,117 @@
+"""One step's problems, from the curriculum to what is learnt from them: the parts of this package together.
+
+A step is ``begin``, perhaps ``begin_more``, then rollouts, ``select``, an update, and ``learn``. Problems are
+indices into the training data.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from seele.config import SeeleConfig
+from seele.curriculum import build_curriculum
+from seele.curriculum.pruning import ForwardPruning
+from seele.curriculum.replay import SuccessPool
+from seele.curriculum.selection import build_selection
+from seele.records import Completion, State, Visit
+
+
+class StepPlanner:
+    """Which problems a step begins, which of their groups it learns from, and the state behind both."""
+
+    def __init__(self, settings: SeeleConfig, rows: Sequence[Mapping[str, Any]], *, batch_size: int) -> None:
+        """Plan steps of ``batch_size`` problems.
+
+        Args:
+            settings: The run's.
+            rows: One mapping a problem with the columns that the curriculum needs (``columns_needed``).
+            batch_size: Problems that a step trains on.
+        """
+        self._settings = settings
+        self._num_problems = len(rows)
+        self._batch_size = batch_size
+        self._curriculum = build_curriculum(settings.curriculum, rows, seed=settings.seed)
+        self._selection = build_selection(settings.selection, seed=settings.seed)
+        self._pruning = ForwardPruning(settings.selection, seed=settings.seed)
+        self._pool = SuccessPool(settings.replay, seed=settings.seed)
+        self._begun: list[int] = []
+        self._step = 0
+
+    def begin(self, step: int, *, carried: Sequence[int] = ()) -> tuple[list[int], dict[int, Completion]]:
+        """Problems that step ``step`` (from 1) rolls out, ``carried`` from the step before first, and the
+        earlier success that some of them replay.
+        """
+        self._step = step
+        replayed: dict[int, Completion] = {}
+        if self._settings.off_policy.source == "replay":
+            replayed = self._pool.draw(self._batch_size, step=step, avoid=carried)
+        self._begun = [*carried, *replayed]
+        num_fresh = self._batch_size + self._settings.curriculum.spare_problems - len(self._begun)
+        self.begin_more(num_fresh, in_flight=self._begun)
+        return list(self._begun), replayed
+
+    def begin_more(self, num_problems: int, *, in_flight: Sequence[int]) -> list[int]:
+        """Further problems, where groups without signal are replaced: new ones, or once the step has begun
+        all there are, any that are not being rolled out right now.
+        """
+        begun = self._begun if len(self._begun) + num_problems <= self._num_problems else in_flight
+        pruned = self._pruning.pruned(epoch=int(self.epochs))
+        drawn = self._curriculum.draw(num_problems, postponed=begun, pruned=pruned)
+        self._begun += drawn
+        return drawn
+
+    @property
+    def epochs(self) -> float:
+        """Problems that earlier steps trained on, over all problems."""
+        return (self._step - 1) * self._batch_size / self._num_problems
+
+    def select(self, visits: Sequence[Visit]) -> set[str]:
+        """Instance ids of the visits that the update learns from; possibly none."""
+        pass_rates = {visit.instance.instance_id: visit.accuracy for visit in visits}
+        return set(self._selection.select(pass_rates, epoch=self.epochs))
+
+    def learn(self, visits: Mapping[int, Visit], signals: Mapping[int, float]) -> None:
+        """Take note of a step.
+
+        Args:
+            visits: The step's visits by problem.
+            signals: Mean |advantage| over rollouts and tokens of the problems that were trained on.
+        """
+        self._curriculum.observe(signals)
+        generated = {problem: visit.generated for problem, visit in visits.items()}
+        unhinted = {
+            problem: [rollout.reward for rollout in rollouts if not rollout.hint_steps]
+            for problem, rollouts in generated.items()
+        }
+        self._pruning.observe({problem: fmean(rewards) for problem, rewards in unhinted.items() if rewards})
+        if self._settings.off_policy.source == "replay":
+            self._pool.observe(generated)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log."""
+        return {
+            f"{name}/{metric}": value
+            for name, part in self._parts().items()
+            for metric, value in part.metrics().items()
+        }
+
+    def state_dict(self) -> State:
+        """Everything that later steps depend on beside the settings."""
+        return {name: part.state_dict() for name, part in self._parts().items()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict``.
+
+        Raises:
+            CheckpointError: A part was saved under other settings, or is damaged.
+        """
+        for name, part in self._parts().items():
+            part.load_state_dict(state.get(name, {}))
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "curriculum": self._curriculum,
+            "selection": self._selection,
+            "pruning": self._pruning,
+            **({"replay": self._pool} if self._settings.off_policy.source == "replay" else {}),
+        }

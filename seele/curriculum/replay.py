@@ -1,0 +1,153 @@
+"""The policy's own successes, kept to be replayed: ExGRPO (arXiv:2510.02245, sections 3.2 and 3.3).
+
+A problem that was solved sometimes, but not always, stays in the pool with its correct rollouts and the
+log-probabilities that they were written with. Problems are drawn by how often they were solved when last
+visited, those solved half the time first; of a problem's rollouts the one that the policy was surest of is
+replayed, because an uncertain success is more often right for a wrong reason.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from seele.config import ReplayConfig
+from seele.curriculum.saved_state import read_count, read_state
+from seele.records import Completion, Finish, Rollout, State
+
+KEPT_PER_PROBLEM = 8
+"""Successes that a problem keeps, the surest ones; the paper keeps them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """What the pool knows of one problem."""
+
+    num_correct: int
+    """In its latest visit."""
+    num_rollouts: int
+    successes: tuple[Completion, ...]
+    """The surest first."""
+
+
+class SuccessPool:
+    """Problems solved sometimes, and how.
+
+    Differs from the paper: a success is ranked by the mean log-probability of its tokens when it was written,
+    not by its entropy under the policy of now, which would cost a forward pass over every candidate.
+    """
+
+    _HEADER: ClassVar[State] = {"pool": "successes", "version": 1}
+
+    def __init__(self, config: ReplayConfig, *, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        self._is_open = False
+        self._pool: dict[int, Experience] = {}
+
+    def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
+        """Take note of a step's generated rollouts, by problem.
+
+        A problem that was solved throughout leaves the pool, as in the paper; one that was not solved at all
+        stays as it is. A step whose mean accuracy reaches ``start_accuracy`` opens the pool for good.
+        """
+        for problem, rollouts in sorted(rollouts_of_problem.items()):
+            correct = [rollout.completion for rollout in rollouts if rollout.grade.correct]
+            if len(correct) == len(rollouts):
+                self._pool.pop(problem, None)
+            elif correct:
+                known = self._pool[problem].successes if problem in self._pool else ()
+                surest = sorted([*known, *correct], key=_uncertainty)[:KEPT_PER_PROBLEM]
+                self._pool[problem] = Experience(len(correct), len(rollouts), tuple(surest))
+        accuracies = [
+            np.mean([rollout.reward for rollout in rollouts]) for rollouts in rollouts_of_problem.values()
+        ]
+        self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
+
+    def draw(self, batch_size: int, *, step: int, avoid: Collection[int] = ()) -> dict[int, Completion]:
+        """Problems to replay in a step with ``batch_size`` problems, and the success that each replays.
+
+        A bucket holds the problems with the same share of correct rollouts. Buckets are drawn with weights
+        exp(-(k - n/2)^2 / (2 sd^2)) for k of n, then a problem of the bucket uniformly, without replacement.
+        Fewer come where the pool is small, none before it is open.
+        """
+        buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for problem, experience in sorted(self._pool.items()):
+            if problem not in avoid:
+                buckets[experience.num_correct, experience.num_rollouts].append(problem)
+        generator = np.random.default_rng([self._seed, step])
+        drawn: dict[int, Completion] = {}
+        wanted = math.floor(self._config.problem_share * batch_size) if self._is_open else 0
+        while buckets and len(drawn) < wanted:
+            keys = sorted(buckets)
+            distance = np.array([correct - total / 2 for correct, total in keys]) / self._config.bucket_sd
+            weights = np.exp(((distance**2).min() - distance**2) / 2)
+            key = keys[generator.choice(len(keys), p=weights / weights.sum())]
+            problem = buckets[key].pop(int(generator.integers(len(buckets[key]))))
+            drawn[problem] = self._pool[problem].successes[0]
+            if not buckets[key]:
+                del buckets[key]
+        return drawn
+
+    def state_dict(self) -> State:
+        """All that later draws depend on; equal states give equal JSON."""
+        return {
+            **self._HEADER,
+            "is_open": self._is_open,
+            "problems": [
+                {
+                    "problem": problem,
+                    "num_correct": experience.num_correct,
+                    "num_rollouts": experience.num_rollouts,
+                    "successes": [
+                        {
+                            "text": success.text,
+                            "token_ids": list(success.token_ids),
+                            "log_probs": list(success.log_probs),
+                        }
+                        for success in experience.successes
+                    ],
+                }
+                for problem, experience in sorted(self._pool.items())
+            ],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict``.
+
+        Raises:
+            CheckpointError: If it is of another kind or version, or damaged. Nothing is changed then.
+        """
+        self._is_open, self._pool = read_state(state, header=self._HEADER, read=_read)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log, without prefix."""
+        return {"problems": float(len(self._pool)), "is_open": float(self._is_open)}
+
+
+def _uncertainty(success: Completion) -> float:
+    """Mean negative log-probability of its tokens when it was written."""
+    return -math.fsum(success.log_probs) / max(len(success.log_probs), 1)
+
+
+def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
+    pool = {
+        read_count(entry["problem"]): Experience(
+            read_count(entry["num_correct"]),
+            read_count(entry["num_rollouts"]),
+            tuple(
+                Completion(
+                    text=str(success["text"]),
+                    token_ids=tuple(map(read_count, success["token_ids"])),
+                    log_probs=tuple(map(float, success["log_probs"])),
+                    finish=Finish.STOP,
+                )
+                for success in entry["successes"]
+            ),
+        )
+        for entry in state["problems"]
+    }
+    return bool(state["is_open"]), pool

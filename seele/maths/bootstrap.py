@@ -1,0 +1,82 @@
+"""What a mean over a few repetitions is worth: percentile bootstrap and the exact sign-flip test.
+
+Repetitions are independent runs, usually seeds. Nothing here corrects for asking many questions at once.
+
+Axes: N repetitions, R resamples.
+"""
+
+import numpy as np
+
+from seele.maths.irt import Array
+
+RESAMPLES = 10_000
+
+# The observed flips take part in the test, and rounding must not make them smaller than themselves.
+ROUNDING = 1e-12
+
+
+def bootstrap_interval(
+    values_N: Array, generator: np.random.Generator, *, level: float = 0.95, resamples: int = RESAMPLES
+) -> tuple[Array, Array]:
+    """Percentile interval of the mean over repetitions (Efron, 1979).
+
+    N of the N repetitions are drawn with replacement, R times; the interval runs from the (1 - level)/2
+    quantile of the R means to the (1 + level)/2 quantile. For small N it is too short: see docs/compare.md.
+
+    Args:
+        values_N: (N, ...) one value, or several of the same kind, of each repetition. Several are drawn
+            together, so that their intervals belong to the same resamples.
+        generator: Source of the draws.
+        level: Nominal coverage, in (0, 1).
+        resamples: R.
+
+    Returns:
+        Lower and upper ends, (...) each, never outside the repetitions' own smallest and largest value.
+
+    Raises:
+        ValueError: If there is no repetition.
+    """
+    num_repetitions = len(values_N)
+    if num_repetitions == 0:
+        raise ValueError("an interval needs at least one repetition, got none")
+    counts_RN = generator.multinomial(
+        num_repetitions, np.full(num_repetitions, 1.0 / num_repetitions), size=resamples
+    )
+    means_R = counts_RN @ values_N / num_repetitions
+    ends = np.quantile(means_R, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
+    # No mean of them lies outside, but rounding may.
+    low, high = np.clip(ends, values_N.min(axis=0), values_N.max(axis=0))
+    return low, high
+
+
+def sign_flip_p_value(differences_N: Array) -> float:
+    """Exact two-sided p-value of paired differences under "each might as well have had the other sign".
+
+        p = share of the 2^N choices of signs s with |sum s d| >= |sum d|
+
+    It is never below 2/2^N: five pairs cannot come below 0.05. Time and memory grow with 2^(N/2).
+
+    Args:
+        differences_N: (N,) one difference of each pair.
+
+    Raises:
+        ValueError: If there is no pair.
+    """
+    if len(differences_N) == 0:
+        raise ValueError("a test needs at least one pair, got none")
+    bound = abs(differences_N.sum()) - ROUNDING * np.abs(differences_N).sum()
+    if bound <= 0.0:
+        return 1.0
+    half = len(differences_N) // 2
+    left, right = _signed_sums(differences_N[:half]), np.sort(_signed_sums(differences_N[half:]))
+    at_least = len(right) - np.searchsorted(right, bound - left)
+    # Flipping all signs turns a sum of at least the bound into one of at most its negative: as many again.
+    return float(2 * at_least.sum() / (len(left) * len(right)))
+
+
+def _signed_sums(values_N: Array) -> Array:
+    """(2^N,) the sums under all choices of signs."""
+    sums = np.zeros(1)
+    for value in values_N:
+        sums = np.concatenate([sums + value, sums - value])
+    return sums

@@ -1,0 +1,1 @@
+"""From run folders to a comparison of methods at equal cost. Start at ``analysis`` and ``build``."""

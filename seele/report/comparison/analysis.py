@@ -1,0 +1,150 @@
+"""Start here: run folders -> a comparison. Which arms, splits and costs, and up to which budget."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seele.errors import ConfigError
+from seele.maths.irt import Array
+from seele.report.comparison.caveats import caveats
+from seele.report.comparison.costs import COSTS, spent
+from seele.report.comparison.curves import Curve, make_curve
+from seele.report.comparison.estimates import compare_arms
+from seele.report.comparison.results import Comparison, Result
+from seele.report.comparison.runs import ComparedRun, read_arms
+from seele.report.series import VALIDATION, validation_splits
+
+DEFAULT_REFERENCE = "grpo"
+
+
+def compare(
+    folders: Sequence[Path],
+    *,
+    by: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    reference: str | None = None,
+    splits: Sequence[str] = (),
+    costs: Sequence[str] = (),
+    accuracy: float | None = None,
+) -> Comparison:
+    """Compare the runs' un-hinted accuracy at equal cost.
+
+    Args:
+        folders: Run folders, one at least.
+        by: See ``read_arms``.
+        labels: See ``read_arms``.
+        reference: The arm that the others are compared with; by default ``grpo`` or else the first.
+        splits: Validation splits; all by default.
+        costs: Names in ``COSTS``; all by default.
+        accuracy: The accuracy whose cost is asked for, in [0, 1]; by default what the reference's mean
+            curve ends with.
+
+    Raises:
+        CheckpointError: If a folder is no run folder or lacks what is compared.
+        ConfigError: If a name is unknown, a number not allowed, or the runs cannot be compared.
+    """
+    if accuracy is not None and not 0.0 <= accuracy <= 1.0:
+        raise ConfigError(f"--accuracy: expected a number in [0, 1], got {accuracy:g}")
+    if unknown := [cost for cost in costs if cost not in COSTS]:
+        raise ConfigError(f"--cost {unknown[0]}: expected one of {list(COSTS)}")
+    arms = read_arms(folders, by=by, labels=labels)
+    reference = _choose_reference(list(arms), reference)
+    arms = {reference: arms[reference]} | arms
+    runs = [run for by_seed in arms.values() for run in by_seed.values()]
+    splits = _choose_splits(runs, splits)
+    totals, notes = _read_totals(runs, [cost for cost in COSTS if cost in (costs or COSTS)])
+    curves: dict[str, dict[str, dict[str, dict[int, Curve]]]] = {}
+    results: dict[str, dict[str, Result]] = {}
+    left_out: dict[str, list[str]] = {}
+    for split, cost in itertools.product(splits, totals):
+        by_folder = {run.folder: _curve(run, split, totals[cost][run.folder]) for run in runs}
+        if obstacle := _obstacle(by_folder):
+            left_out.setdefault(f"{cost} is left out: {obstacle}", []).append(split)
+            continue
+        drawn = {
+            arm: {seed: by_folder[run.folder] for seed, run in by_seed.items()}
+            for arm, by_seed in arms.items()
+        }
+        shortest = _ends_first(by_folder)
+        curves.setdefault(split, {})[cost] = drawn
+        results.setdefault(split, {})[cost] = compare_arms(
+            drawn,
+            budget=by_folder[shortest].last,
+            budget_set_by=shortest,
+            accuracy=accuracy,
+            reference=reference,
+        )
+    notes += [f"{obstacle} ({', '.join(where)})." for obstacle, where in left_out.items()]
+    if not results:
+        raise ConfigError(f"there is no cost that these runs can be compared by: {' '.join(notes)}")
+    return Comparison(
+        reference=reference, arms=arms, curves=curves, results=results, notes=(*caveats(arms), *notes)
+    )
+
+
+def _choose_reference(arms: Sequence[str], reference: str | None) -> str:
+    if reference is None:
+        return DEFAULT_REFERENCE if DEFAULT_REFERENCE in arms else arms[0]
+    if reference not in arms:
+        raise ConfigError(f"--reference {reference}: no such arm; the runs' arms are {list(arms)}")
+    return reference
+
+
+def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> list[str]:
+    """The wanted splits, or those of all runs, which must then be the same."""
+    splits_by_run = {run.folder: validation_splits(run.contents.metrics) for run in runs}
+    known = sorted({split for splits in splits_by_run.values() for split in splits})
+    if unknown := [split for split in wanted if split not in known]:
+        raise ConfigError(f"--split {unknown[0]}: no run was validated on it; expected one of {known}")
+    for folder, splits in splits_by_run.items():
+        if lacking := sorted(set(wanted or known) - set(splits)):
+            raise ConfigError(
+                f"{folder} was not validated on {lacking}, as other runs were, but on {sorted(splits)}; only "
+                "runs on the same splits can be compared: leave it out, or name splits that all runs have "
+                "(--split)"
+            )
+    return list(dict.fromkeys(wanted)) or known
+
+
+def _read_totals(
+    runs: Sequence[ComparedRun], costs: Sequence[str]
+) -> tuple[dict[str, dict[str, Array]], list[str]]:
+    """Cost -> folder -> (S,) totals, of the costs that all runs count; a note for each of the others."""
+    totals, notes = {}, []
+    for cost in costs:
+        by_folder = {run.folder: spent(run.contents.metrics, COSTS[cost]) for run in runs}
+        counted = {folder: total for folder, total in by_folder.items() if total is not None}
+        if len(counted) == len(by_folder):
+            totals[cost] = counted
+        else:
+            lacking = ", ".join(folder for folder in by_folder if folder not in counted)
+            notes.append(
+                f"{cost} is left out: {COSTS[cost].metric} is missing in some step's metrics, or falls, in "
+                f"{lacking if counted else 'every run'}."
+            )
+    return totals, notes
+
+
+def _curve(compared: ComparedRun, split: str, totals_S: Array) -> Curve:
+    key = VALIDATION + split
+    rows = zip(totals_S, compared.contents.metrics, strict=True)
+    cost_V, accuracy_V = np.array([(total, row[key]) for total, row in rows if key in row]).T
+    return make_curve(cost_V, accuracy_V)
+
+
+def _ends_first(curves: Mapping[str, Curve]) -> str:
+    """The run whose last validation came at the smallest cost: it sets the budget."""
+    return min(curves, key=lambda folder: curves[folder].last)
+
+
+def _obstacle(curves: Mapping[str, Curve]) -> str | None:
+    """Why there is no budget that all runs reached, if there is none."""
+    shortest = _ends_first(curves)
+    latest = max(curves, key=lambda folder: curves[folder].first)
+    if curves[shortest].last == 0.0:
+        return f"{shortest} had counted none when it was last validated"
+    if curves[latest].first > curves[shortest].last:
+        return f"{latest} was first validated after {shortest} was for the last time"
+    return None

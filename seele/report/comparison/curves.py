@@ -1,0 +1,85 @@
+"""Accuracy against cost, straight between validations and unknown outside of them. Pure.
+
+Axes: V validations of a run, N runs, K knots.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from seele.maths.irt import Array
+
+# A mean over runs may miss the accuracy that it is compared with by a rounding error.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Accuracy at each validation. Costs rise strictly."""
+
+    cost_V: Array
+    accuracy_V: Array
+
+    @property
+    def first(self) -> float:
+        """Cost of the first validation."""
+        return float(self.cost_V[0])
+
+    @property
+    def last(self) -> float:
+        """Cost of the last validation: no accuracy is known beyond."""
+        return float(self.cost_V[-1])
+
+
+def make_curve(cost_V: Array, accuracy_V: Array) -> Curve:
+    """The curve through some validations, of which there is one at least; costs never fall.
+
+    Of several validations at the same cost the last one counts: what the run came to without spending more.
+    """
+    is_last_V = np.append(np.diff(cost_V) > 0.0, True)
+    return Curve(cost_V[is_last_V], accuracy_V[is_last_V])
+
+
+def accuracy_at(curve: Curve, cost: float) -> float:
+    """Accuracy at a cost between the first and the last validation."""
+    assert curve.first <= cost <= curve.last, "a curve is never extrapolated"
+    return float(np.interp(cost, curve.cost_V, curve.accuracy_V))
+
+
+def first_crossing(curve: Curve, accuracy: float) -> float | None:
+    """The first cost at which the curve reaches ``accuracy``; None where it never does.
+
+    A run that was that good at its first validation reached it there or before.
+    """
+    reached_V = curve.accuracy_V >= accuracy - ROUNDING
+    if not reached_V.any():
+        return None
+    number = int(np.argmax(reached_V))
+    if number == 0:
+        return curve.first
+    (left, right), (low, high) = (
+        values[number - 1 : number + 1] for values in (curve.cost_V, curve.accuracy_V)
+    )
+    return float(left + (right - left) * min(1.0, (accuracy - low) / (high - low)))
+
+
+def shared_knots(curves: Collection[Curve]) -> Array:
+    """(K,) the costs of all validations, as far as every curve goes: all are straight between them.
+
+    Empty where the curves do not overlap.
+    """
+    begin, end = max(curve.first for curve in curves), min(curve.last for curve in curves)
+    knots = np.unique(np.concatenate([curve.cost_V for curve in curves]))
+    return knots[(knots >= begin) & (knots <= end)]
+
+
+def stack(curves: Collection[Curve], knots: Array) -> Array:
+    """(N, K) accuracy of each curve at each knot."""
+    return np.array([np.interp(knots, curve.cost_V, curve.accuracy_V) for curve in curves])
+
+
+def mean_curve(curves: Collection[Curve]) -> Curve:
+    """The curves' mean over the costs that all of them reach; they overlap."""
+    knots = shared_knots(curves)
+    return Curve(knots, stack(curves, knots).mean(axis=0))

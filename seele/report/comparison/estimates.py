@@ -1,0 +1,96 @@
+"""Means over seeds with their intervals, and one result from the curves of all arms. Pure."""
+
+from collections.abc import Mapping
+from statistics import fmean
+
+import numpy as np
+
+from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value
+from seele.maths.irt import Array
+from seele.report.comparison.curves import Curve, accuracy_at, first_crossing, mean_curve, shared_knots, stack
+from seele.report.comparison.results import ArmResult, Difference, Estimate, Reach, Result
+
+# Two runs span their own values and say nothing of a third.
+MIN_SEEDS = 3
+
+# Every interval draws from a generator of its own: adding an arm moves no other arm's ends.
+BOOTSTRAP_SEED = 0
+
+
+def compare_arms(
+    curves: Mapping[str, Mapping[int, Curve]],
+    *,
+    budget: float,
+    budget_set_by: str,
+    accuracy: float | None,
+    reference: str,
+) -> Result:
+    """One split by one cost.
+
+    Args:
+        curves: Arm -> seed -> curve.
+        budget: A cost at which every curve is known.
+        budget_set_by: The run that ends there.
+        accuracy: The accuracy whose cost is asked for; by default what the reference's mean curve ends
+            with.
+        reference: The arm that the others are compared with.
+    """
+    at_budget = {
+        arm: {seed: accuracy_at(curve, budget) for seed, curve in by_seed.items()}
+        for arm, by_seed in curves.items()
+    }
+    if accuracy is None:
+        accuracy = float(mean_curve(curves[reference].values()).accuracy_V[-1])
+    arms = {
+        arm: ArmResult(
+            accuracy=_estimate(at_budget[arm]),
+            difference=None if arm == reference else _difference(at_budget[arm], at_budget[reference]),
+            cost_of_accuracy=_reach(by_seed, accuracy),
+        )
+        for arm, by_seed in curves.items()
+    }
+    return Result(budget=budget, budget_set_by=budget_set_by, accuracy=accuracy, arms=arms)
+
+
+def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
+    """(K,) lower and upper edge at the shared knots: the bootstrap interval, or all where seeds are few."""
+    accuracy_NK = stack(curves.values(), shared_knots(curves.values()))
+    if len(curves) < MIN_SEEDS:
+        return accuracy_NK.min(axis=0), accuracy_NK.max(axis=0)
+    return bootstrap_interval(accuracy_NK, np.random.default_rng(BOOTSTRAP_SEED))
+
+
+def _estimate(by_seed: Mapping[int, float]) -> Estimate:
+    return Estimate(by_seed=by_seed, mean=fmean(by_seed.values()), interval_95=_interval(by_seed))
+
+
+def _difference(values: Mapping[int, float], of_reference: Mapping[int, float]) -> Difference | None:
+    by_seed = {seed: values[seed] - of_reference[seed] for seed in values if seed in of_reference}
+    if not by_seed:
+        return None
+    return Difference(
+        by_seed=by_seed,
+        mean=fmean(by_seed.values()),
+        interval_95=_interval(by_seed),
+        p_value=sign_flip_p_value(np.array(list(by_seed.values()))),
+    )
+
+
+def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
+    by_seed = {seed: first_crossing(curve, accuracy) for seed, curve in curves.items()}
+    reached = {seed: cost for seed, cost in by_seed.items() if cost is not None}
+    is_whole = len(reached) == len(by_seed)
+    return Reach(
+        of_mean_curve=first_crossing(mean_curve(curves.values()), accuracy),
+        by_seed=by_seed,
+        num_reached=len(reached),
+        mean=fmean(reached.values()) if is_whole else None,
+        interval_95=_interval(reached) if is_whole else None,
+    )
+
+
+def _interval(by_seed: Mapping[int, float]) -> tuple[float, float] | None:
+    if len(by_seed) < MIN_SEEDS:
+        return None
+    low, high = bootstrap_interval(np.array(list(by_seed.values())), np.random.default_rng(BOOTSTRAP_SEED))
+    return float(low), float(high)

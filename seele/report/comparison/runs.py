@@ -1,0 +1,137 @@
+"""The runs that are compared: read, labelled with the arm that they repeat, and grouped.
+
+An arm is what is compared, a method with its settings; its runs differ in their seeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seele.errors import CheckpointError, ConfigError
+from seele.report.run_folder import RunFolder, read_run
+from seele.report.series import validation_splits
+
+TOLD_APART_BY = (
+    "seele.hints.controller",
+    "seele.hints.rounds",
+    "seele.curriculum.name",
+    "seele.selection.name",
+)
+"""Settings that make arms of their own where runs of one method differ in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """One run folder's place in the comparison."""
+
+    folder: str
+    """As it was named."""
+    arm: str
+    seed: int
+    contents: RunFolder
+
+
+def read_arms(
+    folders: Sequence[Path], *, by: Sequence[str] = (), labels: Sequence[str] = ()
+) -> dict[str, dict[int, ComparedRun]]:
+    """Arm -> seed -> run. Arms stand in the order in which they were named, seeds in their own.
+
+    Args:
+        folders: Run folders, one at least.
+        by: Dotted settings that tell runs of one method apart, instead of ``TOLD_APART_BY``.
+        labels: ``RUN=NAME`` each: the arm of a run, which is given by its path or its folder's name.
+
+    Raises:
+        CheckpointError: If a folder is no run folder, was never validated, or lacks its method or seed.
+        ConfigError: If a key or label fits no run, or two runs of an arm have the same seed.
+    """
+    runs = [_read(folder) for folder in folders]
+    for key in by:
+        if all(run.setting(key) is None for run in runs):
+            raise ConfigError(
+                f"--by {key}: no run has such a setting; expected a dotted key of resolved.yaml"
+            )
+    named = _parse_labels(labels, folders)
+    unnamed = [run for place, run in enumerate(runs) if place not in named]
+    arms: dict[str, dict[int, ComparedRun]] = {}
+    for place, (folder, run) in enumerate(zip(folders, runs, strict=True)):
+        arm = named[place] if place in named else _label(run, unnamed, by or TOLD_APART_BY)
+        compared = ComparedRun(folder=folder.as_posix(), arm=arm, seed=_seed(folder, run), contents=run)
+        other = arms.setdefault(arm, {}).setdefault(compared.seed, compared)
+        if other is not compared:
+            raise ConfigError(
+                f"{other.folder} and {compared.folder} are both {arm!r} with seed {compared.seed}; leave one "
+                "out, or tell them apart by a setting (--by KEY) or a label (--label RUN=NAME)"
+            )
+    return {arm: dict(sorted(by_seed.items())) for arm, by_seed in arms.items()}
+
+
+def _read(folder: Path) -> RunFolder:
+    run = read_run(folder)
+    if not validation_splits(run.metrics):
+        raise CheckpointError(
+            f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), hence nothing to "
+            "compare; leave it out, or train with trainer.test_freq or trainer.val_before_train"
+        )
+    # Rollouts are large, and nothing here looks at them.
+    return replace(run, rollouts=(), controller={})
+
+
+def _seed(folder: Path, run: RunFolder) -> int:
+    seed = _recorded(run, "seed")
+    if not isinstance(seed, int):
+        raise CheckpointError(f"{folder}: neither run_card.json nor resolved.yaml says the seed")
+    return seed
+
+
+def _recorded(run: RunFolder, name: str) -> Any:
+    """What the run card says, or the settings where it says nothing."""
+    return run.card[name] if name in run.card else run.setting(f"seele.{name}")
+
+
+def _label(run: RunFolder, runs: Sequence[RunFolder], keys: Sequence[str]) -> str:
+    """The method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``.
+
+    A run that is older than a setting does not differ in it.
+    """
+    method = _recorded(run, "method")
+    if method is None:
+        raise CheckpointError(
+            f"{run.name}: neither run_card.json nor resolved.yaml says the method; give the run a label "
+            f"(--label {run.name}=NAME)"
+        )
+    values_by_key = {
+        key: {str(each.setting(key)) for each in runs if _recorded(each, "method") == method} - {"None"}
+        for key in keys
+    }
+    settings = [
+        f"{_short(key)}={run.setting(key)}" for key, values in values_by_key.items() if len(values) > 1
+    ]
+    return f"{method}:{','.join(settings)}" if settings else str(method)
+
+
+def _short(key: str) -> str:
+    """The part of a dotted key that says what it is about."""
+    *_, section, name = ("", *key.split("."))
+    return section if name == "name" else name
+
+
+def _parse_labels(labels: Sequence[str], folders: Sequence[Path]) -> Mapping[int, str]:
+    """Label by the run's place among ``folders``."""
+    named = {}
+    for label in labels:
+        # A path may contain "=", as Hydra's do, so it is looked for and not split off.
+        fits = {
+            place: label.removeprefix(f"{name}=")
+            for place, folder in enumerate(folders)
+            for name in (folder.resolve().name, folder.as_posix())
+            if label.startswith(f"{name}=")
+        }
+        if len(fits) != 1 or not all(fits.values()):
+            raise ConfigError(
+                f"--label {label}: expected RUN=NAME with the path or the folder name of exactly one of "
+                f"{[folder.as_posix() for folder in folders]}"
+            )
+        named.update(fits)
+    return named

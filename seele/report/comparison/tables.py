@@ -1,0 +1,165 @@
+"""The comparison's tables, for Markdown and for the page alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seele.maths.tables import markdown_table
+from seele.report.comparison.costs import COSTS
+from seele.report.comparison.results import Comparison, Difference, Reach
+from seele.report.comparison.summary import describe_run
+
+UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+INTERVAL = "95 % interval"
+
+_BLANK = ("reference", "", "", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells as text, and what has to be known to read them."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    num_names: int
+    """Columns that are read from the left; the others are numbers."""
+    explanation: str
+
+
+def result_tables(comparison: Comparison, split: str) -> list[Table]:
+    """Accuracy at equal cost, and cost of equal accuracy, on one split."""
+    return [_at_equal_cost(comparison, split), _of_equal_accuracy(comparison, split)]
+
+
+def run_table(comparison: Comparison) -> Table:
+    """The runs, how far they went and what they spent."""
+    rows = []
+    for by_seed in comparison.arms.values():
+        for compared in by_seed.values():
+            facts = describe_run(compared)
+            names = [
+                facts["run"],
+                facts["arm"],
+                facts["status"] or "unknown",
+                (facts["commit"] or "unknown")[:7],
+            ]
+            numbers = [facts["seed"], facts["last_validated_step"], *facts["spent"].values()]
+            rows.append((*names, *("unknown" if number is None else amount(number) for number in numbers)))
+    return Table(
+        title="Cost of the runs",
+        heads=("run", "arm", "status", "commit", "seed", "validated until step", *_titles()),
+        rows=tuple(rows),
+        num_names=4,
+        explanation="Costs are those of the whole run; a comparison ends with the shortest one.",
+    )
+
+
+def markdown(comparison: Comparison) -> str:
+    """All tables and notes as Markdown."""
+    parts = [f"# {title(comparison)}\n", "".join(f"- {note}\n" for note in comparison.notes)]
+    for split in comparison.results:
+        parts += [f"## {split}\n", *(_section(table) for table in result_tables(comparison, split))]
+    parts += ["## Runs\n", _section(run_table(comparison))]
+    return "\n".join(part for part in parts if part)
+
+
+def title(comparison: Comparison) -> str:
+    """What is compared, in one line."""
+    return f"Comparison: {', '.join(comparison.arms)}"
+
+
+def amount(value: float) -> str:
+    """A cost in four digits: ``1250``, ``12.5 k``, ``1.25 M``."""
+    rounded = float(f"{value:.4g}")
+    # Steps and small runs read better in full.
+    unit, name = next((each for each in UNITS if rounded >= max(each[0], 1e4)), (1.0, ""))
+    return f"{rounded / unit:.4g} {name}".rstrip()
+
+
+def share(value: float) -> str:
+    """A share in [0, 1] as a percentage with one decimal."""
+    return f"{100.0 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """A difference of shares in percentage points."""
+    return f"{100.0 * value:+.1f}"
+
+
+def _titles() -> list[str]:
+    return [cost.title for cost in COSTS.values()]
+
+
+def _section(table: Table) -> str:
+    # A name may hold what ends a cell.
+    heads, *rows = ([cell.replace("|", "&#124;") for cell in row] for row in (table.heads, *table.rows))
+    cells = markdown_table(heads, rows, num_names=table.num_names)
+    return f"### {table.title}\n\n{cells}\n{table.explanation}\n"
+
+
+def _at_equal_cost(comparison: Comparison, split: str) -> Table:
+    rows = [
+        (
+            COSTS[cost].title,
+            arm,
+            amount(result.budget),
+            str(len(found.accuracy.by_seed)),
+            share(found.accuracy.mean),
+            _interval(found.accuracy.interval_95, share),
+            *(_BLANK if arm == comparison.reference else _difference_cells(found.difference)),
+        )
+        for cost, result in comparison.results[split].items()
+        for arm, found in result.arms.items()
+    ]
+    return Table(
+        title="Accuracy at equal cost",
+        heads=(
+            *("cost", "arm", "budget", "seeds", "accuracy", INTERVAL),
+            *(f"minus {comparison.reference}, points", INTERVAL, "common seeds", "p"),
+        ),
+        rows=tuple(rows),
+        num_names=2,
+        explanation="Un-hinted accuracy at the largest budget that every run reached, on straight lines "
+        "between validations, mean over seeds. Differences are taken seed by seed. p is that of flipping "
+        "their signs, exact and two-sided, and never below 2 / 2^seeds.",
+    )
+
+
+def _of_equal_accuracy(comparison: Comparison, split: str) -> Table:
+    return Table(
+        title="Cost of equal accuracy",
+        heads=("cost", "arm", "accuracy", "mean curve", "seeds that reach it", "mean of seeds", INTERVAL),
+        rows=tuple(
+            (COSTS[cost].title, arm, share(result.accuracy), *_reach_cells(found.cost_of_accuracy))
+            for cost, result in comparison.results[split].items()
+            for arm, found in result.arms.items()
+        ),
+        num_names=2,
+        explanation="Where the line between validations first comes to the accuracy: that of the mean over "
+        "seeds, as far as all of them go, and that of each seed. Seeds have a mean where all of them do.",
+    )
+
+
+def _difference_cells(difference: Difference | None) -> tuple[str, ...]:
+    if difference is None:
+        return ("none", "", "0", "")
+    return (
+        points(difference.mean),
+        _interval(difference.interval_95, points),
+        str(len(difference.by_seed)),
+        f"{difference.p_value:.2g}",
+    )
+
+
+def _reach_cells(reach: Reach) -> tuple[str, ...]:
+    return (
+        "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
+        f"{reach.num_reached} of {len(reach.by_seed)}",
+        "not by all" if reach.mean is None else amount(reach.mean),
+        _interval(reach.interval_95, amount),
+    )
+
+
+def _interval(interval: tuple[float, float] | None, show: Callable[[float], str]) -> str:
+    return "none" if interval is None else f"{show(interval[0])} to {show(interval[1])}"

@@ -1,0 +1,322 @@
+"""Each method, token by token: what its rows say, and which term reaches which token.
+
+A group of one problem is turned into rows as in training, put together as verl's engine hands it to the loss,
+and differentiated. Prompt 2 tokens, solution 3 steps of 2 tokens, responses of 3 tokens or what is given.
+"""
+
+from functools import partial
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+import torch
+from tensordict import NonTensorData, TensorDict
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.utils.losses import ppo_loss
+
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
+from seele_verl.losses import needs_seele_loss, seele_loss
+from seele_verl.protocol import (
+    ADVANTAGE,
+    HINT_WEIGHTS,
+    OFF_POLICY_ADVANTAGE,
+    OFF_POLICY_MASK,
+    OFF_POLICY_TOKENS,
+    training_rows,
+)
+from seele_verl.settings import read_settings
+from seele_verl.train import compose
+
+PROMPT = [1, 2]
+STEPS = [[11, 12], [13, 14], [15, 16]]
+EOS = 9
+VOCABULARY = 20
+INSTANCE = Instance(
+    instance_id="i", data_source="x", question="?", steps=("a", "b", "c"), answer="c", level=1
+)
+METHODS = [
+    "grpo",
+    "drgrpo",
+    "dapo",
+    "seele",
+    "seele_paper",
+    "luffy",
+    "rl_sft_loss",
+    "uft",
+    "prefix_rft",
+    "exgrpo",
+]
+
+
+def rollout(index, right, *, hint_steps=0, tokens=(5, 6, 7), log_prob=-1.5, origin=Origin.POLICY):
+    return Rollout(
+        round_index=0,
+        rollout_index=index,
+        share=HintShare(hint_steps / 3, 1),
+        hint_steps=hint_steps,
+        completion=Completion(
+            text="", token_ids=tuple(tokens), log_probs=(log_prob,) * len(tokens), finish=Finish.STOP
+        ),
+        grade=Grade(bool(right), GradeReason.CORRECT if right else GradeReason.WRONG),
+        origin=origin,
+    )
+
+
+def group_of(method):
+    """Four rollouts, as the method would have them."""
+    if method in ("luffy", "rl_sft_loss"):
+        trace = [*(token for step in STEPS for token in step), EOS]
+        given = rollout(3, True, tokens=trace, log_prob=0.0, origin=Origin.TRACE)
+        return [rollout(0, True), rollout(1, False), rollout(2, False), given]
+    if method == "exgrpo":
+        old = rollout(3, True, tokens=(5, 8), log_prob=-0.5, origin=Origin.REPLAY)
+        return [rollout(0, True), rollout(1, False), rollout(2, False), old]
+    if method in ("seele", "seele_paper", "uft"):
+        return [rollout(i, i < 2, hint_steps=2) for i in range(4)]
+    if method == "prefix_rft":
+        return [rollout(0, True, hint_steps=2), rollout(1, True), rollout(2, False), rollout(3, False)]
+    return [rollout(0, True), rollout(1, False), rollout(2, False), rollout(3, False)]
+
+
+def rows_of(method):
+    config = compose([f"method={method}", "hardware=cpu"])
+    rows = training_rows(
+        "step1-000000",
+        INSTANCE,
+        group_of(method),
+        prompt_ids=PROMPT,
+        step_ids=STEPS,
+        model_version=0,
+        global_step=1,
+        settings=read_settings(config),
+        divide_by_std=config.algorithm.norm_adv_by_std_in_grpo,
+        penalties=[0.0] * 4,
+        tells_accuracy=method == "dapo",
+    )
+    return config, rows
+
+
+def values(fields, name):
+    return [row.tolist() for row in fields[name].unbind()]
+
+
+def test_rows_without_off_policy_tokens_have_no_such_columns():
+    for method in ("grpo", "drgrpo", "dapo"):
+        _, rows = rows_of(method)
+        assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
+        assert values(rows.fields, "prompts") == [PROMPT] * 4
+        assert values(rows.fields, "rm_scores") == [[0, 0, 1.0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+        assert not any(ADVANTAGE in tag for tag in rows.tags)
+
+
+def test_dapo_tells_verls_filter_what_was_correct():
+    _, rows = rows_of("dapo")
+    told = [row["reward_extra_info"]["acc"] for row in rows.fields["extra_fields"]]
+    assert told == [1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("method", "weight"), [("seele", 1 / 16), ("uft", 1 / 16), ("seele_paper", 1 / 4)])
+def test_a_hint_stands_in_the_prompt_and_is_imitated_once(method, weight):
+    # Four rollouts share the hint of four tokens: 1/4 of it each, as a mean 1/16 a token.
+    _, rows = rows_of(method)
+    assert values(rows.fields, "prompts") == [[1, 2, 11, 12, 13, 14]] * 4
+    assert values(rows.fields, "responses") == [[5, 6, 7]] * 4
+    assert values(rows.fields, HINT_WEIGHTS) == [[0, 0, *[weight] * 4, 0, 0, 0]] * 4
+    assert OFF_POLICY_MASK not in set(rows.fields.keys())
+
+
+@pytest.mark.parametrize("method", ["luffy", "rl_sft_loss"])
+def test_the_worked_solution_is_a_row_of_the_group(method):
+    _, rows = rows_of(method)
+    assert values(rows.fields, "prompts") == [PROMPT] * 4
+    assert values(rows.fields, "responses")[3] == [11, 12, 13, 14, 15, 16, EOS]
+    assert values(rows.fields, OFF_POLICY_MASK) == [[0, 0, 0]] * 3 + [[1] * 7]
+    assert values(rows.fields, "rollout_log_probs")[3] == [0.0] * 7
+
+
+def test_luffy_leaves_the_pooled_advantages_to_verl_and_the_sft_loss_does_not():
+    _, rows = rows_of("luffy")
+    assert not any(ADVANTAGE in tag for tag in rows.tags)
+    _, rows = rows_of("rl_sft_loss")
+    assert [tag[ADVANTAGE] for tag in rows.tags[:3]] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
+def test_a_prefix_is_part_of_its_response():
+    _, rows = rows_of("prefix_rft")
+    assert values(rows.fields, "prompts") == [PROMPT] * 4
+    assert values(rows.fields, "responses") == [[11, 12, 13, 14, 5, 6, 7], *[[5, 6, 7]] * 3]
+    assert values(rows.fields, OFF_POLICY_MASK) == [[1, 1, 1, 1, 0, 0, 0], *[[0, 0, 0]] * 3]
+    assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx([1, 2 / 3, -1 / 3, -1 / 3])
+    assert [tag[OFF_POLICY_ADVANTAGE] for tag in rows.tags] == pytest.approx([2 / 3, 0, 0, 0])
+
+
+def test_a_replayed_success_keeps_the_log_probabilities_it_was_written_with():
+    _, rows = rows_of("exgrpo")
+    assert values(rows.fields, OFF_POLICY_MASK) == [[0, 0, 0]] * 3 + [[1, 1]]
+    assert values(rows.fields, "rollout_log_probs")[3] == [-0.5, -0.5]
+
+
+COLUMNS = (
+    "input_ids",
+    "prompts",
+    "responses",
+    "rm_scores",
+    "rollout_log_probs",
+    HINT_WEIGHTS,
+    OFF_POLICY_MASK,
+)
+"""Of the rows, those that a loss or this file reads."""
+
+
+def jagged(rows):
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+class Batch:
+    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position."""
+
+    def __init__(self, method):
+        self.method = method
+        config, rows = rows_of(method)
+        columns = {name: rows.fields[name].unbind() for name in COLUMNS if name in rows.fields.keys()}  # noqa: SIM118
+        fields = TensorDict({name: jagged(list(column)) for name, column in columns.items()}, batch_size=4)
+        responses = fields["responses"].unbind()
+        rewards = [float(scores.sum()) for scores in fields["rm_scores"].unbind()]
+        mean = sum(rewards) / len(rewards)
+        advantages = []
+        for reward, response, tag, position in zip(rewards, responses, rows.tags, range(4), strict=True):
+            advantage = torch.full((len(response),), tag.get(ADVANTAGE, reward - mean))
+            if OFF_POLICY_MASK in columns and ADVANTAGE in tag:
+                others = fields[OFF_POLICY_MASK].unbind()[position].bool()
+                advantage[others] = tag[OFF_POLICY_ADVANTAGE]
+            advantages.append(advantage)
+        fields["advantages"] = jagged(advantages)
+        fields["old_log_probs"] = fields["rollout_log_probs"]
+        fields["ref_log_prob"] = fields["rollout_log_probs"]
+        fields["response_mask"] = jagged([torch.ones(len(response)) for response in responses])
+        tokens = sum(map(len, responses))
+        for name, value in {"dp_size": 1, "batch_num_tokens": tokens, "global_batch_size": 4}.items():
+            fields.set_non_tensor(name, value)
+        if OFF_POLICY_MASK in columns:
+            num_tokens = int(fields[OFF_POLICY_MASK].values().sum())
+            fields[OFF_POLICY_TOKENS] = NonTensorData(num_tokens)
+        self.fields = fields
+        self.targets_T = torch.roll(fields["input_ids"].values(), -1)
+        torch.manual_seed(0)
+        self.logits_TV = torch.randn(len(self.targets_T), VOCABULARY, requires_grad=True)
+        settings = read_settings(config)
+        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        terms = {"imitation": settings.imitation, "off_policy": settings.off_policy}
+        loss = partial(seele_loss, **terms) if needs_seele_loss(settings) else ppo_loss
+        self.loss_function = partial(loss, config=actor)
+
+    def loss(self):
+        log_probs_T = torch.log_softmax(self.logits_TV, dim=-1).gather(1, self.targets_T[:, None])[:, 0]
+        offsets = self.fields["input_ids"].offsets()
+        self.log_probs = torch.nested.nested_tensor_from_jagged(log_probs_T, offsets=offsets)
+        self.log_probs_T = log_probs_T
+        value, metrics = self.loss_function(
+            model_output={"log_probs": self.log_probs}, data=self.fields.clone(recurse=False)
+        )
+        return value, metrics
+
+    def gradients(self):
+        """Of the loss, by log-probability of each row's tokens; 0 for the first, which nobody predicts."""
+        value, _ = self.loss()
+        (gradient_T,) = torch.autograd.grad(value, self.log_probs_T)
+        lengths = self.fields["input_ids"].offsets().diff().tolist()
+        return [torch.cat([torch.zeros(1), row[:-1]]) for row in torch.split(gradient_T, lengths)]
+
+
+def signs(row):
+    return [int(value) for value in torch.sign(row)]
+
+
+EXPECTED = {
+    # One right of four; the wrong ones are pushed down, prompts untouched.
+    **dict.fromkeys(("grpo", "drgrpo", "dapo"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3),
+    # Two right; hint tokens are always pulled up, prompts untouched.
+    **dict.fromkeys(
+        ("seele", "seele_paper", "uft"),
+        [[0, 0, -1, -1, -1, -1, -1, -1, -1]] * 2 + [[0, 0, -1, -1, -1, -1, 1, 1, 1]] * 2,
+    ),
+    # The solution is right and pulled up.
+    **dict.fromkeys(
+        ("luffy", "rl_sft_loss"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, *[-1] * 7]]
+    ),
+    "exgrpo": [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, -1, -1]],
+    "prefix_rft": [[0, 0, *[-1] * 7], [0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_which_tokens_each_term_reaches(method):
+    batch = Batch(method)
+    # On-policy: the ratio is 1, so that nothing is clipped and the KL term has no gradient.
+    own = batch.fields["rollout_log_probs"]
+    with torch.no_grad():
+        batch.loss()
+    now = [row[-len(old) - 1 : -1] for row, old in zip(batch.log_probs.unbind(), own.unbind(), strict=True)]
+    if method in ("luffy", "rl_sft_loss", "exgrpo"):
+        masks = batch.fields[OFF_POLICY_MASK].unbind()
+        now = [
+            torch.where(mask.bool(), old, new)
+            for mask, old, new in zip(masks, own.unbind(), now, strict=True)
+        ]
+    batch.fields["old_log_probs"] = batch.fields["ref_log_prob"] = jagged([row.detach() for row in now])
+    assert [signs(row) for row in batch.gradients()] == EXPECTED[method]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_loss_falls_on_a_fixed_batch(method):
+    batch = Batch(method)
+    before, _ = batch.loss()
+    optimizer = torch.optim.SGD([batch.logits_TV], lr=0.1)
+    for _ in range(20):
+        optimizer.zero_grad()
+        value, _ = batch.loss()
+        value.backward()
+        optimizer.step()
+    after, _ = batch.loss()
+    assert after.item() < before.item()
+
+
+def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():
+    for method in ("luffy", "rl_sft_loss"):
+        batch = Batch(method)
+        _, metrics = batch.loss()
+        solution = batch.log_probs.unbind()[3][1:-1].detach()  # the prompt's last token predicts its first
+        pi = solution.exp()
+        # LUFFY: advantage 1/2; token sum over 88, mean of four rows.
+        shaped, likelihood = -(pi / (pi + 0.1) * 0.5).sum() / 88 / 4, -solution.mean()
+        expected = shaped if method == "luffy" else likelihood
+        assert metrics["off_policy_loss"].aggregate() == pytest.approx(expected.item(), rel=1e-5)
+        assert metrics["off_policy_probability"].aggregate() == pytest.approx(pi.mean().item(), rel=1e-5)
+
+
+def test_nothing_is_clipped_in_luffy():
+    batch = Batch("luffy")
+    batch.fields["old_log_probs"] = jagged(
+        [torch.full((len(row),), -10.0) for row in batch.fields["responses"].unbind()]
+    )
+    for row in batch.gradients()[:3]:
+        assert (row[2:] != 0).all(), "a large ratio still has a gradient"
+
+
+def test_two_micro_batches_add_up_to_one():
+    for method in METHODS:
+        whole = Batch(method)
+        value, _ = whole.loss()
+        parts = 0.0
+        for rows in ([0, 1], [2, 3]):
+            part = Batch(method)
+            columns = {name: part.fields[name] for name in part.fields.keys()}  # noqa: SIM118
+            nested = {name: column for name, column in columns.items() if isinstance(column, torch.Tensor)}
+            picked = part.fields.exclude(*nested)[rows]
+            for name, column in nested.items():
+                picked[name] = jagged([column.unbind()[row] for row in rows])
+            log_probs = jagged([whole.log_probs.unbind()[row] for row in rows])
+            loss, _ = part.loss_function(model_output={"log_probs": log_probs}, data=picked)
+            parts += loss.item()
+        assert parts == pytest.approx(value.item(), rel=1e-5, abs=1e-7), method

@@ -1,0 +1,97 @@
+"""Several methods on one start of the stack: before each step trainer, controller, rollout workers and the
+actor's loss change to the next configuration.
+
+    python tests/integration/methods_in_turn.py RUN TURN... -- COMMON...
+
+Each TURN holds the overrides of one step, on top of the common ones. Everything else is the run that
+`seele_verl.train` would start with the common ones.
+"""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from seele.config import SeeleConfig
+from seele.curriculum import columns_needed
+from seele.curriculum.planner import StepPlanner
+from seele_verl import train
+from seele_verl.preflight import check_run
+from seele_verl.settings import read_settings
+
+TURNS = "METHODS_IN_TURN"
+"""Environment variable: the overrides of each step, JSON."""
+
+
+def change_worker(worker: Any, config: DictConfig) -> None:
+    worker.config, worker.seele = config, read_settings(config)
+
+
+def change_controller(controller: Any, settings: SeeleConfig) -> None:
+    type(controller).__init__(controller, settings)
+
+
+def task_runner() -> type:
+    """Its bases read the environment of the run when they are imported."""
+    from verl.trainer.ppo.utils import need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.utils.losses import ppo_loss
+
+    from seele_verl.losses import needs_seele_loss, seele_loss
+    from seele_verl.runner import SeeleTaskRunner
+    from seele_verl.trainer import SeeleTrainer
+
+    class MethodsInTurn(SeeleTrainer):
+        def on_step_begin(self) -> None:
+            super().on_step_begin()
+            config = train.compose(json.loads(os.environ[TURNS])[self.global_steps - 1])
+            with open_dict(config):
+                config.trainer.total_epochs = self.config.trainer.total_epochs
+            self.config, self.seele = config, read_settings(config)
+            self.use_reference_policy = need_reference_policy(config)
+            ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
+            for worker in self.agent_loop_manager.agent_loop_workers:
+                ray.get(worker.__ray_call__.remote(change_worker, config))
+            self.replay_buffer = self._build_replay_buffer()
+            self.replay_buffer.poll_interval = 0.05
+            rows = self.train_dataset.columns(columns_needed(self.seele.curriculum))
+            self.planner = StepPlanner(self.seele, rows, batch_size=config.data.train_batch_size)
+            actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+            terms = {"imitation": self.seele.imitation, "off_policy": self.seele.off_policy}
+            loss = partial(seele_loss, **terms) if needs_seele_loss(self.seele) else ppo_loss
+            self.actor_rollout_wg.set_loss_fn(partial(loss, config=actor))
+
+    class TurnsTaskRunner(SeeleTaskRunner):
+        def run(self, config: DictConfig) -> None:
+            import seele_verl.trainer
+
+            seele_verl.trainer.SeeleTrainer = MethodsInTurn
+            super().run(config)
+
+    return TurnsTaskRunner
+
+
+def main(arguments: list[str]) -> None:
+    run, *turns = arguments[: arguments.index("--")]
+    common = [*arguments[arguments.index("--") + 1 :], f"trainer.default_local_dir={run}"]
+    overrides = [[*common, *turn.split()] for turn in turns]
+    for turn in overrides:
+        check_run(train.compose(turn), turn)
+    config = train.compose([*common, f"trainer.total_training_steps={len(turns)}"])
+    environment = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env.env_vars, resolve=True)
+    os.environ.update(environment)
+    os.environ[TURNS] = json.dumps(overrides)
+    os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
+    from seele_verl import runner
+
+    runner.run_training = partial(runner.run_training, task_runner=task_runner())
+    train.run(config, common)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

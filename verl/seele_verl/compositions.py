@@ -1,0 +1,66 @@
+"""Which parts mean something together. Every refusal here is a row of docs/methods/README.md's table."""
+
+from omegaconf import DictConfig
+
+from seele.config import SeeleConfig
+from seele.errors import ConfigError
+
+
+def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
+    """Refuse parts that would undo each other, before anything starts.
+
+    Raises:
+        ConfigError: With both settings and a way out.
+    """
+    _check_group_filter(config, seele)
+    _check_overlong_penalty(config, seele)
+    if seele.off_policy.source != "none" and not config.actor_rollout_ref.rollout.calculate_log_probs:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.calculate_log_probs: false, but seele.off_policy.source="
+            f"{seele.off_policy.source} compares with them; leave it true"
+        )
+
+
+def _check_group_filter(config: DictConfig, seele: SeeleConfig) -> None:
+    groups = config.algorithm.filter_groups
+    if not (groups and groups.enable):
+        return
+    if groups.metric not in ("acc", "reward"):
+        raise ConfigError(
+            f"algorithm.filter_groups.metric: got {groups.metric!r}; allowed are 'acc' (correct or not) and "
+            "'reward' (with penalties)"
+        )
+    if seele.selection.name != "none":
+        raise ConfigError(
+            f"algorithm.filter_groups.enable with seele.selection.name={seele.selection.name}: both choose "
+            "the groups of an update; switch one of them off"
+        )
+    if seele.curriculum.spare_problems:
+        raise ConfigError(
+            "algorithm.filter_groups.enable with seele.curriculum.spare_problems="
+            f"{seele.curriculum.spare_problems}: both decide when a step has enough groups; switch one of "
+            "them off"
+        )
+    if config.data.gen_batch_size not in (None, 1):
+        raise ConfigError(
+            f"data.gen_batch_size: got {config.data.gen_batch_size}; with algorithm.filter_groups.enable "
+            "groups are replaced one by one, leave it null"
+        )
+
+
+def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
+    kwargs = config.reward.reward_kwargs
+    if not kwargs.overlong_buffer_cfg.enable:
+        return
+    if not 0 < kwargs.overlong_buffer_cfg.len <= kwargs.max_resp_len:
+        raise ConfigError(
+            f"reward.reward_kwargs.overlong_buffer_cfg.len: got {kwargs.overlong_buffer_cfg.len}, "
+            f"allowed are 1 to reward.reward_kwargs.max_resp_len ({kwargs.max_resp_len})"
+        )
+    own = seele.off_policy.source == "prefix" or seele.off_policy.statistics != "all"
+    if seele.advantage.baseline != "pooled" or own:
+        raise ConfigError(
+            "reward.reward_kwargs.overlong_buffer_cfg.enable: the penalty reaches pooled advantages over all "
+            "rollouts only; use seele.advantage.baseline=pooled without prefixes and with "
+            "seele.off_policy.statistics=all, or switch it off"
+        )

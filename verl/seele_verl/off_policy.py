@@ -1,0 +1,75 @@
+"""What the update knows of tokens that the policy did not write: advantages and old log-probabilities.
+
+T counts the response tokens of all rows of a batch, row by row.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+
+from seele.config import OffPolicyConfig
+from seele.maths.advantages import highest
+from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE, OFF_POLICY_MASK
+
+
+def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMeta:
+    """Replace verl's pooled advantages by those of the rows' tags, where they have any."""
+    if not any(ADVANTAGE in tag for tag in batch.tags):
+        return batch
+    has_others, by_entropy = settings.source != "none", settings.entropy_share < 1.0
+    columns = ["response_mask"] + [OFF_POLICY_MASK] * has_others + ["entropy"] * by_entropy
+    data = _read(batch, columns)
+    lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])
+
+    def spread(tag_name: str) -> torch.Tensor:
+        of_row = [0.0 if tag.get("is_padding") else tag[tag_name] for tag in batch.tags]
+        return torch.repeat_interleave(torch.tensor(of_row), lengths)
+
+    advantage_T = spread(ADVANTAGE)
+    if has_others:
+        others_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
+        if by_entropy:
+            is_high = highest(_flat(data["entropy"])[others_T].numpy(), settings.entropy_share)
+            off_policy_T[others_T] *= torch.from_numpy(is_high)
+        advantage_T = torch.where(others_T, off_policy_T, advantage_T)
+    advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())
+    return _write(batch, {"advantages": advantages, "returns": advantages})
+
+
+def exchange_log_probs(batch: KVBatchMeta, *, source: str) -> None:
+    """Make the engine's and the trainer's log-probabilities agree on off-policy tokens.
+
+    A trace or a replayed success keeps what its row came with, as old log-probability too. A prefix, of which
+    nothing is known, gets the trainer's as the engine's.
+    """
+    old, came = "old_log_probs", "rollout_log_probs"
+    written, read = (came, old) if source == "prefix" else (old, came)
+    data = _read(batch, [old, came, OFF_POLICY_MASK])
+    others_T = _flat(data[OFF_POLICY_MASK]).bool()
+    values_T = torch.where(others_T, _flat(data[read]), _flat(data[written]))
+    _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
+
+
+def count_tokens(batch: KVBatchMeta) -> int:
+    """Off-policy tokens of the batch."""
+    return int(_flat(_read(batch, [OFF_POLICY_MASK])[OFF_POLICY_MASK]).sum())
+
+
+def _read(batch: KVBatchMeta, columns: list[str]) -> TensorDict:
+    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=columns)
+
+
+def _write(batch: KVBatchMeta, fields: dict[str, torch.Tensor]) -> KVBatchMeta:
+    columns = TensorDict(fields, batch_size=len(batch))  # type: ignore[arg-type]
+    return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=columns)
+
+
+def _flat(column: torch.Tensor) -> torch.Tensor:
+    return torch.cat(column.unbind())
+
+
+def _rows(values_T: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor(list(torch.split(values_T, list(lengths))), layout=torch.jagged)
