@@ -13,7 +13,11 @@ from seele.curriculum import build_curriculum
 from seele.curriculum.pruning import ForwardPruning
 from seele.curriculum.replay import SuccessPool
 from seele.curriculum.selection import build_selection
+from seele.errors import DataError
 from seele.records import Completion, State, Visit
+
+MAX_PASSES = 10
+"""Times that a step may go through all problems, to find groups with signal, before it gives up."""
 
 
 class StepPlanner:
@@ -54,6 +58,12 @@ class StepPlanner:
         """Further problems, where groups without signal are replaced: new ones, or once the step has begun
         all there are, any that are not being rolled out right now.
         """
+        if len(self._begun) > MAX_PASSES * self._num_problems:
+            raise DataError(
+                f"step {self._step} went {MAX_PASSES} times through all {self._num_problems} problems and "
+                "has not enough groups whose rollouts disagree; switch algorithm.filter_groups.enable off, "
+                "or train on problems that the policy solves sometimes"
+            )
         begun = self._begun if len(self._begun) + num_problems <= self._num_problems else in_flight
         pruned = self._pruning.pruned(epoch=int(self.epochs))
         drawn = self._curriculum.draw(num_problems, postponed=begun, pruned=pruned)

@@ -36,9 +36,7 @@ class Method:
             ConfigError: A controller, off-policy source or imitation term that is not the method's.
         """
         if self.controllers and config.hints.controller not in self.controllers:
-            what = (
-                f"hints come from {list(self.controllers)}" if self.reveals_hints else "trains without hints"
-            )
+            what = "has hints of its own" if self.reveals_hints else "trains without hints"
             raise ConfigError(
                 f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
                 f"allowed are {list(self.controllers)}, or choose method=seele"

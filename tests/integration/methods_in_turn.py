@@ -3,8 +3,8 @@ actor's loss change to the next configuration.
 
     python tests/integration/methods_in_turn.py RUN TURN... -- COMMON...
 
-Each TURN holds the overrides of one step, on top of the common ones. Everything else is the run that
-`seele_verl.train` would start with the common ones.
+Each TURN holds the overrides of one step, on top of the common ones; equal turns in a row are one run.
+Everything else is the run that `seele_verl.train` would start with the common ones.
 """
 
 import json
@@ -49,7 +49,12 @@ def task_runner() -> type:
     class MethodsInTurn(SeeleTrainer):
         def on_step_begin(self) -> None:
             super().on_step_begin()
-            config = train.compose(json.loads(os.environ[TURNS])[self.global_steps - 1])
+            turns = json.loads(os.environ[TURNS])
+            turn = turns[self.global_steps - 1]
+            if self.global_steps == 1 or turn != turns[self.global_steps - 2]:
+                self.change_to(train.compose(turn))
+
+        def change_to(self, config: DictConfig) -> None:
             with open_dict(config):
                 config.trainer.total_epochs = self.config.trainer.total_epochs
             self.config, self.seele = config, read_settings(config)

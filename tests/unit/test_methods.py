@@ -2,7 +2,7 @@
 
 import pytest
 
-from seele.config import AdvantageConfig, HintConfig, ImitationConfig, SeeleConfig
+from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele.methods.advantage import group_advantages
@@ -34,6 +34,19 @@ def test_grpo_refuses_a_controller_that_reveals_hints():
         check_method(SeeleConfig(method="grpo", imitation=NO_IMITATION))
 
 
+def test_a_method_refuses_off_policy_rows_that_are_not_its_own():
+    settings = SeeleConfig(
+        method="grpo", hints=NO_HINTS, imitation=NO_IMITATION, off_policy=OffPolicyConfig(source="trace")
+    )
+    with pytest.raises(ConfigError, match=r"seele.off_policy.source: method grpo has 'none', got 'trace'"):
+        check_method(settings)
+
+
+def test_uft_keeps_its_own_schedule():
+    with pytest.raises(ConfigError, match=r"method uft has hints of its own, got 'paper'; .*'uft'"):
+        check_method(SeeleConfig(method="uft"))
+
+
 def test_grpo_refuses_an_imitation_term():
     with pytest.raises(ConfigError, match=r"seele.imitation.coefficient: .*got 0.001; allowed is 0"):
         check_method(SeeleConfig(method="grpo", hints=NO_HINTS))
@@ -62,11 +75,14 @@ def rollouts_of(*rounds):
 
 def advantages(rollouts, **settings):
     config = SeeleConfig(method="seele", advantage=AdvantageConfig(**settings))
-    return group_advantages(rollouts, config, divide_by_std=False)
+    both = group_advantages(rollouts, config, divide_by_std=False)
+    assert all(advantage.generated == advantage.off_policy for advantage in both)
+    return [advantage.generated for advantage in both]
 
 
 def test_pooled_advantages_are_left_to_the_trainer():
-    assert advantages(rollouts_of((0.5, None, [1, 0]))) == [None, None]
+    rollouts = rollouts_of((0.5, None, [1, 0]))
+    assert group_advantages(rollouts, SeeleConfig(method="seele"), divide_by_std=False) == [None, None]
 
 
 def test_per_round_advantages_do_not_look_at_other_rounds():

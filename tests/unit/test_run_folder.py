@@ -15,7 +15,7 @@ from seele_verl.run_log import RunLog
 def save_checkpoint(run, step, *, complete=True):
     folder = checkpoints.step_folder(run, step)
     (folder / "actor").mkdir(parents=True)
-    checkpoints.save_controller(folder, {"step": step})
+    checkpoints.save_part(folder, "controller", {"step": step})
     if complete:
         (folder / "data.pt").touch()
         (run / checkpoints.TRACKER).write_text(str(step))
@@ -65,15 +65,15 @@ def test_what_a_kill_left_of_a_later_checkpoint_never_displaces_a_complete_one(t
 
 def test_equal_states_are_equal_bytes(tmp_path):
     for name, state in {"a": {"x": 1, "y": [0.1]}, "b": {"y": [0.1], "x": 1}}.items():
-        checkpoints.save_controller(tmp_path / name, state)
+        checkpoints.save_part(tmp_path / name, "controller", state)
     first, second = ((tmp_path / name / "seele" / "controller.json").read_bytes() for name in "ab")
     assert first == second
-    assert checkpoints.load_controller(tmp_path / "a") == {"x": 1, "y": [0.1]}
+    assert checkpoints.load_part(tmp_path / "a", "controller") == {"x": 1, "y": [0.1]}
 
 
 def test_a_foreign_checkpoint_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(CheckpointError, match=r"no seele/controller.json.*resume_mode=disable"):
-        checkpoints.load_controller(tmp_path)
+        checkpoints.load_part(tmp_path, "controller")
 
 
 def steps_of(run):
@@ -109,6 +109,16 @@ def test_a_step_is_logged_once(tmp_path):
     assert steps_of(tmp_path) == [0]
 
 
+def test_the_cost_of_a_run_is_that_of_its_last_step(tmp_path):
+    log = RunLog(tmp_path)
+    for step in (1, 2):
+        log.append(step, {"tokens/generated": 5.0, "flops": 100.0})
+    cost = run_card.describe_cost(tmp_path, 7)
+    assert cost["tokens"]["generated"] == 10.0 and cost["tokens"]["trained"] == 0.0
+    assert (cost["parameters"], cost["flops"]) == (7, 200.0)
+    assert run_card.describe_cost(tmp_path, None)["flops"] is None
+
+
 def test_the_card_names_versions_and_hardware(tmp_path):
     card = run_card.describe_environment()
     run_card.write_run_card(tmp_path, card)
@@ -122,6 +132,9 @@ STEP = {
     "accuracy/round_0": 0.781,
     "accuracy/round_1": 0.5,
     "hint_ratio/mean": 0.41,
+    "group/on_policy": 7.0,
+    "group/off_policy": 1.0,
+    "group/hinted": 0.0,
     "tokens/generated": 6000.0,
     "timing_s/gen": 2.0,
     "timing_s/step": 6.0,
@@ -131,8 +144,8 @@ STEP = {
 def test_a_step_as_a_person_reads_it():
     line = format_step(STEP | {"val/accuracy/chains/heldout": 0.3125}, total_steps=40)
     assert line == (
-        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | 3,000 tok/s | 6.0 s/step | 2:48 left | "
-        "un-hinted heldout 31.2%"
+        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | group 7 on 1 off 0 hinted | 3,000 tok/s | "
+        "6.0 s/step | 2:48 left | un-hinted heldout 31.2%"
     )
 
 

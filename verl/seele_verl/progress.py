@@ -17,14 +17,16 @@ POLL_INTERVAL_S = 0.5
 
 
 def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
-    """One step as a person reads it: un-hinted accuracy, reward per round, mean hint ratio, speed, time
-    left.
+    """One step as a person reads it: reward per round, mean hint ratio, what a group is made of, speed, time
+    left, un-hinted accuracy.
     """
     parts = [f"step {int(metrics['step']):>4}/{total_steps}"]
     rounds = [metrics[name] for name in _numbered("accuracy/round_", metrics)]
     if rounds:
         parts.append("rounds " + " ".join(f"{accuracy:.2f}" for accuracy in rounds))
         parts.append(f"hint {metrics['hint_ratio/mean']:.2f}")
+        on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
+        parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
         step_s = metrics["timing_s/step"]
         parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
         parts.append(f"{step_s:.1f} s/step")

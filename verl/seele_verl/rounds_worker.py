@@ -92,6 +92,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         prompt_ids = encode_prompt(self.tokenizer, instance.question, self.seele.prompt.template)
         step_ids = encode_steps(self.tokenizer, instance.steps)
         model_version = -1
+        skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
 
         async def sample(
             *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int
@@ -112,7 +113,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                         round_index,
                         rollout,
                     )
-                    for rollout in range(first_rollout, first_rollout + num_rollouts)
+                    for rollout in range(skipped + first_rollout, skipped + first_rollout + num_rollouts)
                 ],
             )
             return completions

@@ -9,10 +9,11 @@ from seele.config import SeeleConfig, from_mapping
 
 
 def read_settings(config: DictConfig) -> SeeleConfig:
-    """The ``seele:`` block of a composed configuration.
+    """The ``seele:`` block of a composed configuration, and the number of steps that verl's part plans.
 
     Raises:
         ConfigError: A key is unknown, missing or of the wrong type, or a value is not allowed.
     """
     raw: Mapping[str, Any] = OmegaConf.to_container(config.seele, resolve=True)  # type: ignore[assignment]
-    return from_mapping(SeeleConfig, raw, "seele")
+    planned = {"training_steps": config.trainer.total_training_steps}
+    return from_mapping(SeeleConfig, {**raw, **planned}, "seele")

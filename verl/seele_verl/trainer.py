@@ -122,12 +122,17 @@ class SeeleTrainer(PPOTrainerSync):
             statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
             in_flight = [self._problem_of_uid[uid] for status in statuses for uid in status["train"]]
             problems = self.planner.begin_more(num_prompts, in_flight=in_flight)
-        first = len(self._problem_of_uid)
-        uids = [f"step{self.global_steps}-{first + index:06d}" for index in range(len(problems))]
+        earlier = [*self._problem_of_uid.values()]
+        uids = [f"step{self.global_steps}-{len(earlier) + index:06d}" for index in range(len(problems))]
         self._problem_of_uid |= zip(uids, problems, strict=True)
         if self.seele.curriculum.spare_problems:
             self.replay_buffer.awaited = frozenset(uids[: len(self._carried)])
-        rows = [self.train_dataset[problem] | {"replayed": replayed.get(problem)} for problem in problems]
+        rows = [
+            self.train_dataset[problem]
+            # How often the step has begun the problem before: its rollouts must be others then.
+            | {"replayed": replayed.get(problem), "repeat": earlier.count(problem)}
+            for problem in problems
+        ]
         batch = tu.get_tensordict(collate_fn(rows) | {"uid": np.array(uids, dtype=object)})
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch

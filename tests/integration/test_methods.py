@@ -1,0 +1,160 @@
+"""Every method for a step or two on the real stack, on one start of it (``methods_in_turn.py``)."""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from seele.data.files import read_json_lines
+
+EVERYTHING = "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2"
+TURNS = {
+    "grpo": ["method=grpo"],
+    "drgrpo": ["method=drgrpo curriculum=ordered"],
+    "dapo": ["method=dapo"],
+    "luffy": ["method=luffy seele.selection.prune_after=1"],
+    "rl_sft_loss": ["method=rl_sft_loss"],
+    "uft": ["method=uft"],
+    "prefix_rft": ["method=prefix_rft"],
+    "exgrpo": ["method=exgrpo seele.replay.start_accuracy=0"] * 2,
+    "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
+    "seele": [EVERYTHING] * 2,
+}
+"""Method -> the overrides of its steps."""
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory, problems, base_model, finish) -> dict[str, list[tuple[dict, list[dict]]]]:
+    """Method -> metrics and rollouts of each of its steps."""
+    run = tmp_path_factory.mktemp("methods") / "run"
+    turns = [turn for turns in TURNS.values() for turn in turns]
+    common = [
+        *("method=grpo", "hardware=cpu", f"actor_rollout_ref.model.path={base_model}"),
+        f"data.train_files=[{problems}/train.parquet]",
+        f"data.val_files=[{problems}/heldout.parquet]",
+        *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
+        "seele.hints.rollouts_per_prompt=8",
+        *("trainer.save_freq=-1", "trainer.test_freq=-1", "trainer.val_before_train=false"),
+    ]
+    script = Path(__file__).parent / "methods_in_turn.py"
+    finish([sys.executable, str(script), str(run), *turns, "--", *common], log=run / "logs" / "train.log")
+    metrics = [row for _, row in read_json_lines(run / "metrics.jsonl")]
+    assert [line["step"] for line in metrics] == list(range(1, len(turns) + 1))
+    left = iter(metrics)
+    return {
+        method: [
+            (line, [row for _, row in read_json_lines(run / "rollouts" / f"step_{line['step']}.jsonl")])
+            for _, line in zip(of_method, left, strict=False)
+        ]
+        for method, of_method in TURNS.items()
+    }
+
+
+def groups_of(rows: list[dict]) -> dict[str, list[dict]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["instance_id"]].append(row)
+    return groups
+
+
+@pytest.mark.timeout(1200)
+def test_every_method_updates_the_policy(steps):
+    for method, of_method in steps.items():
+        for line, _ in of_method:
+            assert line["actor/grad_norm"] > 0, method
+            assert line["tokens/generated"] > 0 and line["flops"] > 0, method
+
+
+def test_the_composition_of_groups_is_the_methods(steps):
+    on_off_hinted = {
+        method: [
+            tuple(line[f"group/{kind}"] for kind in ("on_policy", "off_policy")) for line, _ in of_method
+        ]
+        for method, of_method in steps.items()
+    }
+    assert on_off_hinted.pop("exgrpo")[0] == (8, 0)
+    for method in ("luffy", "rl_sft_loss"):
+        assert on_off_hinted.pop(method) == [(7, 1)]
+    assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
+    hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
+    assert hinted["prefix_rft"] == 1
+    for method in ("grpo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
+        assert hinted[method] == 0
+    assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
+
+
+def test_advantages_are_those_of_the_method(steps):
+    for method in ("drgrpo", "luffy", "seele_paper"):
+        for group in groups_of(steps[method][0][1]).values():
+            mean = sum(row["reward"] for row in group) / len(group)
+            for row in group:
+                assert row["advantage"] == pytest.approx(row["reward"] - mean, abs=1e-6), method
+    for group in groups_of(steps["prefix_rft"][0][1]).values():
+        others = [row["reward"] for row in group if not row["hint_steps"]]
+        for row in group:
+            baseline = 0.0 if row["hint_steps"] else sum(others) / len(others)
+            assert row["advantage"] == pytest.approx(row["reward"] - baseline, abs=1e-6)
+
+
+def test_the_worked_solution_is_graded_and_costs_no_generated_token(steps):
+    for method in ("luffy", "rl_sft_loss"):
+        (line, rows) = steps[method][0]
+        given = [row for row in rows if row["origin"] == "trace"]
+        assert len(given) == 8 and all(row["reward"] == 1 and row["generated_tokens"] == 0 for row in given)
+        assert line["accuracy/off_policy"] == 1
+        assert line["tokens/teacher_forced"] > 0
+        assert 0 < line["actor/off_policy_probability"] < 1
+        assert line["tokens/generated"] == sum(row["generated_tokens"] for row in rows)
+
+
+def test_dapo_trains_on_groups_that_disagree(steps):
+    line, rows = steps["dapo"][0]
+    trained = [group for group in groups_of(rows).values() if group[0]["advantage"] is not None]
+    assert len(trained) == 8
+    for group in trained:
+        assert 0 < sum(row["reward"] for row in group) < 8
+    filtered = line.get("training/filter_groups/evicted_samples", 0)
+    surplus = line.get("training/filter_groups/discarded_surplus_samples", 0)
+    assert len(groups_of(rows)) == 8 + filtered + surplus
+
+
+def test_exgrpo_replays_a_success_of_its_first_step(steps):
+    (_, first), (line, second) = steps["exgrpo"]
+    texts = defaultdict(set)
+    for row in first:
+        if row["reward"]:
+            texts[row["instance_id"]].add(row["text"])
+    replayed = [row for row in second if row["origin"] == "replay"]
+    assert 1 <= len(replayed) <= 4
+    assert all(row["text"] in texts[row["instance_id"]] and row["reward"] for row in replayed)
+    assert line["group/off_policy"] == len(replayed) / 8
+    assert line["replay/is_open"] == 1
+
+
+def test_selection_drops_whole_groups_and_the_curriculum_learns(steps):
+    first, second = steps["seele"]
+    for line, rows in (first, second):
+        by_group = [{row["advantage"] is None for row in group} for group in groups_of(rows).values()]
+        assert all(len(answers) == 1 for answers in by_group), "a group is trained on whole or not at all"
+        assert sum(answers == {False} for answers in by_group) == line["selection/selected_groups"] <= 4
+        assert line["selection/target_ratio"] == pytest.approx(0.4)
+        assert line["tokens/trained"] < line["tokens/generated"] + line["tokens/prompt"]
+    assert any(value > 0 for name, value in first[0].items() if name.startswith("curriculum/q/"))
+
+
+def test_an_ordered_curriculum_begins_with_the_easy_problems(steps, problems):
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(problems / "train.parquet").to_pylist()
+    level = {row["instance_id"]: row["level"] for row in table}
+    rolled_out = sorted(level[instance_id] for instance_id in groups_of(steps["drgrpo"][0][1]))
+    assert rolled_out == sorted(level.values())[:8]
+
+
+def test_totals_run_over_all_methods(steps):
+    lines = [line for of_method in steps.values() for line, _ in of_method]
+    for name in ("tokens/generated", "tokens/teacher_forced", "flops"):
+        assert lines[-1][f"{name}_total"] == pytest.approx(sum(line[name] for line in lines))
+    assert json.dumps(lines[-1])
