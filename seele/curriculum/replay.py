@@ -1,9 +1,9 @@
 """The policy's own successes, kept to be replayed: ExGRPO (arXiv:2510.02245, sections 3.2 and 3.3).
 
-A problem that was solved sometimes, but not always, stays in the pool with its correct rollouts and the
-log-probabilities that they were written with. Problems are drawn by how often they were solved when last
-visited, those solved half the time first; of a problem's rollouts the one that the policy was surest of is
-replayed, because an uncertain success is more often right for a wrong reason.
+A problem that was solved sometimes, but not always, stays in the pool with the correct rollout of its latest
+visit that the policy was surest of, and the log-probabilities that it was written with: an uncertain success
+is more often right for a wrong reason. Problems are drawn by how often they were solved when last visited,
+those solved half the time first.
 """
 
 import math
@@ -18,9 +18,6 @@ from seele.config import ReplayConfig
 from seele.curriculum.saved_state import read_count, read_state
 from seele.records import Completion, Finish, Rollout, State
 
-KEPT_PER_PROBLEM = 8
-"""Successes that a problem keeps, the surest ones; the paper keeps them all."""
-
 
 @dataclass(frozen=True, slots=True)
 class Experience:
@@ -29,15 +26,15 @@ class Experience:
     num_correct: int
     """In its latest visit."""
     num_rollouts: int
-    successes: tuple[Completion, ...]
-    """The surest first."""
+    success: Completion
 
 
 class SuccessPool:
     """Problems solved sometimes, and how.
 
-    Differs from the paper: a success is ranked by the mean log-probability of its tokens when it was written,
-    not by its entropy under the policy of now, which would cost a forward pass over every candidate.
+    Differs from the paper, which keeps every success and replays the one with the lowest entropy under the
+    policy of now, at the price of a forward pass over all of them. Here the latest visit with a success
+    stands for the policy of now.
     """
 
     _HEADER: ClassVar[State] = {"pool": "successes", "version": 1}
@@ -59,9 +56,7 @@ class SuccessPool:
             if len(correct) == len(rollouts):
                 self._pool.pop(problem, None)
             elif correct:
-                known = self._pool[problem].successes if problem in self._pool else ()
-                surest = sorted([*known, *correct], key=_uncertainty)[:KEPT_PER_PROBLEM]
-                self._pool[problem] = Experience(len(correct), len(rollouts), tuple(surest))
+                self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
         accuracies = [
             np.mean([rollout.reward for rollout in rollouts]) for rollouts in rollouts_of_problem.values()
         ]
@@ -87,7 +82,7 @@ class SuccessPool:
             weights = np.exp(((distance**2).min() - distance**2) / 2)
             key = keys[generator.choice(len(keys), p=weights / weights.sum())]
             problem = buckets[key].pop(int(generator.integers(len(buckets[key]))))
-            drawn[problem] = self._pool[problem].successes[0]
+            drawn[problem] = self._pool[problem].success
             if not buckets[key]:
                 del buckets[key]
         return drawn
@@ -102,14 +97,9 @@ class SuccessPool:
                     "problem": problem,
                     "num_correct": experience.num_correct,
                     "num_rollouts": experience.num_rollouts,
-                    "successes": [
-                        {
-                            "text": success.text,
-                            "token_ids": list(success.token_ids),
-                            "log_probs": list(success.log_probs),
-                        }
-                        for success in experience.successes
-                    ],
+                    "text": experience.success.text,
+                    "token_ids": list(experience.success.token_ids),
+                    "log_probs": list(experience.success.log_probs),
                 }
                 for problem, experience in sorted(self._pool.items())
             ],
@@ -138,14 +128,11 @@ def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
         read_count(entry["problem"]): Experience(
             read_count(entry["num_correct"]),
             read_count(entry["num_rollouts"]),
-            tuple(
-                Completion(
-                    text=str(success["text"]),
-                    token_ids=tuple(map(read_count, success["token_ids"])),
-                    log_probs=tuple(map(float, success["log_probs"])),
-                    finish=Finish.STOP,
-                )
-                for success in entry["successes"]
+            Completion(
+                text=str(entry["text"]),
+                token_ids=tuple(map(read_count, entry["token_ids"])),
+                log_probs=tuple(map(float, entry["log_probs"])),
+                finish=Finish.STOP,
             ),
         )
         for entry in state["problems"]

@@ -14,10 +14,11 @@ def hint_token_weights(
     """Weight of each token of one sequence in the imitation term, prompt first.
 
     Args:
-        prompt_tokens: Tokens before the hint. hint_tokens: Tokens of the hint; may be 0. generated_tokens:
-        Tokens after the hint. share: Part of the hint that this sequence accounts for: 1/n where n rollouts
-        of a round share their hint, so that
-            the hint is counted once.
+        prompt_tokens: Tokens before the hint.
+        hint_tokens: Tokens of the hint; may be 0.
+        generated_tokens: Tokens after the hint.
+        share: What the sequence counts for. n/k where k of a round's n sequences share their hint, so that
+            each hint counts once a round however many saw it, and the mean over sequences is one over rounds.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
         tokens) or ``prob`` (each token of the hint has ``share``).
     """

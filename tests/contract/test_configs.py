@@ -13,15 +13,17 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 from omegaconf import OmegaConf
 
 from seele.methods import METHODS, check_method
+from seele_verl.compositions import check_composition
 from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.preflight import check_batches
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
-CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "verl" / "seele_verl" / "config"
 GROUPS = {
     group: sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-    for group in ("method", "model", "data", "hardware")
+    for group in ("method", "curriculum", "selection", "model", "data", "hardware")
 }
 
 
@@ -57,7 +59,7 @@ def test_the_paper_is_the_default():
     assert actor.loss_scale_factor == 2048
     assert (config.algorithm.adv_estimator, config.algorithm.norm_adv_by_std_in_grpo) == ("grpo", False)
     seele = read_settings(config)
-    assert (seele.hints.controller, seele.hints.rounds, seele.hints.target_accuracy) == ("paper", 4, 0.5)
+    assert (seele.hints.controller, seele.hints.rounds, seele.hints.target_accuracy) == ("bayes", 4, 0.5)
     assert seele.imitation.coefficient == 0.001
 
 
@@ -81,23 +83,127 @@ def test_the_command_prints_a_configuration_without_starting_anything():
     assert OmegaConf.create(result.stdout).seele.method == "seele"
 
 
-def test_the_papers_script_composes_to_the_papers_run():
-    root = CONFIGS.parents[2]
-    script = subprocess.run(
-        ["bash", str(root / "scripts" / "train_qwen2.5-7b.sh"), "seele.seed=3"],
+def script_arguments(script, *arguments, **environment):
+    """What the script hands on to the trainer."""
+    printed = subprocess.run(
+        ["bash", str(ROOT / "scripts" / script), *arguments],
         capture_output=True,
         text=True,
-        env=os.environ | {"DRY_RUN": "1"},
+        env=os.environ | {"DRY_RUN": "1"} | environment,
         check=True,
-    )
-    arguments = shlex.split(script.stdout.splitlines()[-1].removeprefix("+ "))
-    assert arguments[:3] == ["python", "-m", "seele_verl.train"]
-    config = composed(*arguments[3:])
+    ).stdout
+    words = shlex.split(printed.splitlines()[-1].removeprefix("+ "))
+    assert words[:3] == ["python", "-m", "seele_verl.train"]
+    return words[3:]
+
+
+def test_the_papers_script_composes_to_the_papers_run():
+    config = composed(*script_arguments("train_qwen2.5-7b.sh", "seele.seed=3"))
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-7B"
     assert (config.trainer.nnodes, config.trainer.n_gpus_per_node, config.trainer.device) == (1, 8, "cuda")
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (256, 64)
     assert read_settings(config).seed == 3
-    rollout = config.actor_rollout_ref.rollout
+    check_starts(config)
+
+
+WINDOWS = {
+    "Qwen/Qwen2.5-1.5B": 131072,
+    "Qwen/Qwen2.5-3B": 32768,
+    "Qwen/Qwen2.5-7B": 131072,
+    "Qwen/Qwen2.5-Math-7B": 4096,
+    "meta-llama/Llama-3.2-3B": 131072,
+    "mistralai/Mathstral-7B-v0.1": 32768,
+}
+"""`max_position_embeddings` of the models on the hub."""
+
+
+def check_starts(config):
+    """What preflight checks without data, and that the longest sequence fits everywhere."""
+    seele = read_settings(config)
+    check_method(seele)
+    check_batches(config, seele)
+    check_composition(config, seele)
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    window = WINDOWS[config.actor_rollout_ref.model.path]
+    assert longest <= (rollout.max_model_len or window) <= window
+    # verl packs sequences into micro-batches and cannot cut one.
+    ref = config.actor_rollout_ref.ref
+    for limit in (
+        actor.ppo_max_token_len_per_gpu,
+        rollout.log_prob_max_token_len_per_gpu,
+        ref.log_prob_max_token_len_per_gpu,
+    ):
+        assert longest <= limit
     assert config.trainer.n_gpus_per_node % rollout.tensor_model_parallel_size == 0
-    assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
-    check_batches(config, read_settings(config))
+
+
+@pytest.mark.parametrize("method", GROUPS["method"])
+def test_the_baselines_script_composes_every_method(method):
+    config = composed(*script_arguments("train_baseline.sh", method, "seele.seed=3"))
+    seele = read_settings(config)
+    assert (seele.method, seele.seed) == (method, 3)
+    assert config.trainer.default_local_dir == f"runs/{method}-qwen2.5-7b"
+    check_starts(config)
+
+
+MODEL_SCRIPTS = {
+    "train_qwen2.5-1.5b.sh": "Qwen/Qwen2.5-1.5B",
+    "train_qwen2.5-3b.sh": "Qwen/Qwen2.5-3B",
+    "train_qwen2.5-math-7b.sh": "Qwen/Qwen2.5-Math-7B",
+    "train_llama-3.2-3b.sh": "meta-llama/Llama-3.2-3B",
+    "train_mathstral-7b.sh": "mistralai/Mathstral-7B-v0.1",
+}
+
+
+# LUFFY has the longest responses.
+@pytest.mark.parametrize("method", ["seele", "luffy"])
+@pytest.mark.parametrize("script", MODEL_SCRIPTS)
+def test_a_models_script_composes_any_method(script, method):
+    environment = {} if method == "seele" else {"METHOD": method}
+    config = composed(*script_arguments(script, **environment))
+    assert config.actor_rollout_ref.model.path == MODEL_SCRIPTS[script]
+    assert read_settings(config).method == method
+    assert read_settings(config).prompt.template == "r1_zero"
+    check_starts(config)
+
+
+def test_every_training_script_is_composed_here():
+    scripts = {path.name for path in (ROOT / "scripts").glob("train_*.sh")}
+    assert scripts == {"train_qwen2.5-7b.sh", "train_baseline.sh", *MODEL_SCRIPTS}
+
+
+def test_scripts_take_the_model_the_files_and_the_hardware_from_the_environment():
+    environment = {"MODEL": "models/x", "TRAIN": "a.parquet", "VALID": "b.parquet", "OUT": "runs/x"}
+    for script in ("train_baseline.sh", "train_qwen2.5-3b.sh"):
+        arguments = ["grpo"] if script == "train_baseline.sh" else []
+        config = composed(*script_arguments(script, *arguments, HARDWARE="gpu1", **environment))
+        assert config.actor_rollout_ref.model.path == "models/x"
+        assert (config.data.train_files, config.data.val_files) == (["a.parquet"], ["b.parquet"])
+        assert (config.trainer.default_local_dir, config.trainer.n_gpus_per_node) == ("runs/x", 1)
+
+
+@pytest.mark.parametrize(("model", "tensor_parallel"), [("qwen2_5_7b", 2), ("qwen2_5_3b", 1)])
+def test_the_models_size_says_what_is_split_and_offloaded_on_a_node(model, tensor_parallel):
+    section = composed(f"model={model}", "hardware=gpu8").actor_rollout_ref
+    assert section.rollout.tensor_model_parallel_size == tensor_parallel
+    offloads = {
+        section.actor.fsdp_config.param_offload,
+        section.actor.fsdp_config.optimizer_offload,
+        section.ref.fsdp_config.param_offload,
+    }
+    assert offloads == {tensor_parallel == 2}
+
+
+def test_one_gpu_splits_nothing():
+    section = composed("model=qwen2_5_7b", "hardware=gpu1").actor_rollout_ref
+    assert section.rollout.tensor_model_parallel_size == 1
+    assert not section.actor.fsdp_config.param_offload
+    assert section.ref.fsdp_config.param_offload
+
+
+def test_the_engine_takes_the_models_own_window_unless_the_model_names_it():
+    assert composed("model=qwen2_5_7b", "hardware=gpu8").actor_rollout_ref.rollout.max_model_len is None
+    short = composed("method=luffy", "model=qwen2_5_math_7b", "hardware=gpu8")
+    assert short.actor_rollout_ref.rollout.max_model_len == 4096
+    assert short.data.max_response_length == 2048, "LUFFY's 8,192 do not fit"

@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
+ARGUMENTS = {"train_baseline.sh": ("grpo",)}
+"""Of the scripts that do nothing without."""
 SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]
 
 
@@ -51,10 +53,22 @@ def test_script_says_what_it_needs_and_writes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=named)
 def test_dry_run_prints_the_commands_and_runs_none(path: Path, tmp_path: Path) -> None:
-    result = run_script(path, OUT=str(tmp_path / "out"))
+    result = run_script(path, *ARGUMENTS.get(path.name, ()), OUT=str(tmp_path / "out"))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "+ " in result.stdout or "up to date" in result.stdout
     assert not (tmp_path / "out").exists()
+
+
+METHODS = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "method").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("arguments", [(), ("",), ("ppo",), ("grpo luffy",), ("seele.seed=1",)], ids=repr)
+def test_a_baseline_that_does_not_exist_is_named_with_those_that_do(arguments: tuple[str, ...]) -> None:
+    result = run_script(ROOT / "scripts" / "train_baseline.sh", *arguments)
+    assert result.returncode == 2
+    assert f"unknown method '{''.join(arguments)}'" in result.stderr
+    assert result.stderr.rstrip().endswith(" ".join(METHODS))
+    assert not result.stdout
 
 
 @pytest.fixture

@@ -14,8 +14,15 @@ import pytest
 
 from seele.data.files import read_json_lines
 
-# The trainer's own log-probabilities beside the engine's, to compare them.
-TWO_PASSES = "algorithm.rollout_correction.bypass_mode=false"
+SETTINGS = (
+    "seele.hints.controller=paper",
+    # The problems of a step depend on what those before it brought.
+    "curriculum=sec",
+    "seele.selection.prune_after=1",
+    "trainer.save_freq=2",
+    # The trainer's own log-probabilities beside the engine's, to compare them.
+    "algorithm.rollout_correction.bypass_mode=false",
+)
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -38,9 +45,7 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def killed(run, train_command) -> dict[int, list[dict]]:
     """Kill a run in its fourth step, after the checkpoint of step 2; the rollouts that it had dumped."""
-    command = train_command(
-        run, "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6", TWO_PASSES
-    )
+    command = train_command(run, "trainer.total_training_steps=6", "trainer.test_freq=6", *SETTINGS)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         wait_for((run / "rollouts" / "step_3.jsonl").exists, process)
@@ -54,9 +59,7 @@ def killed(run, train_command) -> dict[int, list[dict]]:
 @pytest.fixture(scope="module")
 def resumed(run, killed, train_command, finish) -> str:
     """What the resumed run printed."""
-    command = train_command(
-        run, "trainer.total_training_steps=4", "trainer.save_freq=2", "trainer.test_freq=4", TWO_PASSES
-    )
+    command = train_command(run, "trainer.total_training_steps=4", "trainer.test_freq=4", *SETTINGS)
     return finish(command, log=run / "logs" / "train.log")
 
 

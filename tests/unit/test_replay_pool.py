@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from seele.config import ReplayConfig
-from seele.curriculum.replay import KEPT_PER_PROBLEM, SuccessPool
+from seele.curriculum.replay import SuccessPool
 from seele.errors import CheckpointError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
 
@@ -35,12 +35,13 @@ def pool(**settings):
     return SuccessPool(ReplayConfig(**{"start_accuracy": 0.0, "problem_share": 1.0} | settings), seed=0)
 
 
-def test_the_surest_success_is_replayed():
+def test_the_surest_success_of_the_latest_visit_that_had_one_is_replayed():
     successes = pool()
     successes.observe({7: rollouts(0, 1, 1, 0)})
     assert successes.draw(4, step=1)[7].text == "1"
-    successes.observe({7: rollouts(1, 0, log_prob=-0.1)})
-    assert successes.draw(4, step=2)[7].text == "0"
+    successes.observe({7: rollouts(0, 0, 0, 1)})
+    successes.observe({7: rollouts(0, 0, 0, 0)})
+    assert successes.draw(4, step=2)[7].text == "3"
 
 
 def test_a_problem_that_is_solved_throughout_leaves_and_one_never_solved_does_not_come():
@@ -79,13 +80,6 @@ def test_problems_solved_half_the_time_come_first():
     drawn = Counter(problem // 10 for step in range(2000) for problem in successes.draw(10, step=step))
     assert drawn.total() == 2000
     assert drawn[1] / 2000 == pytest.approx(1 / (1 + 2 * 2.718281828**-4.5), abs=0.01)
-
-
-def test_only_the_surest_successes_are_kept():
-    successes = pool()
-    successes.observe({1: rollouts(*[1] * 20, 0)})
-    (entry,) = successes.state_dict()["problems"]
-    assert [success["text"] for success in entry["successes"]] == [str(i) for i in range(KEPT_PER_PROBLEM)]
 
 
 def test_a_restored_pool_goes_on_alike_and_has_the_same_state():

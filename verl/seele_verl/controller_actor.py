@@ -102,9 +102,9 @@ class RemoteController:
         """Tell the actor."""
         self._actor.end_visit.remote(instance_id)
 
-    def keep_visit(self, uid: str, visit: Visit) -> None:
-        """Tell the actor."""
-        self._actor.keep_visit.remote(uid, visit)
+    async def keep_visit(self, uid: str, visit: Visit) -> None:
+        """Tell the actor, and wait until it knows: the trainer asks it once the group counts as done."""
+        await self._actor.keep_visit.remote(uid, visit)
 
     def count_dropped_prompt(self) -> None:
         """Tell the actor."""

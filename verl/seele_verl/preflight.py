@@ -68,6 +68,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_template(seele.prompt.template)
     configured_controller(seele)
     check_batches(config, seele)
+    _check_estimator(config)
     check_composition(config, seele)
     _check_device(config)
     training, validation = (
@@ -81,6 +82,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         )
     _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)
+    _check_window(config)
     hinted = seele.hints.controller != "none" or seele.off_policy.source == "trace"
     _check_lengths(tokenizer, seele, config, training, hinted=hinted)
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
@@ -149,6 +151,19 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
         )
 
 
+def _check_estimator(config: DictConfig) -> None:
+    algorithm = config.algorithm
+    if algorithm.adv_estimator != "grpo":
+        raise ConfigError(
+            f"algorithm.adv_estimator: got {algorithm.adv_estimator!r}; allowed is 'grpo', whose variants "
+            "are settings (algorithm.norm_adv_by_std_in_grpo, seele.advantage, seele.off_policy)"
+        )
+    if algorithm.use_kl_in_reward:
+        raise ConfigError(
+            "algorithm.use_kl_in_reward: rewards are the grader's; use actor_rollout_ref.actor.use_kl_loss"
+        )
+
+
 def _check_device(config: DictConfig) -> None:
     if config.trainer.device == "cuda":
         import torch
@@ -195,6 +210,23 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Tokenizer:
     return tokenizer  # type: ignore[no-any-return]
 
 
+def _check_window(config: DictConfig) -> None:
+    """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have."""
+    from transformers import AutoConfig
+
+    path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
+    own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
+    name, window = f"the window of {path}", own
+    if given is not None:
+        name, window = "actor_rollout_ref.rollout.max_model_len", given
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    if window is not None and prompt + response > window:
+        raise ConfigError(
+            f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
+            f"data.max_response_length ({response})"
+        )
+
+
 def _check_lengths(
     tokenizer: Tokenizer,
     seele: SeeleConfig,
@@ -204,13 +236,6 @@ def _check_lengths(
     hinted: bool,
 ) -> None:
     limit = config.data.max_prompt_length
-    window = config.actor_rollout_ref.rollout.max_model_len
-    if window is not None and limit + config.data.max_response_length > window:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.max_model_len ({window}) is shorter than "
-            f"data.max_prompt_length ({limit}) plus data.max_response_length "
-            f"({config.data.max_response_length})"
-        )
     response_limit, source = config.data.max_response_length, seele.off_policy.source
     for instance, path in problems:
         prompt = len(encode_prompt(tokenizer, instance.question, seele.prompt.template))

@@ -91,7 +91,8 @@ def training_rows(
         step_ids: Tokens of each solution step.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
-        settings: The run's; rollouts of a round that share a hint share its imitation term.
+        settings: The run's. Rollouts of a round that share a hint share its imitation term, which counts as
+            much as a round's rollouts together.
         divide_by_std: Whether advantages are divided by a standard deviation.
         penalties: What is added to each rollout's reward.
         tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
@@ -117,7 +118,8 @@ def training_rows(
                     len(prompt_ids),
                     len(hint_ids),
                     len(rollout.completion.token_ids),
-                    share=1.0 / same_hint[rollout.round_index, rollout.hint_steps],
+                    share=settings.hints.rollouts_per_round
+                    / same_hint[rollout.round_index, rollout.hint_steps],
                     form=settings.imitation.form,
                 )
             )

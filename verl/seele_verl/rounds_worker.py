@@ -155,7 +155,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             step_tokens=tuple(map(len, step_ids)),
             rollouts=tuple(rollouts),
         )
-        self.controller.keep_visit(prompt["uid"], visit)
+        await self.controller.keep_visit(prompt["uid"], visit)
         return training_rows(
             prompt["uid"],
             instance,

@@ -255,10 +255,11 @@ class SeeleTrainer(PPOTrainerSync):
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
             self._carried = load_carried(folder)
-            state = load_part(folder, "controller")
+            state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
-            assert ray.get(self.controller.state_dict.remote()) == state, "a restart is no restart"
-            self.planner.load_state_dict(load_part(folder, "planner"))
+            self.planner.load_state_dict(planned)
+            restored = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
+            assert restored == (state, planned), "a restart is no restart"
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
@@ -298,7 +299,8 @@ class SeeleTrainer(PPOTrainerSync):
         seq_lens = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
         metrics["tokens/trained"] = sum(seq_lens) * config.ppo_epochs * (not self._nothing_to_learn)
         learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
-        metrics["tokens/teacher_forced"] = teacher_forced_tokens(trained, learns_hints=learns_hints)
+        given = teacher_forced_tokens(trained, learns_hints=learns_hints)
+        metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
         if self._parameters is not None:
             metrics["flops"] = model_flops(
                 self._parameters,

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Any method of the comparison, from Qwen2.5-7B on one node with 8 GPUs: docs/methods/ has a page for each.
+#
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   bash scripts/train_baseline.sh luffy
+#   OUT=runs/try bash scripts/train_baseline.sh uft seele.seed=1
+#   MODEL=models/chains TRAIN=data/prepared/chains/train.parquet VALID=data/prepared/chains/heldout.parquet HARDWARE=cpu \
+#       bash scripts/train_baseline.sh grpo model=tiny
+source "$(dirname "$0")/lib/common.sh"
+
+METHODS=verl/seele_verl/config/method
+METHOD="${1:-}"
+if [[ ! "$METHOD" =~ ^[a-z0-9_]+$ || ! -f "$METHODS/$METHOD.yaml" ]]; then
+    allowed=("$METHODS"/*.yaml)
+    allowed=("${allowed[@]##*/}")
+    echo "train_baseline: unknown method '$METHOD'; the first argument is one of: ${allowed[*]%.yaml}" >&2
+    exit 2
+fi
+shift
+
+: "${MODEL:=Qwen/Qwen2.5-7B}"
+: "${TRAIN:=data/prepared/deepmath/train.parquet}"
+: "${VALID:=data/prepared/deepmath/heldout.parquet}"
+: "${OUT:=runs/$METHOD-qwen2.5-7b}"
+: "${HARDWARE:=gpu8}"
+
+run python -m seele_verl.train \
+    method="$METHOD" \
+    model=qwen2_5_7b \
+    hardware="$HARDWARE" \
+    actor_rollout_ref.model.path="$MODEL" \
+    "data.train_files=[$TRAIN]" \
+    "data.val_files=[$VALID]" \
+    trainer.default_local_dir="$OUT" \
+    "$@"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SEELE, or another METHOD, from Llama-3.2-3B: a base model of SEELE's published results.
+#
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps; HF_TOKEN, the model is gated
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   bash scripts/train_llama-3.2-3b.sh
+#   METHOD=luffy bash scripts/train_llama-3.2-3b.sh seele.seed=1
+source "$(dirname "$0")/lib/common.sh"
+
+: "${METHOD:=seele}"
+: "${MODEL:=meta-llama/Llama-3.2-3B}"
+: "${TRAIN:=data/prepared/deepmath/train.parquet}"
+: "${VALID:=data/prepared/deepmath/heldout.parquet}"
+: "${OUT:=runs/$METHOD-llama-3.2-3b}"
+: "${HARDWARE:=gpu8}"
+
+run python -m seele_verl.train \
+    method="$METHOD" \
+    model=llama3_2_3b \
+    hardware="$HARDWARE" \
+    actor_rollout_ref.model.path="$MODEL" \
+    "data.train_files=[$TRAIN]" \
+    "data.val_files=[$VALID]" \
+    trainer.default_local_dir="$OUT" \
+    "$@"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SEELE, or another METHOD, from Qwen2.5-3B: a base model of SEELE's published results.
+#
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   bash scripts/train_qwen2.5-3b.sh
+#   METHOD=luffy bash scripts/train_qwen2.5-3b.sh seele.seed=1
+source "$(dirname "$0")/lib/common.sh"
+
+: "${METHOD:=seele}"
+: "${MODEL:=Qwen/Qwen2.5-3B}"
+: "${TRAIN:=data/prepared/deepmath/train.parquet}"
+: "${VALID:=data/prepared/deepmath/heldout.parquet}"
+: "${OUT:=runs/$METHOD-qwen2.5-3b}"
+: "${HARDWARE:=gpu8}"
+
+run python -m seele_verl.train \
+    method="$METHOD" \
+    model=qwen2_5_3b \
+    hardware="$HARDWARE" \
+    actor_rollout_ref.model.path="$MODEL" \
+    "data.train_files=[$TRAIN]" \
+    "data.val_files=[$VALID]" \
+    trainer.default_local_dir="$OUT" \
+    "$@"

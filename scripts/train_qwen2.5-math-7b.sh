@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SEELE, or another METHOD, from Qwen2.5-Math-7B: a base model of SEELE's published results. Its window of 4,096 tokens
+# leaves 2,048 for the response.
+#
+#   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   bash scripts/train_qwen2.5-math-7b.sh
+#   METHOD=luffy bash scripts/train_qwen2.5-math-7b.sh seele.seed=1
+#   MODEL=path/to/enlarged bash scripts/train_qwen2.5-math-7b.sh \
+#       data.max_response_length=8192 actor_rollout_ref.rollout.max_model_len=16384     # docs/methods/README.md
+source "$(dirname "$0")/lib/common.sh"
+
+: "${METHOD:=seele}"
+: "${MODEL:=Qwen/Qwen2.5-Math-7B}"
+: "${TRAIN:=data/prepared/deepmath/train.parquet}"
+: "${VALID:=data/prepared/deepmath/heldout.parquet}"
+: "${OUT:=runs/$METHOD-qwen2.5-math-7b}"
+: "${HARDWARE:=gpu8}"
+
+run python -m seele_verl.train \
+    method="$METHOD" \
+    model=qwen2_5_math_7b \
+    hardware="$HARDWARE" \
+    actor_rollout_ref.model.path="$MODEL" \
+    "data.train_files=[$TRAIN]" \
+    "data.val_files=[$VALID]" \
+    trainer.default_local_dir="$OUT" \
+    "$@"
