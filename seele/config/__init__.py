@@ -12,6 +12,7 @@ from seele.config.settings import (
     SeeleConfig,
     SelectionConfig,
 )
+from seele.config.sft import SftConfig
 
 __all__ = [
     "AdvantageConfig",
@@ -24,5 +25,6 @@ __all__ = [
     "RewardConfig",
     "SeeleConfig",
     "SelectionConfig",
+    "SftConfig",
     "from_mapping",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
+from seele.config.sft import SftConfig
 
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
@@ -247,6 +248,7 @@ class SeeleConfig:
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
 
     def __post_init__(self) -> None:
         if self.off_policy.adds_rollouts:

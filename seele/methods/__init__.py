@@ -14,6 +14,8 @@ from seele.methods import (
     rl_sft_loss,
     seele,
     seele_paper,
+    sft,
+    sft_rl,
     uft,
 )
 from seele.methods.method import Method
@@ -31,6 +33,8 @@ METHODS: dict[str, Method] = {
         uft,
         prefix_rft,
         exgrpo,
+        sft,
+        sft_rl,
     )
 }
 

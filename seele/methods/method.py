@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.methods.supervised import check_supervised_stage
 
 NO_HINTS = ("none",)
 
@@ -24,6 +25,9 @@ class Method:
     off_policy: str = "none"
     """``seele.off_policy.source`` of the method."""
 
+    stages: tuple[str, ...] = ("rl",)
+    """What the method trains with, one after the other: ``sft`` on worked solutions, ``rl`` on rollouts."""
+
     @property
     def reveals_hints(self) -> bool:
         """Whether training prompts or responses may begin with a hint."""
@@ -33,8 +37,10 @@ class Method:
         """Refuse settings under which a run would not be this method.
 
         Raises:
-            ConfigError: A controller, off-policy source or imitation term that is not the method's.
+            ConfigError: A controller, off-policy source, imitation term or setting of rollouts that is not
+                the method's.
         """
+        check_supervised_stage(config, self.stages)
         if self.controllers and config.hints.controller not in self.controllers:
             what = "has hints of its own" if self.reveals_hints else "trains without hints"
             raise ConfigError(

@@ -29,6 +29,9 @@ TEMPLATES = {
 class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that prompts need."""
 
+    eos_token_id: int
+    """What ends a response."""
+
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of ``text``; with special tokens, what the model expects at the start of a sequence."""
         ...
@@ -72,3 +75,9 @@ def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> list[list[int]]:
     prefix cache then serves all rounds of a problem.
     """
     return [tokenizer.encode(step, add_special_tokens=False) for step in steps]
+
+
+def encode_solution(tokenizer: Tokenizer, steps: Sequence[str]) -> list[int]:
+    """Token ids of a worked solution as a whole response: those of its steps, then the end of the text."""
+    step_ids = encode_steps(tokenizer, steps)
+    return [*(token for ids in step_ids for token in ids), tokenizer.eos_token_id]

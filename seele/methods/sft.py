@@ -1,0 +1,14 @@
+"""Supervised fine-tuning on the worked solutions: no rollouts, no reward.
+
+Differs from ``grpo``: verl's SFT trainer instead of its RL trainer; the loss is the negative log-likelihood
+of the solution's tokens and of the end of the text, a mean over all of them in the step's batch. Prompts, and
+the tokens of the solution's steps, are those that hints are made of.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(
+    name="sft",
+    summary="supervised fine-tuning on the worked solutions",
+    stages=("sft",),
+)

@@ -1,0 +1,14 @@
+"""Supervised fine-tuning on a share of the problems, then GRPO on the others (SFT+RL in LUFFY,
+arXiv:2504.14945).
+
+Composes ``sft`` and ``grpo``: the second stage starts from the model that the first one made, and sees no
+problem that the first one has seen.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(
+    name="sft_rl",
+    summary="supervised fine-tuning on one part of the problems, then GRPO on the rest",
+    stages=("sft", "rl"),
+)
