@@ -38,6 +38,8 @@ class EngineSettings:
     seed: int = 0
     tensor_parallel: int = 1
     gpu_memory_share: float = 0.9
+    gpu_dtype: str = "auto"
+    """vLLM's type of the weights on a GPU; on a CPU they are in single precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ def generate(
     model: Path, requests: Sequence[Request], prompts: TokenPrompts, settings: EngineSettings
 ) -> list[Completion]:
     """One completion per request, in order. Each ends at an end-of-sequence token or at ``max_tokens``."""
+    engine = start_engine(model, settings, context_tokens=prompts.context_tokens)
+    return complete(engine, requests, prompts, max_tokens=settings.max_tokens)
+
+
+def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) -> Any:
+    """vLLM with this model, in this process."""
     # The engine core in this process: no second interpreter to start, and none left behind by a kill.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -94,14 +102,26 @@ def generate(
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     from vllm import LLM
 
-    engine = LLM(
+    return LLM(
         model=str(model),
-        max_model_len=prompts.context_tokens,
+        max_model_len=context_tokens,
         seed=settings.seed,
         enable_prefix_caching=True,
         disable_log_stats=True,
         **_device_settings(settings),
     )
+
+
+def load_weights(engine: Any, model: Path) -> None:
+    """Give a running engine the weights of another model of the same architecture."""
+    engine.collective_rpc("reload_weights", kwargs={"weights_path": str(model)})
+    engine.reset_prefix_cache()
+
+
+def complete(
+    engine: Any, requests: Sequence[Request], prompts: TokenPrompts, *, max_tokens: int
+) -> list[Completion]:
+    """One completion per request, in order, from an engine that runs."""
     completions: dict[int, Completion] = {}
     # vLLM's CPU sampler ignores the seeds of all requests of a batch in which one has none, and a greedy one
     # has none (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
@@ -109,7 +129,7 @@ def generate(
         chosen = [index for index, request in enumerate(requests) if (request.temperature == 0) is is_greedy]
         outputs = engine.generate(
             [{"prompt_token_ids": list(prompts.token_ids[index])} for index in chosen],
-            [_sampling_params(requests[index], max_tokens=settings.max_tokens) for index in chosen],
+            [_sampling_params(requests[index], max_tokens=max_tokens) for index in chosen],
             use_tqdm=sys.stderr.isatty(),
         )
         for index, output in zip(chosen, outputs, strict=True):
@@ -143,4 +163,5 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
     return {
         "tensor_parallel_size": settings.tensor_parallel,
         "gpu_memory_utilization": settings.gpu_memory_share,
+        "dtype": settings.gpu_dtype,
     }

@@ -1,0 +1,160 @@
+"""Un-hinted accuracy of checkpoints on their run's validation files, as the RL trainer measures it while it
+trains: the same prompts, limits, decoding and grades.
+
+    python -m seele_eval.validation --run RUN --models STEP=FOLDER ...
+
+For trainers that cannot generate. Standard output is a line of JSON a model, as soon as it is measured.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from seele.config import SeeleConfig, from_mapping
+from seele.data.schema import read_problems
+from seele.records import Completion, Finish, Instance
+from seele.reward.grader import GraderPool
+from seele.rollout.seeding import rollout_seed
+from seele_eval.command import exit_quietly, run_command
+from seele_eval.generation import (
+    EngineSettings,
+    Request,
+    complete,
+    load_weights,
+    start_engine,
+    tokenize_prompts,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a run validates, from its ``resolved.yaml``."""
+
+    seele: SeeleConfig
+    engine: EngineSettings
+    temperature: float
+    samples: int
+    problems: tuple[tuple[str, Instance], ...]
+    """``<data set>/<file>`` and problem, file after file."""
+
+
+def read_conditions(run: Path) -> Conditions:
+    """How the run validates."""
+    config: Any = OmegaConf.load(run / "resolved.yaml")
+    rollout, files = config.actor_rollout_ref.rollout, map(Path, config.data.val_files)
+    raw: Any = OmegaConf.to_container(config.seele)
+    return Conditions(
+        seele=from_mapping(SeeleConfig, raw, "seele"),
+        engine=EngineSettings(
+            max_tokens=config.data.max_response_length,
+            seed=config.seele.seed,
+            tensor_parallel=rollout.tensor_model_parallel_size,
+            gpu_memory_share=rollout.gpu_memory_utilization,
+            gpu_dtype=rollout.dtype,
+        ),
+        temperature=rollout.val_kwargs.temperature,
+        samples=rollout.val_kwargs.n,
+        problems=tuple(
+            (f"{instance.data_source}/{path.stem}", instance)
+            for path in files
+            for instance in read_problems(path)
+        ),
+    )
+
+
+def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
+    """What is asked at ``step``, in order of problems and samples; sampled with the seeds of an RL run."""
+    seele = conditions.seele
+    return [
+        Request(
+            question=instance.question,
+            template=seele.prompt.template,
+            temperature=conditions.temperature,
+            seed=rollout_seed(seele.seed, -1 - step, instance.instance_id, 0, sample),
+        )
+        for _, instance in conditions.problems
+        for sample in range(conditions.samples)
+    ]
+
+
+def accuracy_by_split(
+    conditions: Conditions, completions: Sequence[Completion], grader: GraderPool
+) -> dict[str, float]:
+    """Share of correct answers of each validation file. A truncated one is judged as in training."""
+    asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
+    grades = grader.grade_many(
+        [
+            (completion.text, instance.answer)
+            for (_, instance), completion in zip(asked, completions, strict=True)
+        ]
+    )
+    corrects: dict[str, list[bool]] = defaultdict(list)
+    for (split, _), completion, grade in zip(asked, completions, grades, strict=True):
+        counts = completion.finish is Finish.STOP or not conditions.seele.reward.truncated_is_wrong
+        corrects[split].append(grade.correct and counts)
+    return {split: fmean(values) for split, values in corrects.items()}
+
+
+def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
+    """Step, accuracy by split and seconds of each model, in the order given."""
+    conditions = read_conditions(run)
+    first = next(iter(models.values()))
+    max_tokens = conditions.engine.max_tokens
+    prompts = tokenize_prompts(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
+    engine = start_engine(first, conditions.engine, context_tokens=prompts.context_tokens)
+    reward = conditions.seele.reward
+    with GraderPool(
+        num_workers=reward.num_workers,
+        time_limit_s=reward.time_limit_s,
+        max_answer_chars=reward.max_answer_chars,
+        memory_limit_mb=reward.memory_limit_mb,
+        grader=reward.grader,
+    ) as grader:
+        for step, model in models.items():
+            started = time.monotonic()
+            if model != first:
+                load_weights(engine, model)
+            completions = complete(engine, requests_of_step(conditions, step), prompts, max_tokens=max_tokens)
+            accuracy = accuracy_by_split(conditions, completions, grader)
+            yield {"step": step, "accuracy": accuracy, "seconds": time.monotonic() - started}
+
+
+def _model_of_step(text: str) -> tuple[int, Path]:
+    step, separator, folder = text.partition("=")
+    if not (step.isdigit() and separator and folder):
+        raise argparse.ArgumentTypeError(f"expected STEP=FOLDER, got {text!r}")
+    return int(step), Path(folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, or 2 for something that the user can fix."""
+    parser = argparse.ArgumentParser(description="Un-hinted accuracy on a run's validation files.")
+    parser.add_argument("--run", type=Path, required=True, help="run folder with resolved.yaml")
+    parser.add_argument("--models", type=_model_of_step, nargs="+", required=True, metavar="STEP=FOLDER")
+    options = parser.parse_args(argv)
+
+    def command() -> str:
+        # Whatever else is written to standard output meanwhile, by libraries, goes to standard error.
+        with os.fdopen(os.dup(1), "w", buffering=1) as lines:
+            os.dup2(2, 1)
+            try:
+                for measured in validate(options.run, dict(options.models)):
+                    print(json.dumps(measured), file=lines)
+            finally:
+                os.dup2(lines.fileno(), 1)
+        return ""
+
+    return run_command(command)
+
+
+if __name__ == "__main__":
+    exit_quietly(main())
