@@ -1,5 +1,7 @@
 """FSDP shards of a checkpoint -> a Hugging Face folder, with verl's own merger.
 
+A supervised checkpoint holds such a folder already, in the precision that it was trained in.
+
 python -m seele_verl.merge RUN [--step N]
 """
 
@@ -30,7 +32,7 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         CheckpointError: The run has no such checkpoint, or verl's merger refuses it.
     """
     step = last_complete_step(run) if step is None else step
-    if step is None or not (step_folder(run, step) / "actor").is_dir():
+    if step is None or not (_has_shards(run, step) or whole_model(run, step)):
         wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
         raise CheckpointError(
             f"{run}: {wanted}; steps with a checkpoint are {saved_steps(run)}. "
@@ -42,11 +44,24 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         return merged
     partial = run / ".merged.partial"
     shutil.rmtree(partial, ignore_errors=True)
-    _run_merger(step_folder(run, step) / "actor", partial)
+    if whole := whole_model(run, step):
+        shutil.copytree(whole, partial)
+    else:
+        _run_merger(step_folder(run, step) / "actor", partial)
     (partial / STEP_FILE).write_text(str(step))
     shutil.rmtree(merged, ignore_errors=True)
     partial.rename(merged)
     return merged
+
+
+def whole_model(run: Path, step: int) -> Path | None:
+    """The Hugging Face folder in a checkpoint; verl's holds weights only where it was asked for them."""
+    folder = step_folder(run, step) / "huggingface"
+    return folder if any(folder.glob("*.safetensors")) else None
+
+
+def _has_shards(run: Path, step: int) -> bool:
+    return (step_folder(run, step) / "actor").is_dir()
 
 
 def _run_merger(actor: Path, target: Path) -> None:

@@ -13,11 +13,12 @@ from seele.curriculum import build_curriculum, columns_needed
 from seele.data.schema import read_columns, read_problems
 from seele.errors import ConfigError, DataError
 from seele.hints import configured_controller
-from seele.methods import check_method
+from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
 from seele_verl.compositions import check_composition
 from seele_verl.settings import read_settings
+from seele_verl.sft_preflight import check_supervised
 
 # Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
 # there.
@@ -50,6 +51,11 @@ class Preflight:
     num_unhintable: int
     """Training problems whose solution has fewer than two steps: they are kept, but cannot be hinted."""
 
+    @property
+    def is_supervised(self) -> bool:
+        """Whether verl's SFT trainer runs, and not its RL trainer."""
+        return METHODS[self.seele.method].stages == ("sft",)
+
 
 def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     """Check settings, model, data and lengths.
@@ -64,18 +70,19 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     """
     _check_keys(config, overrides)
     seele = read_settings(config)
-    check_method(seele)
+    supervised = check_method(seele).stages == ("sft",)
     check_template(seele.prompt.template)
     configured_controller(seele)
-    check_batches(config, seele)
-    _check_estimator(config)
+    if not supervised:
+        check_batches(config, seele)
+        _check_estimator(config)
     check_composition(config, seele)
     _check_device(config)
     training, validation = (
         _read(config.data.train_files, "train_files"),
         _read(config.data.val_files, "val_files"),
     )
-    if len(training) < config.data.train_batch_size:
+    if len(training) < config.data.train_batch_size and not supervised:
         raise DataError(
             f"data.train_files: {len(training)} problems are fewer than the "
             f"{config.data.train_batch_size} of one step; add data or lower data.train_batch_size"
@@ -86,6 +93,8 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     hinted = seele.hints.controller != "none" or seele.off_policy.source == "trace"
     _check_lengths(tokenizer, seele, config, training, hinted=hinted)
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
+    if supervised:
+        check_supervised(config, seele, training, tokenizer)
     unhintable = sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training)
     return Preflight(seele=seele, num_problems=len(training), num_unhintable=unhintable)
 

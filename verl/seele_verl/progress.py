@@ -29,9 +29,12 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
         parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
         step_s = metrics["timing_s/step"]
         parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
-        parts.append(f"{step_s:.1f} s/step")
-        left_s = int(step_s * (total_steps - metrics["step"]))
-        parts.append(f"{left_s // 60}:{left_s % 60:02d} left")
+        parts += _pace(step_s, total_steps - metrics["step"])
+    elif "actor/sft_loss" in metrics:
+        step_s = metrics["timing_s/step"]
+        parts.append(f"loss {metrics['actor/sft_loss']:.3f}")
+        parts.append(f"{metrics['tokens/trained'] / step_s:,.0f} tok/s")
+        parts += _pace(step_s, total_steps - metrics["step"])
     validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
     if validation:
         parts.append(
@@ -39,6 +42,11 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
             + " ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in sorted(validation.items()))
         )
     return " | ".join(parts)
+
+
+def _pace(step_s: float, steps_left: float) -> list[str]:
+    left_s = int(step_s * steps_left)
+    return [f"{step_s:.1f} s/step", f"{left_s // 60}:{left_s % 60:02d} left"]
 
 
 def _numbered(prefix: str, metrics: Mapping[str, float]) -> list[str]:

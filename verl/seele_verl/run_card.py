@@ -35,11 +35,16 @@ def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
 
 
 def describe_cost(run: Path, parameters: int | None) -> dict[str, Any]:
-    """Tokens that the run has spent so far and the model FLOPs they stand for, from its metrics."""
+    """Steps, seconds and tokens that the run has spent so far and the model FLOPs they stand for, from its
+    metrics.
+    """
     lines = (run / METRICS).read_text().splitlines() if (run / METRICS).exists() else []
-    last = json.loads(lines[-1]) if lines else {}
+    steps = [json.loads(line) for line in lines]
+    last = steps[-1] if steps else {}
     totals = {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
     return {
+        "steps": last.get("step", 0),
+        "seconds": round(sum(step.get("timing_s/step", 0.0) for step in steps), 1),
         "tokens": {name.removeprefix("tokens/"): total for name, total in totals.items() if "/" in name},
         "parameters": parameters,
         "flops": None if parameters is None else totals["flops"],

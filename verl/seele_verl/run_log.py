@@ -12,6 +12,8 @@ from typing import Any
 from seele.data.files import write_atomically
 
 METRICS = "metrics.jsonl"
+FIRST_STAGE = "sft"
+"""Folder in a run of two stages that holds the first one's run. What that has spent counts from the start."""
 TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained", "tokens/teacher_forced", "flops")
 """Counts that also get a running total over the run, under the same name with ``_total``."""
 
@@ -21,7 +23,7 @@ class RunLog:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._totals = dict.fromkeys(TOTALS, 0.0)
+        self._totals = _totals_of(run / FIRST_STAGE)
         self._written: set[int] = set()
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
 
@@ -49,10 +51,27 @@ class RunLog:
                 file.write(json.dumps({"step": step} | row, sort_keys=True) + "\n")
         return row
 
+    def amend(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add to a step's line what was measured after it was written; a step without a line gets one."""
+        path = self._run / METRICS
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = {row["step"]: row for row in map(json.loads, lines)}
+        rows[step] = {"step": step} | rows.get(step, {}) | dict(metrics)
+        text = "".join(json.dumps(rows[number], sort_keys=True) + "\n" for number in sorted(rows))
+        write_atomically(path, text)
+
     def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write ``rollouts/step_N.jsonl``, replacing what an interrupted run left."""
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_atomically(self._run / "rollouts" / f"step_{step}.jsonl", "".join(lines))
+
+
+def _totals_of(run: Path) -> dict[str, float]:
+    """What the run in this folder has spent; nothing where there is none."""
+    path = run / METRICS
+    lines = path.read_text().splitlines() if path.exists() else []
+    last = json.loads(lines[-1]) if lines else {}
+    return {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
 
 
 def _step_of(line: str) -> float:

@@ -23,10 +23,12 @@ from seele.data.files import write_atomically
 from seele.errors import SeeleError
 from seele_verl.checkpoints import repair_tracker
 from seele_verl.compat import require_verl
-from seele_verl.preflight import Preflight, check_run
+from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog
+from seele_verl.sft import supervised_steps, train_supervised
+from seele_verl.stages import describe_stages, stages
 
 LOG = Path("logs") / "train.log"
 
@@ -56,8 +58,13 @@ def compose(overrides: list[str]) -> DictConfig:
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
-    """Check everything, then train; resumes where the run folder's last checkpoint stands."""
-    preflight = check_run(config, overrides)
+    """Check everything, then train, stage by stage."""
+    for stage, preflight in stages(config, overrides):
+        _run_stage(stage, overrides, preflight)
+
+
+def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
+    """Train; resumes where the run folder's last checkpoint stands."""
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
@@ -74,7 +81,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         model = Path(config.actor_rollout_ref.model.path)
         if model.is_dir():
             config.actor_rollout_ref.model.path = str(model.resolve())
-        if resumed_at:
+        if resumed_at and not preflight.is_supervised:
             config.trainer.val_before_train = False
     write_atomically(folder / "resolved.yaml", OmegaConf.to_yaml(config, resolve=True))
     card = describe_environment() | {
@@ -90,7 +97,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     _announce(folder, config, preflight, resumed_at)
     started = time.monotonic()
     try:
-        _train(config, folder, resumed_at)
+        _train(config, folder, preflight, resumed_at)
         card["status"] = "finished"
     except BaseException:
         card["status"] = "failed"
@@ -98,21 +105,22 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)
         card |= describe_cost(folder, count_parameters(Path(config.actor_rollout_ref.model.path)))
+        card |= describe_stages(folder, card)
         write_run_card(folder, card)
 
 
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:
+    seele, problems = preflight.seele, f"{preflight.num_problems} problems"
     begin = f"resumes after step {resumed_at}" if resumed_at else "starts"
-    lines = [
-        f"{preflight.seele.method} {begin} in {folder}",
-        f"{preflight.num_problems} problems ({preflight.num_unhintable} cannot be hinted), "
-        f"{config.data.train_batch_size} x {preflight.seele.hints.rollouts_per_prompt} rollouts a step; "
-        f"log in {LOG}",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    if preflight.is_supervised:
+        plan = f"{problems}, {seele.sft.batch_size} a step, {supervised_steps(config, preflight)} steps"
+    else:
+        plan = f"{problems} ({preflight.num_unhintable} cannot be hinted), "
+        plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
+    sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
 
 
-def _train(config: DictConfig, folder: Path, resumed_at: int | None) -> None:
+def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
     environment = OmegaConf.to_container(
         config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}, resolve=True
     )
@@ -127,12 +135,17 @@ def _train(config: DictConfig, folder: Path, resumed_at: int | None) -> None:
         total_steps=config.trainer.total_training_steps or 0,
         after_step=-1 if resumed_at is None else resumed_at,
     )
-    with terminal_apart_from(folder / LOG) as terminal, progress(terminal=terminal):
-        # Only now: importing verl takes seconds and reads the environment that was just set.
-        from seele_verl.runner import run_training
-
+    with terminal_apart_from(folder / LOG) as terminal:
         try:
-            run_training(config)
+            if preflight.is_supervised:
+                steps = supervised_steps(config, preflight)
+                train_supervised(config, folder, total_steps=steps, resumed_at=resumed_at, terminal=terminal)
+                return
+            with progress(terminal=terminal):
+                # Only now: importing verl takes seconds and reads the environment that was just set.
+                from seele_verl.runner import run_training
+
+                run_training(config)
         except Exception as error:
             traceback.print_exc()  # into the log
             cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised.

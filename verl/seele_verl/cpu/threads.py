@@ -11,8 +11,12 @@ from typing import Any
 import torch
 
 
+def threads_per_rank(ranks: int) -> int:
+    """Threads of each of ``ranks`` processes that divide this machine's cores."""
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
+
+
 def use_all_cores(worker_group: Any, *, ranks: int) -> None:
     """Divide the cores over the ranks of ``worker_group``, all on this machine."""
-    threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     # execute_all: on every rank, not only on the one that the method's own dispatch would pick.
-    worker_group.execute_all_sync("execute_func_rank_zero", torch.set_num_threads, threads)
+    worker_group.execute_all_sync("execute_func_rank_zero", torch.set_num_threads, threads_per_rank(ranks))

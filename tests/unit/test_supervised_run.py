@@ -1,0 +1,251 @@
+"""What the driver of a supervised run does around the trainer: stages, what is measured, what is written."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.data.schema import read_problems, write_problems
+from seele.errors import ConfigError, DataError
+from seele.records import Instance
+from seele_verl.merge import merge_checkpoint
+from seele_verl.progress import format_step
+from seele_verl.run_card import describe_cost
+from seele_verl.run_log import RunLog
+from seele_verl.sft import due_models, supervised_steps
+from seele_verl.stages import describe_stages, stages
+from seele_verl.train import compose
+
+
+def problem(index: int, **changes) -> Instance:
+    instance = Instance(
+        instance_id=f"p-{index}",
+        data_source="chains",
+        question=f"{index}+1",
+        steps=("a=1\n", "\\boxed{2}"),
+        answer="2",
+    )
+    return dataclasses.replace(instance, **changes)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
+    from transformers import Qwen2Config
+
+    from seele_verl.base_model import byte_tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    byte_tokenizer().save_pretrained(folder)
+    Qwen2Config(vocab_size=259).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def configure(tmp_path, model):
+    """A composed configuration for a run in ``tmp_path/run``."""
+
+    def compose_run(method: str, *overrides: str, train=None) -> tuple[DictConfig, list[str]]:
+        write_problems(tmp_path / "train.parquet", train or [problem(i) for i in range(24)], split="train")
+        write_problems(tmp_path / "heldout.parquet", [problem(99)], split="heldout")
+        settings = [
+            *(f"method={method}", "hardware=cpu", f"actor_rollout_ref.model.path={model}"),
+            *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
+            *("data.train_batch_size=4", f"trainer.default_local_dir={tmp_path}/run"),
+            *overrides,
+        ]
+        return compose(settings), settings
+
+    return compose_run
+
+
+def test_epochs_decide_how_long_a_run_is_and_the_number_of_steps_bounds_it(configure):
+    config, settings = configure("sft", "trainer.total_training_steps=null")
+    ((config, preflight),) = stages(config, settings)
+    assert supervised_steps(config, preflight) == 3 * 24 // 4
+    config.trainer.total_training_steps = 5
+    assert supervised_steps(config, preflight) == 5
+
+
+SFT_ERRORS = [
+    ("seele.hints.controller=paper", "method sft trains without hints"),
+    ("seele.imitation.coefficient=0.1", "has no hint tokens to imitate"),
+    ("seele.curriculum.name=sec", "seele.curriculum.name: method sft rolls nothing out, got 'sec'; allowed"),
+    ("seele.curriculum.spare_problems=2", "seele.curriculum.spare_problems: method sft rolls nothing out"),
+    ("seele.selection.name=lze", "seele.selection.name: method sft rolls nothing out"),
+    ("seele.selection.prune_after=3", "seele.selection.prune_after: method sft rolls nothing out"),
+    ("algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable: supervised training rolls"),
+    ("seele.advantage.baseline=per_round", "seele.advantage.baseline: method sft rolls nothing out"),
+    ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
+    ("seele.sft.epochs=0", "epochs must be at least 1"),
+    ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
+    ("trainer.n_gpus_per_node=3", "must be a multiple of the 3 training ranks, got 4"),
+    ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of trainer.save_freq \(4\)"),
+    ("actor_rollout_ref.rollout.val_kwargs.top_p=0.9", "validated without top_p and top_k"),
+    ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=100", "must hold data.max_prompt_length plus"),
+]
+
+
+@pytest.mark.parametrize(("override", "message"), SFT_ERRORS, ids=[override for override, _ in SFT_ERRORS])
+def test_settings_that_mean_nothing_are_refused_before_anything_starts(configure, override, message):
+    config, settings = configure("sft", override)
+    with pytest.raises(ConfigError, match=message):
+        list(stages(config, settings))
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ([problem(i) for i in range(3)], "3 problems are fewer than the 4 of one supervised step"),
+        ([problem(i) for i in range(4)] + [problem(4, steps=())], "'p-4' has no worked solution to train on"),
+        (
+            [problem(i) for i in range(4)] + [problem(4, steps=("x" * 88,))],
+            "'p-4' has a solution of 89 tokens",
+        ),
+    ],
+)
+def test_problems_without_a_solution_that_fits_are_refused(configure, train, message):
+    config, settings = configure("sft", train=train)
+    with pytest.raises(DataError, match=message):
+        list(stages(config, settings))
+
+
+@pytest.fixture
+def first_stage_done(tmp_path):
+    """Leaves what a finished first stage leaves."""
+
+    def finish(status: str = "finished") -> None:
+        weights = tmp_path / "run" / "sft" / "global_step_3" / "huggingface" / "model.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.write_bytes(b"weights")
+        (tmp_path / "run" / "sft" / "latest_checkpointed_iteration.txt").write_text("3")
+        costs = {"steps": 3, "seconds": 1.5, "tokens": {"trained": 7.0}, "flops": 42.0, "seed": 0}
+        RunLog(tmp_path / "run" / "sft").append(3, {"tokens/trained": 7.0, "flops": 42.0})
+        (tmp_path / "run" / "sft" / "run_card.json").write_text(json.dumps({"status": status} | costs))
+
+    return finish
+
+
+def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_path, first_stage_done):
+    config, settings = configure("sft_rl", "seele.curriculum.spare_problems=1", "seele.sft.batch_size=2")
+    walk = stages(config, settings)
+    first, preflight = next(walk)
+    run = tmp_path / "run"
+    assert (preflight.seele.method, first.trainer.default_local_dir) == ("sft", str(run / "sft"))
+    assert list(first.data.train_files) == [str(run / "problems" / "sft" / "0-train.parquet")]
+    assert first.trainer.total_training_steps is None and preflight.seele.curriculum.spare_problems == 0
+    first_stage_done()
+    second, preflight = next(walk)
+    assert (preflight.seele.method, second.trainer.default_local_dir) == ("sft_rl", str(run))
+    assert second.actor_rollout_ref.model.path == str(run / "sft" / "merged")
+    assert preflight.seele.curriculum.spare_problems == 1
+    parts = [read_problems(run / "problems" / stage / "0-train.parquet") for stage in ("sft", "rl")]
+    assert sorted(p.instance_id for part in parts for p in part) == sorted(f"p-{i}" for i in range(24))
+    assert next(walk, None) is None
+
+
+def test_a_finished_first_stage_is_left_out_and_an_unfinished_one_is_not(
+    configure, tmp_path, first_stage_done
+):
+    config, settings = configure("sft_rl")
+    first_stage_done("failed")
+    walk = stages(copy.deepcopy(config), settings)
+    assert next(walk)[0].seele.method == "sft"
+    card = tmp_path / "run" / "sft" / "run_card.json"
+    card.write_text(card.read_text().replace("failed", "finished"))
+    assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
+    config.trainer.resume_mode = "disable"
+    assert [stage.seele.method for stage, _ in stages(config, settings)] == ["sft", "sft_rl"]
+
+
+def test_a_run_that_goes_on_may_not_divide_the_problems_anew(configure):
+    config, settings = configure("sft_rl")
+    next(stages(config, settings))
+    config, settings = configure("sft_rl", "seele.sft.share=0.8")
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+        next(stages(config, settings))
+
+
+def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):
+    for override, error, message in (
+        ("seele.sft.share=1.0", ConfigError, "leaves no problem to its RL stage"),
+        ("seele.sft.share=0.0001", DataError, "leaves a stage without any"),
+    ):
+        config, settings = configure("sft_rl", override)
+        with pytest.raises(error, match=message):
+            next(stages(config, settings))
+
+
+def test_every_other_method_is_one_stage(configure):
+    config, settings = configure("grpo")
+    ((only, preflight),) = stages(config, settings)
+    assert only is config and preflight.num_problems == 24
+
+
+def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):
+    run = tmp_path / "run"
+    assert describe_stages(run, {}) == {}
+    first_stage_done()
+    log = RunLog(run)
+    log.append(0, {"val/accuracy/a/b": 0.5})
+    log.append(1, {"tokens/trained": 10.0, "flops": 100.0, "timing_s/step": 2.5})
+    # What the first stage has spent counts from the start, also in the line of step 0.
+    totals = [json.loads(line)["flops_total"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert totals == [42.0, 142.0]
+    card = describe_cost(run, 7)
+    card["tokens"] = {"trained": card["tokens"]["trained"]}
+    assert (card["tokens"], card["flops"]) == ({"trained": 17.0}, 142.0)
+    assert describe_stages(run, card)["stages"] == {
+        "sft": {"steps": 3, "seconds": 1.5, "tokens": {"trained": 7.0}, "flops": 42.0},
+        "rl": {"steps": 1, "seconds": 2.5, "tokens": {"trained": 10.0}, "flops": 100.0},
+    }
+
+
+def test_a_checkpoint_that_holds_a_whole_model_is_copied(tmp_path, first_stage_done):
+    first_stage_done()
+    merged = merge_checkpoint(tmp_path / "run" / "sft")
+    assert (merged / "model.safetensors").read_bytes() == b"weights"
+    assert (merged / "merged_step.txt").read_text() == "3"
+
+
+def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
+    for step in (2, 4, 6, 7):
+        weights = tmp_path / f"global_step_{step}" / "huggingface" / "model.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.touch()
+    (tmp_path / "global_step_8").mkdir()  # killed while it was written
+    log = RunLog(tmp_path)
+    log.append(1, {"actor/sft_loss": 1.0})
+    trainer = {"val_before_train": True, "test_freq": 4}
+    config = OmegaConf.create({"trainer": trainer, "actor_rollout_ref": {"model": {"path": "base"}}})
+    due = due_models(config, tmp_path, last_step=7)
+    assert due == {0: Path("base")} | {
+        step: tmp_path / f"global_step_{step}" / "huggingface" for step in (4, 7)
+    }
+    log.amend(4, {"val/accuracy/chains/heldout": 0.5})
+    log.amend(0, {"val/accuracy/chains/heldout": 0.1})
+    assert list(due_models(config, tmp_path, last_step=7)) == [7]
+    config.trainer.test_freq = -1
+    assert due_models(config, tmp_path, last_step=7) == {}
+
+
+def test_a_line_is_amended_in_its_place(tmp_path):
+    log = RunLog(tmp_path)
+    log.append(1, {"tokens/trained": 3.0})
+    log.append(2, {"tokens/trained": 4.0})
+    RunLog(tmp_path).amend(1, {"val/accuracy/a/b": 0.5})
+    RunLog(tmp_path).amend(0, {"val/accuracy/a/b": 0.25})
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["step"], row.get("val/accuracy/a/b")) for row in rows] == [(0, 0.25), (1, 0.5), (2, None)]
+    assert [row.get("tokens/trained_total") for row in rows] == [None, 3.0, 7.0]
+
+
+def test_a_supervised_step_reads_as_loss_and_pace():
+    line = {"step": 3, "actor/sft_loss": 0.125, "tokens/trained": 5000.0, "timing_s/step": 2.0}
+    assert format_step(line, 63) == "step    3/63 | loss 0.125 | 2,500 tok/s | 2.0 s/step | 2:00 left"

@@ -1,0 +1,97 @@
+"""A supervised run as its driver sees it: verl's SFT trainer in processes of its own, then the validation.
+
+The trainer cannot generate, so accuracy is measured on its checkpoints once it has ended, by one process of
+``seele_eval`` that loads them one after the other, and joins the lines of their steps.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from omegaconf import DictConfig
+
+from seele.data.files import read_json_lines
+from seele_verl.checkpoints import drop_old_checkpoints, saved_steps, step_folder
+from seele_verl.merge import whole_model
+from seele_verl.preflight import Preflight
+from seele_verl.progress import follow_metrics, format_step
+from seele_verl.run_log import METRICS, RunLog
+
+ACCURACY = "val/accuracy/"
+
+
+def supervised_steps(config: DictConfig, preflight: Preflight) -> int:
+    """Steps of a supervised run: its epochs without a remainder at the end that fills no batch, but at most
+    ``trainer.total_training_steps``.
+    """
+    sft, bound = preflight.seele.sft, config.trainer.total_training_steps
+    steps = sft.epochs * preflight.num_problems // sft.batch_size
+    return steps if bound is None else min(steps, bound)
+
+
+def train_supervised(
+    config: DictConfig, run: Path, *, total_steps: int, resumed_at: int | None, terminal: TextIO
+) -> None:
+    """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept."""
+    done = resumed_at or 0
+    if done < total_steps:
+        with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
+            _train(config, run, total_steps=total_steps, resumed_at=resumed_at)
+    last = max(done, total_steps)
+    for step, metrics in _measure(run, due_models(config, run, last_step=last)):
+        RunLog(run).amend(step, metrics)
+        print(format_step({"step": step} | metrics, total_steps), file=terminal)
+    if keep := config.trainer.max_actor_ckpt_to_keep:
+        drop_old_checkpoints(run, newest=last, keep=keep)
+
+
+def _train(config: DictConfig, run: Path, *, total_steps: int, resumed_at: int | None) -> None:
+    # Imported here: the driver of every other method starts without it.
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as torchrun
+
+    command = ["--standalone", f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
+    command += ["-m", "seele_verl.sft_trainer", str(run), f"--steps={total_steps}"]
+    if config.trainer.resume_mode == "resume_path":
+        command += [f"--resume-from={config.trainer.resume_from_path}"]
+    elif resumed_at:
+        command += [f"--resume-from={step_folder(run, resumed_at)}"]
+    try:
+        torchrun(command)
+    except ChildFailedError as error:
+        raise RuntimeError("a process of verl's SFT trainer failed") from error
+
+
+def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Path]:
+    """Folders of the models whose accuracy is to be measured and has not been, by step."""
+    trainer = config.trainer
+    models = {0: Path(config.actor_rollout_ref.model.path)} if trainer.val_before_train else {}
+    if trainer.test_freq > 0:
+        models |= {
+            step: model
+            for step in saved_steps(run)
+            if (step == last_step or (step < last_step and step % trainer.test_freq == 0))
+            and (model := whole_model(run, step))
+        }
+    lines = [row for _, row in read_json_lines(run / METRICS)]
+    measured = {row["step"] for row in lines if any(name.startswith(ACCURACY) for name in row)}
+    return {step: model for step, model in models.items() if step not in measured}
+
+
+def _measure(run: Path, models: Mapping[int, Path]) -> Iterator[tuple[int, dict[str, float]]]:
+    """Un-hinted accuracy of each model on each validation file, as soon as it is known."""
+    if not models:
+        return
+    command = [sys.executable, "-m", "seele_eval.validation", "--run", str(run), "--models"]
+    command += [f"{step}={model}" for step, model in models.items()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None, "it is a pipe"
+        for line in process.stdout:
+            measured = json.loads(line)
+            accuracy = {f"{ACCURACY}{split}": value for split, value in measured["accuracy"].items()}
+            yield measured["step"], {**accuracy, "timing_s/testing": measured["seconds"]}
+    if process.returncode:
+        raise RuntimeError(f"the evaluation of {list(map(str, models.values()))} failed")

@@ -1,0 +1,101 @@
+"""Worked solutions as verl's SFT trainer takes them: one sequence a problem, and which of its tokens are
+learnt. The prompt is that of an un-hinted rollout; the solution is encoded as hints are.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from seele.curriculum import UniformCurriculum
+from seele.data.schema import read_problems
+from seele.rollout.templates import encode_prompt, encode_solution
+
+
+class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
+    """Rows of our parquet files; named in ``data.custom_cls`` of verl's SFT configuration."""
+
+    def __init__(
+        self,
+        parquet_files: Sequence[str],
+        tokenizer: Any,
+        config: Any,
+        processor: Any = None,
+        max_samples: int = -1,
+    ) -> None:
+        """Read all files; ``max_samples`` keeps the first problems of them all, -1 keeps everything.
+
+        Raises:
+            DataError: A file is missing or a row does not hold what the schema asks for.
+        """
+        problems = [instance for file in parquet_files for instance in read_problems(Path(file))]
+        self._problems = problems if max_samples < 0 else problems[:max_samples]
+        self._tokenizer = tokenizer
+        self._template: str = config.template
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        problem = self._problems[index]
+        prompt_ids = encode_prompt(self._tokenizer, problem.question, self._template)
+        response_ids = encode_solution(self._tokenizer, problem.steps)
+        input_ids = torch.tensor(prompt_ids + response_ids)
+        loss_mask = torch.ones_like(input_ids)
+        loss_mask[: len(prompt_ids)] = 0
+        return {
+            "input_ids": input_ids,
+            "position_ids": torch.arange(len(input_ids)),
+            "loss_mask": loss_mask,
+        }
+
+
+class StepBatches:
+    """One rank's rows, a batch a step, for ever; takes the place of verl's data loader and of its sampler.
+
+    Problems come in the order of ``UniformCurriculum``, so that which of them a step trains on depends on
+    nothing but seed and step. verl's own loader leaves out a remainder of each epoch, has to be restored,
+    and yields nothing for a whole epoch when it is resumed at the end of one.
+    """
+
+    def __init__(
+        self, dataset: SolutionDataset, *, batch_size: int, seed: int, rank: int, ranks: int, collate: Any
+    ) -> None:
+        """Batches of ``batch_size`` rows over all ``ranks``, of which this is number ``rank``."""
+        self._dataset = dataset
+        self._batch_size = batch_size
+        self._seed = seed
+        self._rank, self._ranks = rank, ranks
+        self._collate = collate
+        self.steps_done = 0
+        """Steps that an earlier process has trained; the first batch is that of the next one."""
+        self.began_at = 0.0
+        """When the step of the last batch began, on ``time.perf_counter``."""
+
+    def __len__(self) -> int:
+        """Steps that an epoch reaches into, from which verl reckons the epoch that it is in."""
+        return math.ceil(len(self._dataset) / self._batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        curriculum = UniformCurriculum(len(self._dataset), seed=self._seed)
+        for step in itertools.count(1):
+            problems = curriculum.draw(self._batch_size)
+            if step > self.steps_done:
+                self.began_at = time.perf_counter()
+                rows = [self._dataset[problem] for problem in problems[self._rank :: self._ranks]]
+                yield self._collate(rows)
+
+    def set_epoch(self, epoch: int) -> None:
+        """verl tells its sampler the epoch; ours knows."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: verl saves it beside the checkpoint."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to restore: whoever resumes sets ``steps_done``."""

@@ -1,0 +1,83 @@
+"""What a supervised stage must satisfy before anything starts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.errors import ConfigError, DataError
+from seele.records import Instance
+from seele.rollout.templates import Tokenizer, encode_solution
+
+VERL_SETTINGS_OF_ROLLOUTS = (
+    "algorithm.filter_groups.enable",
+    "reward.reward_kwargs.overlong_buffer_cfg.enable",
+)
+"""Switches of verl's that mean nothing where nothing is rolled out."""
+
+
+def check_supervised(
+    config: DictConfig,
+    seele: SeeleConfig,
+    problems: Sequence[tuple[Instance, Path]],
+    tokenizer: Tokenizer,
+) -> None:
+    """Check batches, validation and solutions.
+
+    Raises:
+        ConfigError: A batch that the ranks do not divide, more than one node, checkpoints that do not serve
+            the validation, or a way of decoding that it does not know.
+        DataError: Fewer problems than one step needs, a problem without solution or with one that is too
+            long.
+    """
+    _check_settings(config, seele)
+    if len(problems) < seele.sft.batch_size:
+        raise DataError(
+            f"data.train_files: {len(problems)} problems are fewer than the {seele.sft.batch_size} of one "
+            "supervised step; add data or lower data.train_batch_size (sft_rl: seele.sft.batch_size)"
+        )
+    response_limit = config.data.max_response_length
+    for instance, path in problems:
+        at = f"{path}: problem {instance.instance_id!r}"
+        if not instance.steps:
+            raise DataError(f"{at} has no worked solution to train on; remove it or give it steps")
+        response = len(encode_solution(tokenizer, instance.steps))
+        if response > response_limit:
+            raise DataError(
+                f"{at} has a solution of {response} tokens, more than data.max_response_length "
+                f"({response_limit}); raise the limit or remove the problem"
+            )
+
+
+def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
+    actor = config.actor_rollout_ref.actor
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    if actor.use_dynamic_bsz and longest > actor.ppo_max_token_len_per_gpu:
+        raise ConfigError(
+            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu: got {actor.ppo_max_token_len_per_gpu}, must "
+            f"hold data.max_prompt_length plus data.max_response_length, which are {longest} together"
+        )
+    for name in VERL_SETTINGS_OF_ROLLOUTS:
+        if OmegaConf.select(config, name):
+            raise ConfigError(f"{name}: supervised training rolls nothing out; switch it off")
+    trainer, decoding = config.trainer, config.actor_rollout_ref.rollout.val_kwargs
+    if trainer.nnodes != 1:
+        raise ConfigError(
+            f"trainer.nnodes: supervised training runs on one node, got {trainer.nnodes}; allowed is 1"
+        )
+    if seele.sft.batch_size % trainer.n_gpus_per_node:
+        raise ConfigError(
+            f"data.train_batch_size (sft_rl: seele.sft.batch_size) must be a multiple of the "
+            f"{trainer.n_gpus_per_node} training ranks, got {seele.sft.batch_size}"
+        )
+    if trainer.test_freq > 0 and (trainer.save_freq <= 0 or trainer.test_freq % trainer.save_freq):
+        raise ConfigError(
+            f"trainer.test_freq ({trainer.test_freq}) must be a multiple of trainer.save_freq "
+            f"({trainer.save_freq}): supervised training is validated on its checkpoints"
+        )
+    if decoding.top_p != 1.0 or decoding.top_k != -1:
+        raise ConfigError(
+            "actor_rollout_ref.rollout.val_kwargs: supervised training is validated without top_p and top_k, "
+            f"got {decoding.top_p} and {decoding.top_k}; allowed are 1 and -1"
+        )

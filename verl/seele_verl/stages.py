@@ -1,0 +1,129 @@
+"""The runs that a method consists of: one, but for ``sft_rl``, whose first stage has a folder of its own.
+
+    RUN/problems/{sft,rl}/    which problems each stage trains on
+    RUN/sft/                  the first stage, a run folder like any other
+    RUN/                      the second stage, whose costs count on from the first's
+
+A run that was killed goes on in the stage where it stopped.
+"""
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.data.files import file_sha256, write_atomically
+from seele.data.split import divide_file
+from seele.errors import ConfigError, DataError
+from seele.methods import METHODS, check_method
+from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
+from seele_verl.merge import merge_checkpoint
+from seele_verl.preflight import Preflight, check_run
+from seele_verl.run_card import RUN_CARD
+from seele_verl.run_log import FIRST_STAGE
+from seele_verl.settings import read_settings
+from seele_verl.sft_preflight import VERL_SETTINGS_OF_ROLLOUTS
+
+SFT, RL = FIRST_STAGE, "rl"
+
+
+def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictConfig, Preflight]]:
+    """What to run, one after the other, and what the checks found, without a first stage that has finished.
+
+    Raises:
+        ConfigError, DataError: One of the stages could not start; said before any of them does.
+    """
+    method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
+    if method is None or method.stages != (SFT, RL):
+        yield config, check_run(config, overrides)
+        return
+    run = Path(config.trainer.default_local_dir).resolve()
+    seele = read_settings(config)
+    check_method(seele)
+    _divide_problems(config, seele, run)
+    first, second = _first_stage(config, run), _second_stage(config, run)
+    checked = check_run(second, overrides)
+    if config.trainer.resume_mode == "disable" or _card(run / SFT).get("status") != "finished":
+        yield first, check_run(first, overrides)
+    second.actor_rollout_ref.model.path = str(merge_checkpoint(run / SFT))
+    yield second, checked
+
+
+def _divide_problems(config: DictConfig, seele: SeeleConfig, run: Path) -> None:
+    """Give each stage files of its own; in a run that goes on they must be those that it began with."""
+    files = config.data.train_files
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
+    folder, record = run / "problems", run / "problems" / "division.json"
+    division = {"share": seele.sft.share, "seed": seele.seed, "files_sha256": list(map(file_sha256, paths))}
+    if record.exists() and config.trainer.resume_mode != "disable":
+        if json.loads(record.read_text()) != division:
+            raise ConfigError(
+                f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
+                "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            )
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    for index, path in enumerate(paths):
+        first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
+        divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed)
+    if not all(problems_of_stage(run, stage) for stage in (SFT, RL)):
+        raise DataError(
+            f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
+            "choose another share"
+        )
+    # Last: its presence stands for a complete division.
+    write_atomically(record, json.dumps(division, indent=1) + "\n")
+
+
+def problems_of_stage(run: Path, stage: str) -> list[str]:
+    """Files of the problems that a stage trains on."""
+    return sorted(map(str, (run / "problems" / stage).glob("*.parquet")))
+
+
+def _first_stage(config: DictConfig, run: Path) -> DictConfig:
+    stage = copy.deepcopy(config)
+    stage.seele.method = SFT
+    stage.seele.sft.share = 1.0
+    for name, off in SETTINGS_OF_ROLLOUTS.items():
+        OmegaConf.update(stage.seele, name, off)
+    for name in VERL_SETTINGS_OF_ROLLOUTS:
+        if OmegaConf.select(stage, name):
+            OmegaConf.update(stage, name, False)
+    stage.data.train_files = problems_of_stage(run, SFT)
+    stage.trainer.default_local_dir = str(run / SFT)
+    stage.trainer.total_training_steps = None
+    if stage.trainer.resume_mode == "resume_path":
+        stage.trainer.resume_mode = "auto"  # the path is one of the second stage's
+    return stage
+
+
+def _second_stage(config: DictConfig, run: Path) -> DictConfig:
+    stage = copy.deepcopy(config)
+    stage.data.train_files = problems_of_stage(run, RL)
+    return stage
+
+
+def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """What each stage of a run in two stages has cost, for its card; nothing for other runs."""
+    first = _card(run / SFT)
+    if not first:
+        return {}
+    costs = {name: first[name] for name in ("steps", "seconds", "tokens", "flops")}
+    tokens = {name: count - first["tokens"][name] for name, count in card["tokens"].items()}
+    known = card["flops"] is not None and first["flops"] is not None
+    flops = card["flops"] - first["flops"] if known else None
+    second = {"steps": card["steps"], "seconds": card["seconds"], "tokens": tokens, "flops": flops}
+    return {"stages": {SFT: costs, RL: second}}
+
+
+def _card(run: Path) -> dict[str, Any]:
+    path = run / RUN_CARD
+    card: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return card
