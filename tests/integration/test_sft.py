@@ -1,0 +1,139 @@
+"""Supervised fine-tuning on the real stack: killed, resumed in smaller micro-batches, and measured."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seele.data.files import read_json_lines
+from seele.data.schema import read_problems
+from seele_verl.checkpoints import TRACKER
+
+STEPS, SAVE_FREQ = 40, 20
+
+
+def rows_of(path: Path) -> list[dict]:
+    return [row for _, row in read_json_lines(path)]
+
+
+@pytest.fixture(scope="module")
+def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
+    run = tmp_path_factory.mktemp("runs") / "sft"
+    lengths = ("seele.sft.epochs=100", f"trainer.total_training_steps={STEPS}")
+    frequencies = (f"trainer.save_freq={SAVE_FREQ}", f"trainer.test_freq={SAVE_FREQ}")
+    return run, supervised_command("sft", run, *lengths, *frequencies)
+
+
+@pytest.fixture(scope="module")
+def killed(sft_command) -> dict[int, dict]:
+    """Kill a run after its first checkpoint; the lines that it had written, by step."""
+    run, command = sft_command
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 600
+    try:
+        while not (run / TRACKER).exists() or len(rows_of(run / "metrics.jsonl")) <= SAVE_FREQ:
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, "the run did not come so far in time"
+            time.sleep(0.02)
+    finally:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    wait_for_the_trainer_to_end(run)
+    return {row["step"]: row for row in rows_of(run / "metrics.jsonl")}
+
+
+def wait_for_the_trainer_to_end(run: Path) -> None:
+    def runs() -> bool:
+        return any(
+            str(run) in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+        )
+
+    deadline = time.monotonic() + 30
+    while runs():
+        assert time.monotonic() < deadline, "the trainer outlives its driver"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def resumed(sft_command, killed, finish) -> str:
+    """What the resumed run printed. A step's eight sequences are several micro-batches now, not one."""
+    run, command = sft_command
+    smaller = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=200"
+    return finish([*command, smaller], log=run / "logs" / "train.log")
+
+
+@pytest.mark.timeout(1200)
+def test_a_killed_run_goes_on_as_it_would_have_also_in_other_micro_batches(sft_command, killed, resumed):
+    run, _ = sft_command
+    assert f"sft resumes after step {SAVE_FREQ}" in resumed
+    metrics = rows_of(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == list(range(STEPS + 1))
+    assert SAVE_FREQ < max(killed) < STEPS
+    for step, line in killed.items():
+        for name in ("actor/sft_loss", "actor/grad_norm", "actor/lr", "tokens/trained"):
+            assert metrics[step][name] == pytest.approx(line[name], rel=1e-3)
+
+
+def test_the_loss_falls_and_the_learning_rate_warms_up_and_falls(sft_command, resumed):
+    run, _ = sft_command
+    metrics = rows_of(run / "metrics.jsonl")[1:]
+    losses = [line["actor/sft_loss"] for line in metrics]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])  # four steps are an epoch
+    rates = [line["actor/lr"] for line in metrics]
+    assert max(rates) == rates[STEPS // 10 - 1] == pytest.approx(3e-4)
+    assert rates[-1] == pytest.approx(3e-5)
+
+
+def test_tokens_are_those_of_the_problems(sft_command, resumed, problems):
+    # Bytes are tokens: the question and a line break, the solution and the end of the text.
+    run, _ = sft_command
+    instances = read_problems(problems / "train.parquet")
+    prompts = sum(len(instance.question) + 1 for instance in instances)
+    responses = sum(len("".join(instance.steps)) + 1 for instance in instances)
+    last = rows_of(run / "metrics.jsonl")[-1]
+    assert last["tokens/teacher_forced_total"] == STEPS // 4 * responses
+    assert last["tokens/trained_total"] == STEPS // 4 * (prompts + responses)
+
+
+def test_accuracy_is_measured_on_each_checkpoint_and_before_training(sft_command, resumed):
+    run, _ = sft_command
+    metrics = rows_of(run / "metrics.jsonl")
+    measured = {line["step"]: line for line in metrics if "val/accuracy/chains/heldout" in line}
+    assert sorted(measured) == [0, SAVE_FREQ, STEPS]
+    assert all(0.0 <= line["val/accuracy/chains/harder"] <= 1.0 for line in measured.values())
+    # The base model has seen too little to be good; problems like these are what it is trained on now.
+    assert measured[STEPS]["val/accuracy/chains/heldout"] >= measured[0]["val/accuracy/chains/heldout"]
+    assert f"step   {STEPS}/{STEPS} | un-hinted harder " in resumed
+
+
+def test_every_metric_of_a_supervised_run_is_documented(sft_command, resumed):
+    run, _ = sft_command
+    table = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = re.findall(
+        r"`([\w/*-]+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line)
+    )
+    patterns = [
+        re.compile(re.escape(name).replace("SPLIT", ".+").replace(r"\*", ".+")) for name in documented
+    ]
+    logged = {name for line in rows_of(run / "metrics.jsonl") for name in line}
+    assert sorted(name for name in logged if not any(pattern.fullmatch(name) for pattern in patterns)) == []
+
+
+def test_what_a_supervised_run_leaves(sft_command, resumed, finish):
+    run, _ = sft_command
+    card = json.loads((run / "run_card.json").read_text())
+    assert (card["status"], card["resumed_at_step"], card["steps"]) == ("finished", SAVE_FREQ, STEPS)
+    # Forward and backward, and nothing else.
+    assert card["flops"] == 6 * card["parameters"] * card["tokens"]["trained"]
+    assert list((run / "tensorboard").rglob("events*"))
+    merged = finish([sys.executable, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
+    assert (Path(merged) / "model.safetensors").is_file()
+    finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
