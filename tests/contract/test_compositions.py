@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 import seele.config.settings
 import seele.methods
 import seele.methods.method
+import seele.methods.supervised
 import seele_verl.compositions
 from seele.config.settings import CURRICULA, SELECTIONS
 from seele.errors import ConfigError
@@ -169,7 +170,7 @@ def refuse(row: dict[str, str]) -> ConfigError:
 def places_that_refuse() -> set[tuple[str, int]]:
     """File and line of each check of one setting against another."""
     found = set()
-    for module in (seele.methods, seele.methods.method, seele_verl.compositions):
+    for module in (seele.methods, seele.methods.method, seele.methods.supervised, seele_verl.compositions):
         tree = ast.parse(inspect.getsource(module))
         found |= {(module.__file__, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     # Of the settings, the checks of one section against another.
