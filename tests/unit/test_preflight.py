@@ -79,6 +79,7 @@ def test_solutions_below_two_steps_are_kept_and_counted(check):
 def test_additions_are_welcome_where_verl_hands_them_on(check):
     check(
         "+actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1",
+        "seele.hints.controller=paper",
         "+seele.hints.settings.store_rate=last_used",
     )
 
@@ -89,6 +90,8 @@ BAD_SETTINGS = [
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=ppo", "unknown method 'ppo'"),
     ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
+    ("algorithm.adv_estimator=gae", "algorithm.adv_estimator: got 'gae'; allowed is 'grpo'"),
+    ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
     ("seele.hints.controller=oracle", "unknown controller 'oracle'; allowed are"),
     ("+seele.hints.settings.memory=1", "memory"),
     ("seele.prompt.template=qwen", "unknown prompt template 'qwen'"),

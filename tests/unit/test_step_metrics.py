@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
-from seele.rollout.metrics import rollout_rows, step_metrics
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout, Visit
+from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
 
 INSTANCE = Instance(
     instance_id="i", data_source="chains", question="1+2", steps=("1+", "2=", "3"), answer="3", level=1
@@ -68,6 +68,9 @@ def test_hand_worked_step():
         "tokens/prompt": 2 * 7 + 2 * 4,
         "tokens/prefilled": 2 * 7 + 2 * 4 - 7,
         "tokens/generated": 11,
+        "group/on_policy": 4.0,
+        "group/off_policy": 0.0,
+        "group/hinted": 2.0,
     }
     assert metrics == pytest.approx(expected)
 
@@ -89,6 +92,26 @@ def test_probes_count_as_tokens_and_rollouts_but_not_as_hinted_accuracy():
     for name in ("accuracy/mean", "accuracy/round_0", "rounds/mean_a_1_minus_a", "hint_ratio/mean"):
         assert metrics[name] == without[name]
     assert metrics["tokens/generated"] == without["tokens/generated"] + 4
+
+
+def test_what_nobody_generated_counts_as_given_only():
+    trace = replace(rollout(0, 4, RIGHT, hint_steps=0, tokens=9), origin=Origin.TRACE)
+    visit = replace(VISIT, rollouts=(*VISIT.rollouts, trace))
+    metrics, without = step_metrics([visit]), step_metrics([VISIT])
+    assert metrics["accuracy/off_policy"] == 1.0 and metrics["group/off_policy"] == 1.0
+    added = {"accuracy/off_policy", "group/off_policy"}
+    assert {name: value for name, value in metrics.items() if name not in added} == {
+        name: value for name, value in without.items() if name not in added
+    }
+    last = list(rollout_rows(visit, {}))[-1]
+    assert (last["origin"], last["generated_tokens"]) == ("trace", 0)
+
+
+def test_teacher_forced_tokens_are_given_rollouts_and_hints_that_are_learnt():
+    trace = replace(rollout(0, 4, RIGHT, hint_steps=0, tokens=9), origin=Origin.REPLAY)
+    visit = replace(VISIT, rollouts=(*VISIT.rollouts, trace))
+    assert teacher_forced_tokens([visit], learns_hints=False) == 9
+    assert teacher_forced_tokens([visit, VISIT], learns_hints=True) == 9 + 2 * 2 * 3
 
 
 def test_variance_between_hints_is_what_the_rounds_do_not_explain():
