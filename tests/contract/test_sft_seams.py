@@ -63,14 +63,14 @@ def test_luffys_numbers_are_the_default():
     assert (sft.data.train_batch_size, sft.trainer.total_epochs) == (64, 3)
 
 
-@pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu1"])
-def test_verl_builds_its_settings_from_ours(hardware):
-    sft = translated(f"hardware={hardware}")
+@pytest.mark.parametrize(("hardware", "model"), [("cpu", "tiny"), ("gpu8", "qwen2_5_7b"), ("gpu1", "tiny")])
+def test_verl_builds_its_settings_from_ours(hardware, model):
+    sft = translated(f"hardware={hardware}", f"model={model}")
     engine, optim = omega_conf_to_dataclass(sft.engine), omega_conf_to_dataclass(sft.optim)
-    assert (engine.strategy, engine.param_offload) == ("fsdp2", hardware == "gpu8")
+    assert (engine.strategy, engine.param_offload) == ("fsdp2", model == "qwen2_5_7b")
     assert optim.total_training_steps == sft.trainer.total_training_steps == 96
     assert "hf_model" in omega_conf_to_dataclass(sft.checkpoint).save_contents
-    assert sft.model == composed(f"hardware={hardware}").actor_rollout_ref.model
+    assert sft.model == composed(f"hardware={hardware}", f"model={model}").actor_rollout_ref.model
     assert sft.data.max_token_len_per_gpu == (16384 if hardware == "cpu" else 24576)
     assert (sft.trainer.device, sft.data.pad_mode) == ("cpu" if hardware == "cpu" else "cuda", "no_padding")
 
