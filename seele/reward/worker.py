@@ -61,8 +61,10 @@ def serve(questions: Iterable[str], replies: TextIO, judge: Judge, *, time_limit
     for line in questions:
         question = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, time_limit_s)
-        reply = _reply(judge, question["answer"], question["gold"])
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        try:
+            reply = _reply(judge, question["answer"], question["gold"])
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
 
