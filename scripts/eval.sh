@@ -1,34 +1,52 @@
 #!/usr/bin/env bash
 # Evaluate without hints: merge the checkpoint of LAST_STEP in CKPT_DIR, then generate and grade with vLLM.
+# The same command goes on where a killed one stopped. All settings: python -m seele_eval.run --help, docs/evaluation.md.
 #
-#   needs    $CKPT_DIR/global_step_*/ of a training run (default: the newest under runs/), or MODEL, a Hugging Face folder
-#   writes   $CKPT_DIR/merged/ and $OUT/{scores.json,scores.md,predictions.jsonl}
+#   needs    $CKPT_DIR/global_step_*/ of a training run (default: the newest under runs/), or MODEL: a Hugging Face
+#            folder, or a name on the hub; BENCHMARKS from folders below DATA_DIR, from the hub where that is empty
+#   writes   $CKPT_DIR/merged/ and $OUT/{scores.json,scores.md,predictions.jsonl}; with STEPS these in
+#            $OUT/step_N/ for each checkpoint, and the curve over them, $OUT/curve.{md,json,png}
 #
 #   bash scripts/eval.sh
-#   CKPT_DIR=runs/try LAST_STEP=40 bash scripts/eval.sh --temperature 0 1 --samples 4
+#   CKPT_DIR=runs/seele BENCHMARKS=all bash scripts/eval.sh
+#   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
-#   MODEL=path/to/model BENCHMARKS=gsm8k,math500 DATA_DIR=data OUT=runs/model bash scripts/eval.sh
+#   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 DATA_DIR= bash scripts/eval.sh --template qwen
 source "$(dirname "$0")/lib/common.sh"
 
 : "${MODEL:=}"
 : "${LAST_STEP:=last}"
+: "${STEPS:=}"
 : "${BENCHMARKS:=}"
-: "${DATA_DIR:=data}"
+: "${DATA_DIR=data}"
 : "${PROBLEMS:=}"
 
-if [[ -z "$MODEL" ]]; then
+arguments=()
+if [[ -n "$MODEL" ]]; then
+    arguments+=(--model "$MODEL")
+    [[ -d "$MODEL" ]] && default_out="$MODEL/eval" || default_out="runs/${MODEL//\//--}/eval"
+else
     # shellcheck disable=SC2012  # newest first is what ls is for
     : "${CKPT_DIR:=$(ls -td runs/* 2>/dev/null | head -n 1)}"
     CKPT_DIR=${CKPT_DIR:-runs/seele}
-    run python -m seele_verl.merge "$CKPT_DIR" --step "$LAST_STEP"
 fi
-
-arguments=()
-[[ -z "$MODEL" ]] || arguments+=(--model "$MODEL")
 [[ -z "${CKPT_DIR:-}" ]] || arguments+=(--run "$CKPT_DIR")
-[[ -z "$BENCHMARKS" ]] || arguments+=(--benchmarks "$BENCHMARKS" --data-dir "$DATA_DIR")
+[[ -z "$BENCHMARKS" ]] || arguments+=(--benchmarks "$BENCHMARKS")
+[[ -z "$BENCHMARKS" || -z "$DATA_DIR" ]] || arguments+=(--data-dir "$DATA_DIR")
 # shellcheck disable=SC2206  # NAME=FILE pairs stand apart by spaces
 [[ -z "$PROBLEMS" ]] || arguments+=(--problems $PROBLEMS)
+: "${OUT:=${CKPT_DIR:+$CKPT_DIR/eval}}"
+: "${OUT:=$default_out}"
 
-: "${OUT:=${CKPT_DIR:-$MODEL}/eval}"
-run python -m seele_eval.run "${arguments[@]}" --out "$OUT" "$@"
+if [[ -n "$MODEL" || -z "$STEPS" ]]; then
+    [[ -n "$MODEL" ]] || run python -m seele_verl.merge "$CKPT_DIR" --step "$LAST_STEP"
+    run python -m seele_eval.run "${arguments[@]}" --out "$OUT" "$@"
+    exit
+fi
+
+[[ "$STEPS" != all ]] || STEPS=$(python -m seele_verl.merge "$CKPT_DIR" --list)
+for step in $STEPS; do
+    run python -m seele_verl.merge "$CKPT_DIR" --step "$step"
+    run python -m seele_eval.run "${arguments[@]}" --name "step $step" --out "$OUT/step_$step" "$@"
+done
+run python -m seele_eval.curve "$OUT"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seele.data.files import read_json_lines
-from seele.errors import DataError, DependencyError
+from seele.data.hub import HubSource, read_hub_rows
+from seele.errors import DataError
 from seele.records import Instance
 
 DATA_SOURCE = "gsm8k"
@@ -69,18 +70,10 @@ def split_solution(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _rows_of_hub(split: Split) -> list[tuple[str, Any]]:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise DependencyError("GSM8K from the hub needs 'datasets'; run: pip install datasets") from error
-    try:
-        rows = load_dataset(HUB_NAME, "main", split=split, revision=HUB_REVISION)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"cannot fetch {HUB_NAME} (revision {HUB_REVISION[:8]}) from the Hugging Face hub: {error}. "
-            "Without a network, give the folder that holds train.jsonl and test.jsonl"
-        ) from error
-    return [(f"{HUB_NAME} ({split}): row {number} (counted from 0)", row) for number, row in enumerate(rows)]
+    return read_hub_rows(
+        HubSource(HUB_NAME, split, HUB_REVISION, "main"),
+        instead="Without a network, give the folder that holds train.jsonl and test.jsonl",
+    )
 
 
 def _to_instance(row: Any, at: str) -> Instance:

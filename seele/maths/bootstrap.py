@@ -11,6 +11,9 @@ from seele.maths.irt import Array
 
 RESAMPLES = 10_000
 
+# Counts of repetitions in resamples that are held at the same time.
+MAX_COUNTS = 4_000_000
+
 # The observed flips take part in the test, and rounding must not make them smaller than themselves.
 ROUNDING = 1e-12
 
@@ -36,17 +39,34 @@ def bootstrap_interval(
     Raises:
         ValueError: If there is no repetition.
     """
-    num_repetitions = len(values_N)
-    if num_repetitions == 0:
-        raise ValueError("an interval needs at least one repetition, got none")
-    counts_RN = generator.multinomial(
-        num_repetitions, np.full(num_repetitions, 1.0 / num_repetitions), size=resamples
-    )
-    means_R = counts_RN @ values_N / num_repetitions
+    means_R = resampled_means(values_N, generator, resamples=resamples)
     ends = np.quantile(means_R, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
     # No mean of them lies outside, but rounding may.
     low, high = np.clip(ends, values_N.min(axis=0), values_N.max(axis=0))
     return low, high
+
+
+def resampled_means(values_N: Array, generator: np.random.Generator, *, resamples: int = RESAMPLES) -> Array:
+    """(R, ...) means of N of the N repetitions, drawn with replacement R times.
+
+    Raises:
+        ValueError: If there is no repetition.
+    """
+    num_repetitions = len(values_N)
+    if num_repetitions == 0:
+        raise ValueError("an interval needs at least one repetition, got none")
+    shares = np.full(num_repetitions, 1.0 / num_repetitions)
+    # In parts, so that thousands of repetitions need no gigabytes.
+    part = max(1, MAX_COUNTS // num_repetitions)
+    return (
+        np.concatenate(
+            [
+                generator.multinomial(num_repetitions, shares, size=min(part, resamples - start)) @ values_N
+                for start in range(0, resamples, part)
+            ]
+        )
+        / num_repetitions
+    )
 
 
 def sign_flip_p_value(differences_N: Array) -> float:

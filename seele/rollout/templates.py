@@ -4,26 +4,55 @@ The hint is placed directly after the prompt, as the beginning of the assistant'
 hint is the baseline's prompt byte for byte. Training and evaluation render through the same function.
 """
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from seele.errors import ConfigError
 
 CHAT = "chat"
+"""The template that the model's tokenizer brings."""
+
+QUESTION = "{question}"
+"""Where the question goes in a template's text."""
+
+_R1_ZERO = (
+    "A conversation between User and Assistant. The user asks a question, and the Assistant solves "
+    "it. The assistant first thinks about the reasoning process in the mind and then provides the user "
+    "with the answer. The reasoning process and answer are enclosed within <think> </think> and "
+    "<answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> "
+    "<answer> answer here </answer>. User: "
+)
 
 TEMPLATES = {
     "plain": "{question}\n",
     # The template of DeepSeek-R1-Zero (arXiv:2501.12948, table 1), which the SEELE paper trains with, plus
     # the request for \boxed{} that its reward needs.
-    "r1_zero": (
-        "A conversation between User and Assistant. The user asks a question, and the Assistant solves "
-        "it. The assistant first thinks about the reasoning process in the mind and then provides the user "
-        "with the answer. The reasoning process and answer are enclosed within <think> </think> and "
-        "<answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> "
-        "<answer> answer here </answer>. User: {question}\nPut your final answer within \\boxed{{}}. "
-        "Assistant: <think>\n"
+    "r1_zero": _R1_ZERO + "{question}\nPut your final answer within \\boxed{}. Assistant: <think>\n",
+    # Three of LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py): Qwen2.5-Math's own;
+    "qwen": (
+        "<|im_start|>system\n"
+        "Please reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
+        "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
     ),
+    # the one that LUFFY trains with (there "own"), its system prompt as in LUFFY's parquet files;
+    "luffy": (
+        "Your task is to follow a systematic, thorough reasoning process before providing the final "
+        "solution. This involves analyzing, summarizing, exploring, reassessing, and refining your thought "
+        "process through multiple iterations. Structure your response into two sections: Thought and "
+        "Solution. In the Thought section, present your reasoning using the format: "
+        '"<think>\n {thoughts} </think>\n". Each thought should include detailed analysis, brainstorming, '
+        "verification, and refinement of ideas. After "
+        '"</think>\n," in the Solution section, provide the final, logical, and accurate answer, clearly '
+        "derived from the exploration in the Thought section. If applicable, include the answer in "
+        "\\boxed{} for closed-form results like multiple choices or mathematical solutions.\n\n"
+        "User: This is the problem:\n{question}\nAssistant: <think>\n"
+    ),
+    # that of PRIME.
+    "prime": _R1_ZERO + "{question}\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
 }
+"""Text by name; ``{question}`` stands for the question, other braces for themselves."""
 
 
 class Tokenizer(Protocol):
@@ -43,16 +72,41 @@ class Tokenizer(Protocol):
         ...
 
 
+@functools.cache  # a file is read once, however many prompts it makes
+def template_text(template: str) -> str:
+    """The text of a template, by its name or by the file that holds it.
+
+    Raises:
+        ConfigError: For ``chat``, whose text only the tokenizer has, for what is neither a name nor a
+            file, and for a file without ``{question}``.
+    """
+    if template in TEMPLATES:
+        return TEMPLATES[template]
+    path = Path(template)
+    if template == CHAT or not path.is_file():
+        raise ConfigError(
+            f"unknown prompt template {template!r}; allowed are {sorted([*TEMPLATES, CHAT])} "
+            f"and a text file with {QUESTION} in it"
+        )
+    text = path.read_text(encoding="utf-8")
+    if QUESTION not in text:
+        raise ConfigError(f"{template}: a prompt template needs {QUESTION} where the question goes")
+    return text
+
+
 def check_template(template: str) -> None:
     """Raise ``ConfigError`` unless ``template`` is known."""
-    if template != CHAT and template not in TEMPLATES:
-        raise ConfigError(f"unknown prompt template {template!r}; allowed are {sorted([*TEMPLATES, CHAT])}")
+    if template != CHAT:
+        template_text(template)
 
 
 def render_prompt(question: str, template: str) -> str:
-    """The prompt's text, for every template but ``chat``, which only a tokenizer can render."""
-    check_template(template)
-    return TEMPLATES[template].format(question=question)
+    """The prompt's text, for every template but ``chat``, which only a tokenizer can render.
+
+    Raises:
+        ConfigError: As ``template_text``.
+    """
+    return template_text(template).replace(QUESTION, question)
 
 
 def encode_prompt(tokenizer: Tokenizer, question: str, template: str) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seele_eval.benchmarks import BENCHMARKS
+from seele_eval.benchmarks import BENCHMARKS, GROUPS
 
 # The paper's response limit (arXiv:2509.06923, section 5.1), for a model that comes without a run.
 MAX_TOKENS = 2048
@@ -15,35 +15,59 @@ MAX_TOKENS = 2048
 class Arguments:
     """What to evaluate and how; ``None`` and ``()`` mean: as the run or the benchmark says."""
 
-    model: Path | None = None
+    model: str | None = None
+    revision: str | None = None
+    server: str | None = None
     run: Path | None = None
     benchmarks: tuple[str, ...] = ()
     data_dir: Path | None = None
     problems: tuple[tuple[str, Path], ...] = ()
     limit: int | None = None
+    any_row_count: bool = False
     out: Path | None = None
+    name: str | None = None
     template: str | None = None
     temperature: tuple[float, ...] = ()
+    top_p: float = 1.0
     samples: int | None = None
     max_tokens: int | None = None
     seed: int = 0
+    grader: str = "mathruler"
+    graders: int = 2
+    concurrency: int = 64
+    data_parallel: int | None = None
     tensor_parallel: int = 1
     gpu_memory_share: float = 0.9
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     """The arguments of this process, or ``argv``. Exits with status 2 when they do not parse."""
-    parser = argparse.ArgumentParser(prog="seele_eval", description="Evaluate a model without hints.")
-    what = parser.add_argument_group("what")
-    what.add_argument("--model", type=Path, help="Hugging Face folder (default with --run: RUN/merged)")
-    what.add_argument(
-        "--run", type=Path, help="run folder: its template, response limit and validation files"
+    parser = argparse.ArgumentParser(
+        prog="seele_eval",
+        description="Evaluate a model without hints. The same command goes on where a killed one stopped.",
     )
-    what.add_argument(
-        "--benchmarks", type=_names, default=(), help=f"of {', '.join(BENCHMARKS)}; with commas"
+    _add_what(parser.add_argument_group("what"))
+    _add_how(parser.add_argument_group("how (default: as the run or the benchmark says)"))
+    _add_where(parser.add_argument_group("on what"))
+    values = vars(parser.parse_args(argv))
+    for key in ("benchmarks", "problems", "temperature"):
+        values[key] = tuple(values[key])
+    return Arguments(**values)
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--model", help="Hugging Face folder or name on the hub (default with --run: RUN/merged)"
     )
-    what.add_argument("--data-dir", type=Path, help="folder that holds a folder per benchmark")
-    what.add_argument(
+    group.add_argument("--revision", help="commit, tag or branch of a model on the hub")
+    group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
+    group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
+    known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
+    group.add_argument("--benchmarks", type=_names, default=(), help=f"of {known}; with commas")
+    group.add_argument(
+        "--data-dir", type=Path, help="folder that holds a folder per benchmark (default: the hub)"
+    )
+    group.add_argument(
         "--problems",
         type=_named_file,
         nargs="+",
@@ -51,28 +75,38 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
         metavar="NAME=FILE",
         help="parquet in our schema",
     )
-    what.add_argument("--limit", type=_positive, help="only the first LIMIT problems of each")
-    what.add_argument("--out", type=Path, help="folder to write (default with --run: RUN/eval)")
-    how = parser.add_argument_group("how (default: as the run or the benchmark says)")
-    how.add_argument("--template", help="prompt template")
-    how.add_argument(
+    group.add_argument("--limit", type=_positive, help="only the first LIMIT problems of each")
+    group.add_argument(
+        "--any-row-count", action="store_true", help="accept data with another number of rows than known"
+    )
+    group.add_argument("--out", type=Path, help="folder to write (default with --run: RUN/eval)")
+    group.add_argument("--name", help="the model's name in tables (default: of its folder)")
+
+
+def _add_how(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, or a file")
+    group.add_argument(
         "--temperature",
         type=_temperature,
         nargs="+",
         default=(),
         help="0 is greedy; several give several scores",
     )
-    how.add_argument("--samples", type=_positive, help="completions per problem at temperatures above 0")
-    how.add_argument(
+    group.add_argument("--top-p", type=_share, default=1.0, help="default 1")
+    group.add_argument("--samples", type=_positive, help="completions per problem at temperatures above 0")
+    group.add_argument(
         "--max-tokens", type=_positive, help=f"longest response (default without --run: {MAX_TOKENS})"
     )
-    how.add_argument("--seed", type=int, default=0)
-    how.add_argument("--tensor-parallel", type=_positive, default=1, help="GPUs per model")
-    how.add_argument("--gpu-memory-share", type=float, default=0.9, help="of each GPU, for weights and cache")
-    values = vars(parser.parse_args(argv))
-    for key in ("benchmarks", "problems", "temperature"):
-        values[key] = tuple(values[key])
-    return Arguments(**values)
+    group.add_argument("--seed", type=int, default=0)
+    group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
+
+
+def _add_where(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--graders", type=_positive, default=2, help="grading processes; default 2")
+    group.add_argument("--concurrency", type=_positive, default=64, help="requests under way at a server")
+    group.add_argument("--data-parallel", type=_positive, help="copies of the model (default: all GPUs)")
+    group.add_argument("--tensor-parallel", type=_positive, default=1, help="GPUs per copy")
+    group.add_argument("--gpu-memory-share", type=_share, default=0.9, help="for weights and cache")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -90,6 +124,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1, got {text}")
     return value
 
 

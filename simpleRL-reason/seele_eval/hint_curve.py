@@ -19,9 +19,11 @@ from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.command import exit_quietly, run_command
-from seele_eval.conditions import find_weights, installed_versions
-from seele_eval.generation import EngineSettings, Request, generate, tokenize_prompts
-from seele_eval.scores import effective_sample_size, wilson_interval
+from seele_eval.conditions import installed_versions
+from seele_eval.estimates import effective_sample_size, wilson_interval
+from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.models import find_model, find_weights
+from seele_eval.prompts import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def markdown(points: Sequence[Point]) -> str:
 def measure(options: argparse.Namespace) -> list[Point]:
     """Generate and grade every hint length of every problem."""
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
-    find_weights(options.model)
+    find_weights(find_model(str(options.model)))
     requests = [
         Request(
             question=problem.question,
@@ -99,13 +101,10 @@ def measure(options: argparse.Namespace) -> list[Point]:
         for sample in range(options.samples)
     ]
     settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed)
-    prompts = tokenize_prompts(options.model, requests, max_tokens=settings.max_tokens)
-    completions = generate(options.model, requests, prompts, settings)
+    responses = dict(complete_here(options.model, requests, settings))
     answers = [problem.answer for problem in problems for _ in range(options.samples)] * options.steps
     with GraderPool() as grader:
-        grades = grader.grade_many(
-            [(completion.text, answer) for completion, answer in zip(completions, answers, strict=True)]
-        )
+        grades = grader.grade_many([(responses[index].text, answer) for index, answer in enumerate(answers)])
     verdicts = iter(grade.correct for grade in grades)
     corrects = [
         [[next(verdicts) for _ in range(options.samples)] for _ in problems] for _ in range(options.steps)

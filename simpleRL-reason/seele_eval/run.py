@@ -1,190 +1,166 @@
 """Evaluate a model without hints: ``python -m seele_eval.run --model M --benchmarks B --data-dir D --out O``.
 
-Start here. Everything that a user can get wrong is checked first; then vLLM is loaded, generates, and the
-samples are graded. The output folder is written at the end: predictions.jsonl (each sample), scores.md, and
-scores.json last, so that its presence stands for a complete evaluation.
+Start here. Everything that a user can get wrong is checked first; then samples are drawn, graded while others
+are still being drawn, and appended to predictions.jsonl one by one. The same command goes on where a killed
+one stopped. The scores are written at the end: scores.md, and scores.json last, so that its presence stands
+for a complete evaluation.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256, write_atomically
-from seele.errors import ConfigError
-from seele.records import Completion, Instance
+from seele.data.files import write_atomically
 from seele.reward.grader import GraderPool
-from seele.rollout.seeding import rollout_seed
-from seele_eval.arguments import MAX_TOKENS, Arguments, parse_arguments
-from seele_eval.benchmarks import Benchmark, find_benchmarks, load_problems, problem_file
+from seele_eval.arguments import Arguments, parse_arguments
+from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import exit_quietly, run_command
-from seele_eval.conditions import RunDefaults, find_weights, installed_versions, read_run_defaults
-from seele_eval.generation import (
-    EngineSettings,
-    Request,
-    TokenPrompts,
-    generate,
-    tokenize_prompts,
+from seele_eval.estimates import Estimate
+from seele_eval.grading import Grader
+from seele_eval.ledger import Ledger
+from seele_eval.plan import Draw, Plan, choose_engine, make_plan
+from seele_eval.predictions import Prediction
+from seele_eval.progress import Progress
+from seele_eval.prompts import Complete, Response, Responses
+from seele_eval.scores import (
+    AVERAGES,
+    Score,
+    average_scores,
+    group_by_decoding,
+    is_partial,
+    score_predictions,
 )
-from seele_eval.scores import Prediction, Score, markdown_table, score_predictions
+from seele_eval.tables import conditions_list, details_table, results_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """One sample to generate and grade."""
+class Report:
+    """What an evaluation came to."""
 
-    benchmark: str
-    instance: Instance
-    template: str
-    temperature: float
-    sample: int
+    name: str
+    scores: tuple[Score, ...]
+    """One for each benchmark and temperature, in the order in which they were planned."""
+    averages: Mapping[str, Estimate]
+    """Over the benchmarks of a group that were all evaluated, at the first temperature of each."""
+
+    def tables(self) -> str:
+        """The seeds' row of columns, where one of them was measured, and the details."""
+        values = {score.benchmark: score.accuracy for score in reversed(self.scores)}
+        values |= {name: average.value for name, average in self.averages.items()}
+        details = details_table(self.scores)
+        if values.keys().isdisjoint([*MATH, *GENERAL]):
+            return details
+        partial = {score.benchmark for score in self.scores if is_partial(score)}
+        partial |= {name for name, members in AVERAGES.items() if not partial.isdisjoint(members)}
+        return f"{results_table([(self.name, values)], partial=partial & values.keys())}\n{details}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 for something that the user can fix."""
     arguments = parse_arguments(argv)
-    return run_command(lambda: markdown_table(evaluate(arguments)))
+    return run_command(lambda: evaluate(arguments).tables())
 
 
-def evaluate(
-    arguments: Arguments,
+def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Report:
+    """Check, draw, grade, score and write.
+
+    Args:
+        arguments: What to evaluate and how.
+        complete: What completes requests; chosen from the arguments when not given.
+
+    Raises:
+        SeeleError: For anything that the user can fix.
+    """
+    plan = make_plan(arguments)
+    grader = GraderPool(grader=arguments.grader, num_workers=arguments.graders)
+    ledger = Ledger(plan.out, plan.conditions)
+    missing = [draw for draw in plan.draws if draw.key not in ledger.done]
+    if missing:
+        complete = complete or choose_engine(arguments, plan)
+        responses = complete([draw.request for draw in missing])
+        progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
+        with grader, ledger:
+            record(missing, responses, ledger, grader, progress, threads=arguments.graders)
+    predictions = [ledger.done[draw.key] for draw in plan.draws]
+    report = make_report(plan, predictions)
+    _write(plan, report)
+    return report
+
+
+def record(
+    draws: Sequence[Draw],
+    responses: Responses,
+    ledger: Ledger,
+    grader: Grader,
+    progress: Progress,
     *,
-    tokenize: Callable[..., TokenPrompts] = tokenize_prompts,
-    complete: Callable[..., list[Completion]] = generate,
-) -> list[Score]:
-    """Check, generate, grade, score and write. ``tokenize`` and ``complete`` are all that knows the model."""
-    defaults = read_run_defaults(arguments.run) if arguments.run else None
-    model, out = _choose_folders(arguments)
-    weights = find_weights(model)
-    draws = plan_draws(choose_benchmarks(arguments, defaults), arguments, defaults)
-    settings = EngineSettings(
-        max_tokens=arguments.max_tokens or (defaults.max_tokens if defaults else MAX_TOKENS),
-        seed=arguments.seed,
-        tensor_parallel=arguments.tensor_parallel,
-        gpu_memory_share=arguments.gpu_memory_share,
-    )
-    requests = [
-        Request(
-            question=draw.instance.question,
-            template=draw.template,
-            temperature=draw.temperature,
-            seed=rollout_seed(
-                arguments.seed, 0, f"{draw.benchmark}/{draw.instance.instance_id}", 0, draw.sample
-            ),
-        )
-        for draw in draws
-    ]
-    prompts = tokenize(model, requests, max_tokens=settings.max_tokens)
-
-    predictions = grade(draws, complete(model, requests, prompts, settings))
-    scores = score_by_condition(draws, predictions)
-    conditions = {
-        "model": str(model),
-        "weights_sha256": {file.name: file_sha256(file) for file in weights},
-        "hinted": False,
-        **asdict(settings),
-        "versions": installed_versions(),
-    }
-    _write(out, predictions, scores, conditions)
-    return scores
-
-
-def _choose_folders(arguments: Arguments) -> tuple[Path, Path]:
-    """The model's folder and the output folder."""
-    model = arguments.model or (arguments.run and arguments.run / "merged")
-    out = arguments.out or (arguments.run and arguments.run / "eval")
-    if model is None or out is None:
-        raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file; expected a folder, or a path where one can be made")
-    return model, out
-
-
-def choose_benchmarks(arguments: Arguments, defaults: RunDefaults | None) -> list[Benchmark]:
-    """The named problem files and benchmarks; the run's validation files where neither is named."""
-    files: Mapping[str, Path] = dict(arguments.problems)
-    if defaults and not files and not arguments.benchmarks:
-        files = defaults.problem_files
-    chosen = [problem_file(name, path) for name, path in files.items()]
-    chosen += find_benchmarks(arguments.benchmarks, arguments.data_dir)
-    names = [name for name, _ in arguments.problems or files.items()] + list(arguments.benchmarks)
-    if not chosen:
-        raise ConfigError("nothing to evaluate: name --benchmarks, --problems or --run")
-    if len(set(names)) < len(names):
-        raise ConfigError(f"benchmarks must have different names, got {names}")
-    return chosen
-
-
-def plan_draws(
-    benchmarks: Sequence[Benchmark], arguments: Arguments, defaults: RunDefaults | None
-) -> list[Draw]:
-    """Every sample to draw, grouped by benchmark and temperature. All problems are read here."""
-    draws = []
-    for benchmark in benchmarks:
-        problems = load_problems(benchmark, limit=arguments.limit)
-        template = arguments.template or (defaults.template if defaults else benchmark.template)
-        for temperature in arguments.temperature or (benchmark.temperature,):
-            num_samples = (arguments.samples or benchmark.samples) if temperature > 0 else 1
-            draws += [
-                Draw(
-                    benchmark=benchmark.name,
-                    instance=problem,
-                    template=template,
-                    temperature=temperature,
-                    sample=sample,
-                )
-                for problem in problems
-                for sample in range(num_samples)
-            ]
-    return draws
-
-
-def grade(draws: Sequence[Draw], completions: Sequence[Completion]) -> list[Prediction]:
-    """Each completion with the grader's verdict against its problem's answer."""
-    with GraderPool() as grader:
-        grades = grader.grade_many(
-            [
-                (completion.text, draw.instance.answer)
-                for draw, completion in zip(draws, completions, strict=True)
-            ]
-        )
-    return [
-        Prediction(
-            benchmark=draw.benchmark,
-            temperature=draw.temperature,
-            instance_id=draw.instance.instance_id,
-            level=draw.instance.level,
-            sample=draw.sample,
-            question=draw.instance.question,
-            answer=draw.instance.answer,
-            text=completion.text,
-            correct=verdict.correct,
-            reason=verdict.reason,
-            finish=completion.finish,
-            response_tokens=len(completion.token_ids),
-        )
-        for draw, completion, verdict in zip(draws, completions, grades, strict=True)
-    ]
-
-
-def score_by_condition(draws: Sequence[Draw], predictions: Sequence[Prediction]) -> list[Score]:
-    """One score per benchmark and temperature, in the order in which they were drawn."""
-    groups: dict[tuple[str, float, str], list[Prediction]] = {}
-    for draw, prediction in zip(draws, predictions, strict=True):
-        groups.setdefault((draw.benchmark, draw.temperature, draw.template), []).append(prediction)
-    return [score_predictions(group, template=template) for (_, _, template), group in groups.items()]
-
-
-def _write(
-    out: Path, predictions: Sequence[Prediction], scores: Sequence[Score], conditions: Mapping[str, Any]
+    threads: int,
 ) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(asdict(prediction), ensure_ascii=False) + "\n" for prediction in predictions]
-    write_atomically(out / "predictions.jsonl", "".join(lines))
-    write_atomically(out / "scores.md", markdown_table(scores))
-    report = {"conditions": conditions, "scores": [asdict(score) for score in scores]}
-    write_atomically(out / "scores.json", json.dumps(report, indent=2) + "\n")
+    """Grade each response as it comes and append it, while the engine draws the next ones."""
+
+    def keep(draw: Draw, response: Response) -> None:
+        ledger.append(grade(draw, response, grader))
+        progress.advance()
+
+    with ThreadPoolExecutor(threads) as pool:
+        pending: deque[Future[None]] = deque()
+        for index, response in responses:
+            pending.append(pool.submit(keep, draws[index], response))
+            while pending and pending[0].done():
+                pending.popleft().result()
+        for future in pending:
+            future.result()
+
+
+def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
+    """The response with what it answers and the verdict on that."""
+    task, problem = draw.task, draw.problem
+    extracted = task.extract(response.text, problem)
+    verdict = task.judge(grader, problem, extracted)
+    return Prediction(
+        benchmark=task.name,
+        temperature=draw.request.temperature,
+        instance_id=problem.instance_id,
+        level=problem.level,
+        sample=draw.sample,
+        question=problem.question if task.may_be_published else "",
+        answer=problem.answer,
+        text=response.text,
+        extracted=extracted,
+        correct=verdict.correct,
+        reason=verdict.reason,
+        finish=response.finish,
+        response_tokens=response.num_tokens,
+    )
+
+
+def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
+    """The scores of the plan's samples, which are all there."""
+    groups = group_by_decoding(predictions)
+    first_of_each: dict[str, list[Prediction]] = {}
+    for (benchmark, _), group in groups.items():
+        first_of_each.setdefault(benchmark, group)
+    return Report(
+        name=plan.name,
+        scores=tuple(score_predictions(group, template=plan.template) for group in groups.values()),
+        averages=average_scores(first_of_each),
+    )
+
+
+def _write(plan: Plan, report: Report) -> None:
+    conditions: dict[str, Any] = {"name": plan.name, **plan.conditions}
+    conditions["benchmarks"] = {task.name: dict(task.source) for task in plan.tasks}
+    written = {
+        "conditions": conditions,
+        "scores": [asdict(score) for score in report.scores],
+        "averages": {name: asdict(average) for name, average in report.averages.items()},
+    }
+    write_atomically(plan.out / "scores.md", report.tables() + conditions_list(conditions))
+    write_atomically(plan.out / "scores.json", json.dumps(written, indent=2) + "\n")
 
 
 if __name__ == "__main__":

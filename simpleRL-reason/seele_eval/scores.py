@@ -1,36 +1,31 @@
-"""From graded samples to scores: accuracy with its interval, response lengths, tables.
+"""From graded samples to scores: accuracies, votes, lengths and shares, each with its interval.
 
-Pure: no model, no files.
+No model, no files. How tables of scores look is in ``seele_eval.tables``.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, pvariance
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 
+import numpy as np
+
+from seele.maths.irt import Array
 from seele.records import UNGRADED, Finish, GradeReason
+from seele_eval.answers import vote_key
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, MATH
+from seele_eval.estimates import (
+    Estimate,
+    estimate,
+    estimate_mean,
+    generator_for,
+    majority,
+    pass_at_k,
+)
+from seele_eval.predictions import Prediction
 
-# Two-sided 95 % quantile of the standard normal distribution.
-Z_95 = 1.959963984540054
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """One graded sample of one problem: a line of predictions.jsonl."""
-
-    benchmark: str
-    temperature: float
-    instance_id: str
-    level: int
-    sample: int
-    question: str
-    answer: str
-    text: str
-    correct: bool
-    reason: GradeReason
-    finish: Finish
-    response_tokens: int
+AVERAGES = {"math": MATH, "general": GENERAL}
+"""Benchmarks by the average that they belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +38,7 @@ class Score:
     samples: int
     """Samples per problem."""
     accuracy: float
-    """Mean over problems of the share of a problem's samples that are correct."""
+    """avg@k: mean over problems of the share of a problem's samples that are correct."""
     interval_95: tuple[float, float]
     mean_response_tokens: float
     truncated_share: float
@@ -53,85 +48,95 @@ class Score:
     ungraded_share: float
     """Counted as wrong because the grader came to no verdict."""
     template: str
-
-
-def wilson_interval(accuracy: float, num_samples: float) -> tuple[float, float]:
-    """95 % score interval of a proportion measured on ``num_samples`` independent draws.
-
-        (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)
-
-    Never empty and never outside [0, 1], unlike the normal interval at p = 0 or 1 (Wilson, 1927).
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    """The same and ``pass@k`` for powers of two and all samples, ``maj@k``, each with its interval over
+    problems.
     """
-    z2_n = Z_95 * Z_95 / num_samples
-    centre = accuracy + z2_n / 2
-    half = Z_95 * math.sqrt(accuracy * (1 - accuracy) / num_samples + z2_n / (4 * num_samples))
-    return max(0.0, (centre - half) / (1 + z2_n)), min(1.0, (centre + half) / (1 + z2_n))
-
-
-def effective_sample_size(problem_accuracies: Sequence[float], *, samples: int) -> float:
-    """Number of independent draws that would estimate the mean as precisely as these problems do.
-
-        n_eff = p(1-p) n / Var(problem accuracies), within [n, n * samples]
-
-    Samples of one problem are correlated, so they count for less than samples of different problems. One
-    sample per problem gives exactly n.
-    """
-    num_problems = len(problem_accuracies)
-    mean = fmean(problem_accuracies)
-    between = pvariance(problem_accuracies)
-    if between == 0:
-        return num_problems
-    return min(max(mean * (1 - mean) * num_problems / between, num_problems), num_problems * samples)
 
 
 def score_predictions(predictions: Sequence[Prediction], *, template: str) -> Score:
     """Score of one benchmark at one temperature. Every problem has equally many samples."""
-    correct_by_problem: dict[str, list[bool]] = defaultdict(list)
-    for prediction in predictions:
-        correct_by_problem[prediction.instance_id].append(prediction.correct)
-    accuracies = [fmean(correct) for correct in correct_by_problem.values()]
-    samples = len(predictions) // len(accuracies)
-    accuracy = fmean(accuracies)
+    first, by_problem = predictions[0], group_by_problem(predictions)
+    samples = len(predictions) // len(by_problem)
+    measures = {f"avg@{samples}": [accuracy_of(each) for each in by_problem]}
+    for k in _ks(samples):
+        measures[f"pass@{k}"] = [pass_at_k(sum(p.correct for p in each), samples, k) for each in by_problem]
+    if samples > 1:
+        measures[f"maj@{samples}"] = [_majority(each) for each in by_problem]
+    measures["response_tokens"] = [fmean(p.response_tokens for p in each) for each in by_problem]
+    measures["truncated"] = [fmean(p.finish is Finish.LENGTH for p in each) for each in by_problem]
+    measures["no_answer"] = [fmean(p.reason is GradeReason.NO_ANSWER for p in each) for each in by_problem]
+    estimates = {
+        name: estimate(np.array(values), generator_for(first.benchmark), is_share=name != "response_tokens")
+        for name, values in measures.items()
+    }
+    accuracy = estimates[f"avg@{samples}"]
     return Score(
-        benchmark=predictions[0].benchmark,
-        temperature=predictions[0].temperature,
-        problems=len(accuracies),
+        benchmark=first.benchmark,
+        temperature=first.temperature,
+        problems=len(by_problem),
         samples=samples,
-        accuracy=accuracy,
-        interval_95=wilson_interval(accuracy, effective_sample_size(accuracies, samples=samples)),
-        mean_response_tokens=fmean(p.response_tokens for p in predictions),
-        truncated_share=fmean(p.finish is Finish.LENGTH for p in predictions),
-        no_answer_share=fmean(p.reason is GradeReason.NO_ANSWER for p in predictions),
+        accuracy=accuracy.value,
+        interval_95=accuracy.interval_95,
+        mean_response_tokens=estimates["response_tokens"].value,
+        truncated_share=estimates["truncated"].value,
+        no_answer_share=estimates["no_answer"].value,
         ungraded_share=fmean(p.reason in UNGRADED for p in predictions),
         template=template,
+        estimates=estimates,
     )
 
 
-def markdown_table(scores: Sequence[Score]) -> str:
-    """The scores as a Markdown table that is also readable as plain text."""
-    rows = [_cells(score) for score in scores]
-    columns = [(name, *(row[name] for row in rows)) for name in rows[0]]
-    padded = []
-    for index, column in enumerate(columns):
-        width = max(len(cell) for cell in column)
-        # Names are read from the left, numbers compared at their last digit.
-        is_name = index < 2
-        rule = f":{'-' * (width - 1)}" if is_name else f"{'-' * (width - 1)}:"
-        cells = [cell.ljust(width) if is_name else cell.rjust(width) for cell in column]
-        padded.append([cells[0], rule, *cells[1:]])
-    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*padded, strict=True))
-
-
-def _cells(score: Score) -> dict[str, str]:
-    """Cells of the table by column."""
-    low, high = score.interval_95
+def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]]) -> dict[str, Estimate]:
+    """The averages whose benchmarks are all there: plain means of accuracies, as the paper takes them."""
     return {
-        "benchmark": score.benchmark,
-        "decoding": f"T={score.temperature:g}, {score.samples} samples" if score.temperature else "greedy",
-        "problems": str(score.problems),
-        "accuracy %": f"{100 * score.accuracy:.1f}",
-        "95 % interval": f"{100 * low:.1f} to {100 * high:.1f}",
-        "tokens": f"{score.mean_response_tokens:.1f}",
-        "truncated %": f"{100 * score.truncated_share:.1f}",
-        "no answer %": f"{100 * score.no_answer_share:.1f}",
+        name: estimate_mean(
+            [problem_accuracies(predictions_by_benchmark[benchmark]) for benchmark in members],
+            [generator_for(benchmark) for benchmark in members],
+        )
+        for name, members in AVERAGES.items()
+        if all(benchmark in predictions_by_benchmark for benchmark in members)
     }
+
+
+def is_partial(score: Score) -> bool:
+    """Whether a benchmark of ours was not measured on all of its problems."""
+    benchmark = BENCHMARKS.get(score.benchmark)
+    return benchmark is not None and score.problems not in (benchmark.rows, benchmark.hub_rows)
+
+
+def group_by_decoding(predictions: Sequence[Prediction]) -> dict[tuple[str, float], list[Prediction]]:
+    """The samples of each benchmark at each temperature together, in the order in which they come."""
+    groups: dict[tuple[str, float], list[Prediction]] = {}
+    for prediction in predictions:
+        groups.setdefault((prediction.benchmark, prediction.temperature), []).append(prediction)
+    return groups
+
+
+def group_by_problem(predictions: Sequence[Prediction]) -> list[list[Prediction]]:
+    """The samples of each problem together, problems and samples in an order that nothing else decides."""
+    groups: dict[str, list[Prediction]] = defaultdict(list)
+    for prediction in sorted(predictions, key=lambda each: (each.instance_id, each.sample)):
+        groups[prediction.instance_id].append(prediction)
+    return list(groups.values())
+
+
+def problem_accuracies(predictions: Sequence[Prediction]) -> Array:
+    """(N,) share of each problem's samples that are correct, problems in order of their ids."""
+    return np.array([accuracy_of(each) for each in group_by_problem(predictions)])
+
+
+def accuracy_of(predictions: Sequence[Prediction]) -> float:
+    """Share of the samples that are correct."""
+    return fmean(prediction.correct for prediction in predictions)
+
+
+def _majority(predictions: Sequence[Prediction]) -> float:
+    votes = [None if p.extracted is None else vote_key(p.extracted) or None for p in predictions]
+    return majority(votes, [p.correct for p in predictions])
+
+
+def _ks(samples: int) -> list[int]:
+    """Powers of two from 2 up, and the number of samples itself."""
+    powers = [2**exponent for exponent in range(1, samples.bit_length())]
+    return sorted({k for k in [*powers, samples] if 1 < k <= samples})

@@ -21,18 +21,12 @@ from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig, from_mapping
 from seele.data.schema import read_problems
-from seele.records import Completion, Finish, Instance
+from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.command import exit_quietly, run_command
-from seele_eval.generation import (
-    EngineSettings,
-    Request,
-    complete,
-    load_weights,
-    start_engine,
-    tokenize_prompts,
-)
+from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
+from seele_eval.prompts import Request, Response, encode_requests, longest_prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +81,16 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
 
 
 def accuracy_by_split(
-    conditions: Conditions, completions: Sequence[Completion], grader: GraderPool
+    conditions: Conditions, responses: Sequence[Response], grader: GraderPool
 ) -> dict[str, float]:
     """Share of correct answers of each validation file. A truncated one is judged as in training."""
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
     grades = grader.grade_many(
-        [
-            (completion.text, instance.answer)
-            for (_, instance), completion in zip(asked, completions, strict=True)
-        ]
+        [(response.text, instance.answer) for (_, instance), response in zip(asked, responses, strict=True)]
     )
     corrects: dict[str, list[bool]] = defaultdict(list)
-    for (split, _), completion, grade in zip(asked, completions, grades, strict=True):
-        counts = completion.finish is Finish.STOP or not conditions.seele.reward.truncated_is_wrong
+    for (split, _), response, grade in zip(asked, responses, grades, strict=True):
+        counts = response.finish is Finish.STOP or not conditions.seele.reward.truncated_is_wrong
         corrects[split].append(grade.correct and counts)
     return {split: fmean(values) for split, values in corrects.items()}
 
@@ -109,8 +100,8 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
     conditions = read_conditions(run)
     first = next(iter(models.values()))
     max_tokens = conditions.engine.max_tokens
-    prompts = tokenize_prompts(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
-    engine = start_engine(first, conditions.engine, context_tokens=prompts.context_tokens)
+    prompts = encode_requests(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
+    engine = start_engine(first, conditions.engine, context_tokens=longest_prompt(prompts) + max_tokens)
     reward = conditions.seele.reward
     with GraderPool(
         num_workers=reward.num_workers,
@@ -123,8 +114,10 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
             started = time.monotonic()
             if model != first:
                 load_weights(engine, model)
-            completions = complete(engine, requests_of_step(conditions, step), prompts, max_tokens=max_tokens)
-            accuracy = accuracy_by_split(conditions, completions, grader)
+            prompts = encode_requests(first, requests_of_step(conditions, step), max_tokens=max_tokens)
+            by_request = dict(complete(engine, prompts, conditions.engine))
+            responses = [by_request[index] for index in range(len(prompts))]
+            accuracy = accuracy_by_split(conditions, responses, grader)
             yield {"step": step, "accuracy": accuracy, "seconds": time.monotonic() - started}
 
 

@@ -158,3 +158,41 @@ def test_setup_does_nothing_in_under_a_second_when_nothing_changed() -> None:
     result = run_script(SETUP, DRY_RUN="")
     assert "is up to date" in result.stdout
     assert time.monotonic() - start < 1.0
+
+
+EVAL = ROOT / "scripts" / "eval.sh"
+
+
+def commands(**environment: str) -> list[str]:
+    """What scripts/eval.sh would run."""
+    result = run_script(EVAL, "--seed", "3", **{"OUT": "", **environment})
+    assert result.returncode == 0, result.stderr
+    return [line.removeprefix("+ python -m ") for line in result.stdout.splitlines()]
+
+
+def test_eval_merges_the_last_step_and_evaluates_it() -> None:
+    merge, evaluate = commands(CKPT_DIR="runs/a", LAST_STEP="40", BENCHMARKS="all")
+    assert merge == "seele_verl.merge runs/a --step 40"
+    assert (
+        evaluate == "seele_eval.run --run runs/a --benchmarks all --data-dir data --out runs/a/eval --seed 3"
+    )
+
+
+def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path) -> None:
+    assert commands(MODEL=str(tmp_path)) == [
+        f"seele_eval.run --model {tmp_path} --out {tmp_path}/eval --seed 3"
+    ]
+    assert commands(MODEL="Qwen/Qwen2.5-1.5B", BENCHMARKS="gsm8k", DATA_DIR="") == [
+        "seele_eval.run --model Qwen/Qwen2.5-1.5B --benchmarks gsm8k "
+        "--out runs/Qwen--Qwen2.5-1.5B/eval --seed 3"
+    ]
+
+
+def test_eval_of_several_steps_ends_with_their_curve() -> None:
+    lines = commands(CKPT_DIR="runs/a", STEPS="20 40")
+    assert [line.split()[0] for line in lines] == [
+        *("seele_verl.merge", "seele_eval.run") * 2,
+        "seele_eval.curve",
+    ]
+    assert "--step 40" in lines[2] and "--out runs/a/eval/step_40" in lines[3]
+    assert lines[4] == "seele_eval.curve runs/a/eval"

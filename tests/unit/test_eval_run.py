@@ -1,21 +1,24 @@
 """An evaluation end to end with a stub in the model's place: what it draws, writes and refuses."""
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
 from seele.data.schema import write_problems
 from seele.errors import ConfigError, DataError, SeeleError
-from seele.records import Completion, Finish, Instance
+from seele.records import Finish, Instance
 from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
-from seele_eval.benchmarks import BENCHMARKS, find_benchmarks, load_problems
-from seele_eval.conditions import find_weights, read_run_defaults
-from seele_eval.generation import TokenPrompts
+from seele_eval.conditions import read_run_defaults
+from seele_eval.models import find_model, find_weights
+from seele_eval.predictions import read_predictions
+from seele_eval.prompts import Response
 
-REAL_DATA = Path(__file__).parents[2].parent / "shared" / "data"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
 
 
 def instances(count):
@@ -59,48 +62,69 @@ def trained_run(tmp_path, problems):
     return folder
 
 
-class AlwaysFour:
-    """Answers 4 to everything and remembers what it was asked."""
+class KnowsFour:
+    """Answers 3+1, says nothing to the rest, and remembers what it was asked."""
 
     def __init__(self):
         self.requests = []
-        self.settings = None
 
-    def tokenize(self, model, requests, *, max_tokens):
-        return TokenPrompts(tuple((1,) for _ in requests), 1 + max_tokens)
+    def answer(self, question):
+        return "\\boxed{4}" if question == "3+1" else "No idea."
 
-    def complete(self, model, requests, prompts, settings):
-        self.requests, self.settings = list(requests), settings
-        return [
-            Completion(text="\\boxed{4}", token_ids=(7, 8), log_probs=(), finish=Finish.STOP)
-            for _ in requests
-        ]
+    def __call__(self, requests):
+        self.requests = list(requests)
+        # Not in order: nothing may depend on that.
+        for index in reversed(range(len(requests))):
+            text = self.answer(requests[index].question)
+            yield index, Response(text=text, num_tokens=2, finish=Finish.STOP)
+
+
+class AlwaysFour(KnowsFour):
+    """Answers 4 to everything."""
+
+    def answer(self, question):
+        return "\\boxed{4}"
 
 
 def evaluate(engine, *argv):
-    arguments = parse_arguments([str(argument) for argument in argv])
-    return evaluation.evaluate(arguments, tokenize=engine.tokenize, complete=engine.complete)
+    return evaluation.evaluate(parse_arguments([str(each) for each in argv]), complete=engine).scores
+
+
+def written(out):
+    return json.loads((out / "scores.json").read_text())
 
 
 def test_a_problem_file_is_scored_and_every_sample_is_written(model, problems, tmp_path):
-    (score,) = evaluate(
-        AlwaysFour(), "--model", model, "--problems", f"heldout={problems}", "--out", tmp_path / "out"
-    )
+    out = tmp_path / "out"
+    (score,) = evaluate(AlwaysFour(), "--model", model, "--problems", f"heldout={problems}", "--out", out)
     # Answers are 1, 2, 3, 4.
     assert (score.benchmark, score.accuracy, score.problems) == ("heldout", 0.25, 4)
-    written = json.loads((tmp_path / "out/scores.json").read_text())
-    assert written["scores"][0]["accuracy"] == 0.25
-    conditions = written["conditions"]
+    assert written(out)["scores"][0]["accuracy"] == 0.25
+    predictions = read_predictions(out).predictions
+    assert {each.instance_id: each.correct for each in predictions} == {
+        "chains/0": False, "chains/1": False, "chains/2": False, "chains/3": True,
+    }  # fmt: skip
+    assert (out / "scores.md").read_text().startswith("| benchmark")
+
+
+def test_every_file_says_under_which_conditions(model, problems, tmp_path):
+    out = tmp_path / "out"
+    evaluate(KnowsFour(), "--model", model, "--problems", f"heldout={problems}", "--out", out, "--top-p", 0.9)
+    conditions = written(out)["conditions"]
     assert list(conditions["weights_sha256"]) == ["model.safetensors"]
-    assert (conditions["hinted"], conditions["max_tokens"]) == (False, 2048)
-    assert "python" in conditions["versions"]
-    lines = (tmp_path / "out/predictions.jsonl").read_text().splitlines()
-    assert [json.loads(line)["correct"] for line in lines] == [False, False, False, True]
-    assert (tmp_path / "out/scores.md").read_text().startswith("| benchmark")
+    assert list(conditions["files_sha256"]) == ["config.json"]
+    assert (conditions["hinted"], conditions["max_tokens"], conditions["seed"]) == (False, 2048, 0)
+    assert (conditions["template"], conditions["grader"]) == ("r1_zero", "mathruler")
+    assert "<think>" in conditions["template_text"]
+    assert {"python", "mathruler", "sympy"} <= set(conditions["versions"])
+    assert conditions["benchmarks"]["heldout"]["rows"] == 4
+    shared = read_predictions(out).conditions
+    assert shared["top_p"] == 0.9 and shared.items() <= conditions.items()
+    assert "- top_p: 0.9" in (out / "scores.md").read_text()
 
 
 def test_greedy_and_sampled_are_scored_side_by_side(model, problems, tmp_path):
-    engine = AlwaysFour()
+    engine = KnowsFour()
     scores = evaluate(
         engine, "--model", model, "--problems", f"heldout={problems}", "--out", tmp_path / "out",
         "--temperature", 0, 0.6, "--samples", 3,
@@ -110,37 +134,132 @@ def test_greedy_and_sampled_are_scored_side_by_side(model, problems, tmp_path):
 
 
 def test_seeds_differ_between_samples_and_do_not_depend_on_what_else_is_evaluated(model, problems, tmp_path):
-    few, many = AlwaysFour(), AlwaysFour()
-    common = ("--model", model, "--out", tmp_path / "out", "--temperature", 1, "--samples", 2)
-    evaluate(few, *common, "--problems", f"b={problems}")
-    evaluate(many, *common, "--problems", f"a={problems}", f"b={problems}")
+    few, many = KnowsFour(), KnowsFour()
+    common = ("--model", model, "--temperature", 1, "--samples", 2)
+    evaluate(few, *common, "--problems", f"b={problems}", "--out", tmp_path / "few")
+    evaluate(many, *common, "--problems", f"a={problems}", f"b={problems}", "--out", tmp_path / "many")
     seeds = [request.seed for request in few.requests]
     assert len(set(seeds)) == 8
     assert [request.seed for request in many.requests][8:] == seeds
 
 
 def test_no_prompt_holds_a_hint(model, problems, tmp_path):
-    engine = AlwaysFour()
+    engine = KnowsFour()
     evaluate(engine, "--model", model, "--problems", f"heldout={problems}", "--out", tmp_path / "out")
     assert [request.question for request in engine.requests] == ["0+1", "1+1", "2+1", "3+1"]
 
 
 def test_a_run_folder_gives_template_length_and_validation_files(model, trained_run):
     model.rename(trained_run / "merged")
-    engine = AlwaysFour()
-    (score,) = evaluate(engine, "--run", trained_run)
-    assert (score.benchmark, score.template, engine.settings.max_tokens) == ("heldout", "plain", 24)
-    assert (trained_run / "eval/scores.json").is_file()
+    (score,) = evaluate(KnowsFour(), "--run", trained_run)
+    assert (score.benchmark, score.template) == ("heldout", "plain")
+    assert written(trained_run / "eval")["conditions"]["max_tokens"] == 24
 
 
 def test_options_go_before_what_the_run_says(model, trained_run, problems, tmp_path):
-    engine = AlwaysFour()
     (score,) = evaluate(
-        engine, "--run", trained_run, "--model", model, "--problems", f"mine={problems}",
+        KnowsFour(), "--run", trained_run, "--model", model, "--problems", f"mine={problems}",
         "--template", "r1_zero", "--max-tokens", 7, "--limit", 2, "--seed", 3, "--out", tmp_path / "out",
     )  # fmt: skip
     assert (score.benchmark, score.template, score.problems) == ("mine", "r1_zero", 2)
-    assert (engine.settings.max_tokens, engine.settings.seed) == (7, 3)
+    conditions = written(tmp_path / "out")["conditions"]
+    assert (conditions["max_tokens"], conditions["seed"]) == (7, 3)
+
+
+def test_a_template_may_be_a_file(model, problems, tmp_path):
+    (tmp_path / "mine.txt").write_text("Q: {question} A: \\boxed{")
+    engine = KnowsFour()
+    evaluate(
+        engine, "--model", model, "--problems", f"a={problems}", "--template", tmp_path / "mine.txt",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert written(tmp_path / "out")["conditions"]["template_text"] == "Q: {question} A: \\boxed{"
+
+
+NINE = ("--benchmarks", "all", "--data-dir", FIXTURES, "--any-row-count")
+
+
+def test_all_nine_are_drawn_as_the_paper_draws_them_and_averaged(model, tmp_path):
+    engine, out = AlwaysFour(), tmp_path / "out"
+    scores = evaluate(engine, "--model", model, *NINE, "--out", out)
+    decodings = {score.benchmark: (score.temperature, score.samples) for score in scores}
+    assert {name for name, decoding in decodings.items() if decoding == (0.6, 32)} == {"aime24", "amc23"}
+    assert {decodings[name] for name in decodings.keys() - {"aime24", "amc23"}} == {(0.0, 1)}
+    assert len(engine.requests) == sum(score.problems * score.samples for score in scores)
+    averages = written(out)["averages"]
+    assert averages.keys() == {"math", "general"}
+    by_name = {score.benchmark: score.accuracy for score in scores}
+    # One of MMLU-Pro's three is B) 4.
+    assert by_name["mmlu_pro"] == pytest.approx(1 / 3)
+    general = (by_name["arc_c"] + by_name["gpqa_diamond"] + by_name["mmlu_pro"]) / 3
+    assert averages["general"]["value"] == pytest.approx(general)
+    assert (out / "scores.md").read_text().startswith("| Model | GSM8K | MATH500 |")
+
+
+def test_questions_that_must_not_be_published_are_not_written(model, tmp_path):
+    evaluate(KnowsFour(), "--model", model, *NINE, "--out", tmp_path / "out")
+    for each in read_predictions(tmp_path / "out").predictions:
+        assert (each.question == "") is (each.benchmark == "gpqa_diamond")
+
+
+# Going on
+
+
+class Killed(Exception):
+    """In the place of a signal, which is tested with a real process."""
+
+
+class DiesAfter(KnowsFour):
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def __call__(self, requests):
+        for number, answer in enumerate(super().__call__(requests)):
+            if number == self.count:
+                raise Killed
+            yield answer
+
+
+def test_what_is_finished_is_neither_drawn_again_nor_changed(model, problems, tmp_path):
+    out = tmp_path / "out"
+    argv = ("--model", model, "--problems", f"heldout={problems}", "--out", out)
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(3), *argv)
+    assert not (out / "scores.json").exists()
+    before = (out / "predictions.jsonl").read_bytes()
+    engine = KnowsFour()
+    evaluate(engine, *argv)
+    assert len(engine.requests) == 1
+    after = (out / "predictions.jsonl").read_bytes()
+    assert after.startswith(before) and after.count(b"\n") == 5
+
+
+def test_a_finished_evaluation_is_not_drawn_again_and_its_scores_stay(model, problems, tmp_path):
+    out = tmp_path / "out"
+    argv = ("--model", model, "--problems", f"heldout={problems}", "--out", out)
+    evaluate(KnowsFour(), *argv)
+    files = {path.name: path.read_bytes() for path in out.iterdir()}
+    evaluate(Untouchable(), *argv)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == files
+
+
+def test_benchmarks_and_samples_can_be_added(model, problems, tmp_path):
+    common = ("--model", model, "--out", tmp_path / "out", "--temperature", 1)
+    evaluate(KnowsFour(), *common, "--problems", f"a={problems}", "--samples", 2)
+    engine = KnowsFour()
+    scores = evaluate(engine, *common, "--problems", f"a={problems}", f"b={problems}", "--samples", 3)
+    assert len(engine.requests) == 4 * 1 + 4 * 3
+    assert [(score.benchmark, score.samples) for score in scores] == [("a", 3), ("b", 3)]
+
+
+def test_another_model_does_not_go_on_from_this_one(model, problems, tmp_path):
+    argv = ("--model", model, "--problems", f"heldout={problems}", "--out", tmp_path / "out")
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(3), *argv)
+    (model / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(ConfigError, match="under other conditions: weights_sha256 was"):
+        evaluate(Untouchable(), *argv)
 
 
 def test_a_validation_file_may_be_a_single_name(trained_run):
@@ -153,10 +272,8 @@ def test_a_validation_file_may_be_a_single_name(trained_run):
 class Untouchable:
     """In the place of a model that must not be loaded."""
 
-    def tokenize(self, *_, **__):
+    def __call__(self, requests):
         raise AssertionError("the model must not be touched")
-
-    complete = tokenize
 
 
 BAD = [
@@ -170,7 +287,26 @@ BAD = [
     pytest.param(
         ("--model", "{model}", "--benchmarks", "gsm9k", "--data-dir", "."), "unknown ['gsm9k']", id="unknown"
     ),
-    pytest.param(("--model", "{model}", "--benchmarks", "gsm8k"), "needs --data-dir", id="no data folder"),
+    pytest.param(
+        ("--model", "{model}", "--benchmarks", "gsm8k", "--data-dir", "{fixtures}"),
+        "3 rows, but gsm8k has 1319",
+        id="wrong row count",
+    ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--template", "plane"),
+        "unknown prompt template 'plane'",
+        id="unknown template",
+    ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--template", "{empty_template}"),
+        "needs {question} where the question goes",
+        id="template without question",
+    ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--grader", "judge"),
+        "unknown grader 'judge'",
+        id="unknown grader",
+    ),
     pytest.param(
         ("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{empty}"), "math500", id="no data"
     ),
@@ -188,10 +324,12 @@ def test_bad_input_is_refused_before_the_model_is_loaded_and_nothing_is_written(
     argv, message, model, problems, tmp_path
 ):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "template.txt").write_text("no place for it")
     (tmp_path / "junk.parquet").write_text("no parquet")
     write_problems(tmp_path / "hollow.parquet", [], split="x")
     places = {name: tmp_path / name for name in ("empty", "model")}
-    places |= {"problems": problems, "junk": tmp_path / "junk.parquet", "hollow": tmp_path / "hollow.parquet"}
+    places |= {name: tmp_path / f"{name}.parquet" for name in ("junk", "hollow")}
+    places |= {"fixtures": FIXTURES, "problems": problems, "empty_template": tmp_path / "template.txt"}
     out = tmp_path / "out"
     filled = [argument.format(**places) for argument in argv]
     with pytest.raises(SeeleError) as error_info:
@@ -205,8 +343,9 @@ def test_an_output_that_is_a_file_is_refused(model, problems):
         evaluate(Untouchable(), "--model", model, "--problems", f"a={problems}", "--out", problems)
 
 
-def test_the_command_ends_with_status_2_and_one_line(tmp_path, capsys):
-    assert evaluation.main(["--model", "absent", "--problems", "a=b", "--out", str(tmp_path / "out")]) == 2
+def test_the_command_ends_with_status_2_and_one_line(problems, tmp_path, capsys):
+    argv = ["--model", "absent", "--problems", f"a={problems}", "--out", str(tmp_path / "out")]
+    assert evaluation.main(argv) == 2
     assert capsys.readouterr().err.startswith("DataError: absent: no such model folder")
 
 
@@ -220,6 +359,37 @@ def test_a_model_without_weights_is_refused(model):
     (model / "model.safetensors").unlink()
     with pytest.raises(DataError, match="holds no weights"):
         find_weights(model)
+
+
+class HubDouble(ModuleType):
+    """Stands in for ``huggingface_hub``."""
+
+    def __init__(self, folder):
+        super().__init__("huggingface_hub")
+        self.folder = folder
+        self.calls = []
+
+    def snapshot_download(self, name, *, revision, allow_patterns):
+        self.calls.append((name, revision))
+        if self.folder is None:
+            raise OSError("no such repository")
+        return str(self.folder)
+
+
+def test_a_model_may_be_a_name_on_the_hub(model, monkeypatch):
+    hub = HubDouble(model)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert find_model("Qwen/Qwen2.5-1.5B", revision="abc") == model
+    assert find_model(str(model)) == model, "a folder goes before the hub"
+    assert hub.calls == [("Qwen/Qwen2.5-1.5B", "abc")]
+
+
+def test_a_model_that_is_nowhere_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", HubDouble(None))
+    with pytest.raises(DataError, match="no such folder, and the Hugging Face hub does not hand it out"):
+        find_model("no/such")
+    with pytest.raises(DataError, match="no such model folder"):
+        find_model("runs/seele/merged")
 
 
 @pytest.mark.parametrize("missing", ["seele", "data"])
@@ -247,35 +417,10 @@ def test_validation_files_of_one_stem_are_refused(trained_run):
         ["--temperature", "nan"],
         ["--samples", "0"],
         ["--max-tokens", "many"],
+        ["--top-p", "0"],
     ],
 )
 def test_arguments_that_do_not_parse_end_with_status_2(argv, capsys):
     with pytest.raises(SystemExit) as exit_info:
         parse_arguments(argv)
     assert exit_info.value.code == 2
-
-
-@pytest.mark.parametrize("line", ["{", '{"problem": "1+1?"}', "[]", '{"problem": 3, "answer": "2"}'])
-def test_a_damaged_row_of_math500_is_refused_with_its_line(tmp_path, line):
-    (tmp_path / "math500").mkdir()
-    good = json.dumps({"problem": "1+1?", "answer": "2", "solution": "2"})
-    (tmp_path / "math500/test.jsonl").write_text(f"{good}\n{line}\n")
-    (benchmark,) = find_benchmarks(["math500"], tmp_path)
-    with pytest.raises(DataError, match="line 2"):
-        load_problems(benchmark)
-
-
-@pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"no real data at {REAL_DATA}")
-@pytest.mark.parametrize(("name", "count"), [("gsm8k", 1319), ("math500", 500)])
-def test_real_benchmarks_are_read_whole(name, count):
-    (benchmark,) = find_benchmarks([name], REAL_DATA)
-    problems = load_problems(benchmark)
-    assert len(problems) == count
-    assert len({problem.instance_id for problem in problems}) == count
-    assert all(
-        problem.question and isinstance(problem.answer, str) and problem.answer for problem in problems
-    )
-
-
-def test_every_benchmark_is_named_as_it_is_keyed():
-    assert [BENCHMARKS[name](Path()).name for name in BENCHMARKS] == list(BENCHMARKS)

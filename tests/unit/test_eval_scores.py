@@ -1,17 +1,14 @@
-"""Scores of an evaluation: intervals, aggregation, tables."""
+"""Scores of an evaluation: aggregation, averages, tables."""
+
+import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seele.records import Finish, GradeReason
-from seele_eval.scores import (
-    Prediction,
-    effective_sample_size,
-    markdown_table,
-    score_predictions,
-    wilson_interval,
-)
+from seele_eval.benchmarks import GENERAL, MATH
+from seele_eval.predictions import Prediction
+from seele_eval.scores import average_scores, is_partial, score_predictions
+from seele_eval.tables import details_table, results_table
 
 
 def prediction(problem=0, sample=0, *, correct=False, **changes):
@@ -24,40 +21,13 @@ def prediction(problem=0, sample=0, *, correct=False, **changes):
         "question": "?",
         "answer": "1",
         "text": "\\boxed{1}",
+        "extracted": "1" if correct else "2",
         "correct": correct,
         "reason": GradeReason.CORRECT if correct else GradeReason.WRONG,
         "finish": Finish.STOP,
         "response_tokens": 10,
     }
     return Prediction(**values | changes)
-
-
-def test_wilson_interval_of_a_published_example():
-    # 10 of 20: p = .5, z² / n = .19207; centre .5, half width sqrt(.0125 + .0024) / 1.19207 * 1.96 = .2007.
-    low, high = wilson_interval(0.5, 20)
-    assert (low, high) == pytest.approx((0.2993, 0.7007), abs=1e-4)
-
-
-@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_an_interval_contains_its_accuracy_stays_in_bounds_and_is_never_empty(counts):
-    correct, total = counts
-    low, high = wilson_interval(correct / total, total)
-    assert 0.0 <= low <= correct / total + 1e-12
-    assert correct / total - 1e-12 <= high <= 1.0
-    assert high - low > 1e-3
-
-
-def test_one_sample_a_problem_counts_for_one():
-    assert effective_sample_size([1.0, 0.0, 0.0, 1.0, 1.0], samples=1) == pytest.approx(5)
-
-
-def test_samples_that_always_agree_add_nothing_and_unrelated_ones_add_much():
-    # Four problems, always right or always wrong: four independent draws whatever the number of samples.
-    assert effective_sample_size([1.0, 0.0, 1.0, 0.0], samples=8) == pytest.approx(4)
-    # p = .5, variance of the problems' means .25 / 8: .25 * 4 / .03125 = 32 draws.
-    spread = (0.25 / 8) ** 0.5
-    assert effective_sample_size([0.5 + spread, 0.5 - spread] * 2, samples=8) == pytest.approx(32)
-    assert effective_sample_size([0.5] * 4, samples=8) == 4
 
 
 def test_accuracy_is_the_mean_over_problems_and_shares_count_samples():
@@ -71,17 +41,87 @@ def test_accuracy_is_the_mean_over_problems_and_shares_count_samples():
     assert (score.problems, score.samples, score.accuracy) == (2, 2, 0.25)
     assert (score.truncated_share, score.no_answer_share, score.ungraded_share) == (0.25, 0.25, 0.25)
     assert score.mean_response_tokens == 3.0
-    assert score.interval_95[0] < 0.25 < score.interval_95[1]
+    assert score.interval_95[0] <= 0.25 <= score.interval_95[1]
 
 
-def test_the_table_names_the_decoding_and_aligns_its_columns():
+def test_pass_and_majority_at_k_are_worked_out_by_hand():
+    # One problem with 1 of 4 correct: pass@2 = 1 - C(3,2)/C(4,2) = 1/2, and the vote goes to a wrong answer.
+    # Another with 2 of 4 correct and two different wrong answers: pass@2 = 1 - 1/6, and the vote is right.
+    predictions = [prediction(0, n, correct=n == 0) for n in range(4)]
+    predictions += [prediction(1, n, correct=n < 2, extracted=["1", "$1$", "2", "3"][n]) for n in range(4)]
+    estimates = score_predictions(predictions, template="plain").estimates
+    assert estimates["avg@4"].value == pytest.approx(3 / 8)
+    assert estimates["pass@2"].value == pytest.approx((1 / 2 + 5 / 6) / 2)
+    assert estimates["pass@4"].value == 1.0
+    assert estimates["maj@4"].value == 0.5
+
+
+def test_every_measure_has_an_interval_that_holds_it():
+    predictions = [
+        prediction(p, n, correct=(p + n) % 3 == 0, response_tokens=p) for p in range(9) for n in range(6)
+    ]
+    estimates = score_predictions(predictions, template="plain").estimates
+    assert set(estimates) == {
+        *("avg@6", "pass@2", "pass@4", "pass@6", "maj@6"),
+        *("response_tokens", "truncated", "no_answer"),
+    }
+    for each in estimates.values():
+        low, high = each.interval_95
+        assert low <= each.value + 1e-12 and each.value <= high + 1e-12
+
+
+def test_the_order_in_which_samples_came_changes_nothing():
+    predictions = [prediction(p, n, correct=(p * n) % 2 == 0) for p in range(20) for n in range(3)]
+    shuffled = random.Random(0).sample(predictions, len(predictions))
+    assert score_predictions(predictions, template="plain") == score_predictions(shuffled, template="plain")
+
+
+def test_one_greedy_sample_needs_neither_pass_nor_majority():
+    score = score_predictions([prediction(0, correct=True), prediction(1)], template="plain")
+    assert [name for name in score.estimates if "@" in name] == ["avg@1"]
+
+
+def test_averages_are_plain_means_of_complete_groups():
+    by_benchmark = {
+        name: [prediction(p, correct=p < index, benchmark=name) for p in range(10)]
+        for index, name in enumerate(MATH)
+    }
+    averages = average_scores(by_benchmark)
+    assert averages["math"].value == pytest.approx((0 + 1 + 2 + 3 + 4 + 5) / 60)
+    assert "general" not in averages
+    assert average_scores({name: by_benchmark[name] for name in MATH[:5]}) == {}
+
+
+def test_the_results_stand_in_the_columns_of_the_seele_readme():
+    values = dict.fromkeys((*MATH, *GENERAL), 0.924) | {"math": 0.59}
+    head, rule, row = results_table([("SEELE", values)]).splitlines()
+    assert [cell.strip() for cell in head.strip("|").split("|")] == [
+        "Model", "GSM8K", "MATH500", "Minerva", "Olympiad", "AIME24", "AMC23", "Avg.(Math)",
+        "ARC-C", "GPQA-D", "MMLU-Pro", "Avg.(Gen)",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "SEELE", *["92.4"] * 6, "59.0", *["92.4"] * 3, "-",
+    ]  # fmt: skip
+    assert len(head) == len(rule) == len(row)
+
+
+def test_what_was_measured_on_a_part_is_marked():
+    table = results_table([("m", {"gsm8k": 0.5, "math500": 0.25, "math": 0.4})], partial={"gsm8k", "math"})
+    cells = [cell.strip() for cell in table.splitlines()[2].strip("|").split("|")]
+    assert (cells[1], cells[2], cells[7]) == ("50.0*", "25.0", "40.0*")
+    assert table.endswith("\\* not measured on all problems\n")
+    assert is_partial(score_predictions([prediction(benchmark="gsm8k")], template="plain"))
+    assert not is_partial(score_predictions([prediction(benchmark="mine")], template="plain"))
+
+
+def test_the_details_name_the_decoding_and_align_their_columns():
     greedy = score_predictions([prediction(0, correct=True), prediction(1)], template="plain")
     sampled = score_predictions(
         [prediction(0, sample, benchmark="a long name", temperature=0.6) for sample in (0, 1)],
         template="plain",
     )
-    lines = markdown_table([greedy, sampled]).splitlines()
+    lines = details_table([greedy, sampled]).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[0].startswith("| benchmark   | decoding")
-    assert "| greedy" in lines[2] and "50.0" in lines[2]
+    assert "| greedy" in lines[2] and "50.0 (" in lines[2]
     assert "| T=0.6, 2 samples" in lines[3]

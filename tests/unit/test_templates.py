@@ -45,7 +45,38 @@ def test_a_longer_hint_begins_with_the_tokens_of_a_shorter_one():
 
 
 def test_an_unknown_template_is_named_with_the_known_ones():
-    with pytest.raises(
-        ConfigError, match=r"unknown prompt template 'qwen'; allowed are \['chat', 'plain', 'r1_zero'\]"
-    ):
-        render_prompt("q", "qwen")
+    with pytest.raises(ConfigError, match=r"unknown prompt template 'qwem'; allowed are \['chat', 'luffy',"):
+        render_prompt("q", "qwem")
+
+
+@pytest.mark.parametrize("template", ["r1_zero", "qwen", "luffy", "prime"])
+def test_templates_of_the_papers_ask_for_a_box_and_keep_braces(template):
+    prompt = render_prompt("What is {x}?", template)
+    assert prompt.count("What is {x}?") == 1
+    assert "\\boxed{" in prompt and "{question}" not in prompt and "{{" not in prompt
+
+
+def test_templates_of_the_peers_are_theirs():
+    # LUFFY's evaluation, eval_scripts/generate_vllm.py.
+    assert render_prompt("Q", "qwen") == (
+        "<|im_start|>system\nPlease reason step by step, and put your final answer within "
+        "\\boxed{}.<|im_end|>\n"
+        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert render_prompt("Q", "prime").endswith(
+        "User: Q\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:"
+    )
+    assert render_prompt("Q", "luffy").endswith("\n\nUser: This is the problem:\nQ\nAssistant: <think>\n")
+
+
+def test_a_template_may_be_a_file(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("{{Q}} {question} \\boxed{}")
+    assert render_prompt("1+{question}", str(path)) == "{{Q}} 1+{question} \\boxed{}"
+
+
+def test_a_file_without_a_place_for_the_question_is_refused(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("Answer!")
+    with pytest.raises(ConfigError, match=r"needs \{question\} where the question goes"):
+        render_prompt("q", str(path))

@@ -11,11 +11,12 @@ from omegaconf import OmegaConf
 
 from seele.config import RewardConfig, SeeleConfig
 from seele.data.schema import write_problems
-from seele.records import Completion, Finish, Instance
+from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval import validation
-from seele_eval.generation import EngineSettings, TokenPrompts
+from seele_eval.generation import EngineSettings
+from seele_eval.prompts import Prompt, Response
 from seele_eval.validation import Conditions, accuracy_by_split, read_conditions, requests_of_step
 
 
@@ -25,8 +26,8 @@ def problem(index: int, source: str = "chains") -> Instance:
     )
 
 
-def completion(text: str, finish: Finish = Finish.STOP) -> Completion:
-    return Completion(text=text, token_ids=(1,), log_probs=(), finish=finish)
+def response(text: str, finish: Finish = Finish.STOP) -> Response:
+    return Response(text=text, num_tokens=1, finish=finish)
 
 
 def conditions(*, samples: int = 1, temperature: float = 0.0, truncated_is_wrong: bool = True) -> Conditions:
@@ -40,14 +41,14 @@ def conditions(*, samples: int = 1, temperature: float = 0.0, truncated_is_wrong
 
 
 def test_accuracy_is_a_share_of_each_file():
-    answers = [completion(r"\boxed{1}"), completion(r"\boxed{7}"), completion(r"\boxed{3}")]
+    answers = [response(r"\boxed{1}"), response(r"\boxed{7}"), response(r"\boxed{3}")]
     with GraderPool() as grader:
         assert accuracy_by_split(conditions(), answers, grader) == {"chains/heldout": 0.5, "gsm8k/hard": 1.0}
 
 
 @pytest.mark.parametrize(("truncated_is_wrong", "accuracy"), [(True, 0.0), (False, 0.5)])
 def test_a_truncated_answer_counts_as_in_training(truncated_is_wrong, accuracy):
-    answers = [completion(r"\boxed{1}", Finish.LENGTH), completion("no"), completion("no")]
+    answers = [response(r"\boxed{1}", Finish.LENGTH), response("no"), response("no")]
     asked = conditions(truncated_is_wrong=truncated_is_wrong)
     with GraderPool() as grader:
         assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
@@ -91,13 +92,15 @@ def test_conditions_are_the_runs(run):
 
 def test_one_engine_measures_all_models_in_turn(run, monkeypatch, capfd):
     loaded = []
-    monkeypatch.setattr(validation, "tokenize_prompts", lambda *_, **__: TokenPrompts(((1,), (2,)), 20))
+    prompts = [Prompt(token_ids=[n], temperature=0.0, seed=n) for n in (1, 2)]
+    monkeypatch.setattr(validation, "encode_requests", lambda *_, **__: prompts)
     monkeypatch.setattr(validation, "start_engine", lambda model, *_, **__: loaded.append(model) or "engine")
     monkeypatch.setattr(validation, "load_weights", lambda engine, model: loaded.append(model))
     monkeypatch.setattr(
         validation,
         "complete",
-        lambda *_, **__: [completion(rf"\boxed{{{len(loaded)}}}"), completion(r"\boxed{2}")],
+        # The second one is finished first.
+        lambda *_: iter([(1, response(r"\boxed{2}")), (0, response(rf"\boxed{{{len(loaded)}}}"))]),
     )
     assert validation.main(["--run", str(run), "--models", "0=base", "10=trained"]) == 0
     assert loaded == [Path("base"), Path("trained")]

@@ -3,6 +3,7 @@
 A supervised checkpoint holds such a folder already, in the precision that it was trained in.
 
 python -m seele_verl.merge RUN [--step N]
+python -m seele_verl.merge RUN --list
 """
 
 import argparse
@@ -33,11 +34,7 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     """
     step = last_complete_step(run) if step is None else step
     if step is None or not (_has_shards(run, step) or whole_model(run, step)):
-        wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
-        raise CheckpointError(
-            f"{run}: {wanted}; steps with a checkpoint are {saved_steps(run)}. "
-            "Train with trainer.save_freq, or name another run"
-        )
+        raise _missing(run, step)
     merged = run / "merged"
     marker = merged / STEP_FILE
     if marker.is_file() and marker.read_text() == str(step):
@@ -52,6 +49,27 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     shutil.rmtree(merged, ignore_errors=True)
     partial.rename(merged)
     return merged
+
+
+def complete_steps(run: Path) -> list[int]:
+    """Steps whose checkpoints can be merged, in order.
+
+    Raises:
+        CheckpointError: The run has no complete checkpoint.
+    """
+    last = last_complete_step(run)
+    if last is None:
+        raise _missing(run, None)
+    # A later folder is what a killed run left of a checkpoint that it did not finish.
+    return [step for step in saved_steps(run) if step <= last]
+
+
+def _missing(run: Path, step: int | None) -> CheckpointError:
+    wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
+    return CheckpointError(
+        f"{run}: {wanted}; steps with a checkpoint are {saved_steps(run)}. "
+        "Train with trainer.save_freq, or name another run"
+    )
 
 
 def whole_model(run: Path, step: int) -> Path | None:
@@ -86,16 +104,20 @@ def _step(text: str) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Merge, and print the merged folder as the last line."""
+    """Merge, and print the merged folder as the last line; or print the steps that can be merged."""
     parser = argparse.ArgumentParser(description="Merge a checkpoint into a Hugging Face folder.")
     parser.add_argument("run", type=Path, help="run folder, such as runs/seele")
     parser.add_argument("--step", default="last", help="step of the checkpoint, or last (default)")
+    parser.add_argument("--list", action="store_true", help="only print the steps that can be merged")
     options = parser.parse_args(arguments)
     try:
-        folder = merge_checkpoint(options.run, _step(options.step))
+        if options.list:
+            said = " ".join(map(str, complete_steps(options.run)))
+        else:
+            said = str(merge_checkpoint(options.run, _step(options.step)))
     except SeeleError as error:
         sys.exit(f"error: {error}")
-    sys.stdout.write(f"{folder}\n")
+    sys.stdout.write(f"{said}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,175 @@
+"""Two models on the same problems: ``python -m seele_eval.compare A B [--out DIR]``.
+
+A and B are output folders of ``seele_eval.run``. Problems are paired by their id, so that what makes one hard
+for both models does not blur the difference. Nothing here corrects for asking about several benchmarks.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from seele.data.files import write_atomically
+from seele.errors import DataError
+from seele.maths.irt import Array
+from seele_eval.command import run_command
+from seele_eval.conditions import differing
+from seele_eval.estimates import Estimate, estimate, estimate_mean, generator_for, random_flips_p_value
+from seele_eval.predictions import Prediction, read_predictions
+from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem
+from seele_eval.tables import conditions_list, difference, table
+
+_MAY_DIFFER = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
+
+Group = Mapping[str, float]
+"""Accuracy by problem."""
+
+Groups = Mapping[tuple[str, float], Group]
+"""Accuracies of each benchmark at each temperature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What the second model has over the first on one benchmark at one temperature."""
+
+    benchmark: str
+    temperature: float
+    problems: int
+    """Problems that both have answered."""
+    first: float
+    second: float
+    difference: Estimate
+    better: int
+    """Problems on which the second model is right more often."""
+    worse: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All differences of two evaluations."""
+
+    names: tuple[str, str]
+    differences: tuple[Difference, ...]
+    averages: Mapping[str, Estimate]
+    notes: tuple[str, ...]
+    """Conditions that differ besides the model, and problems that only one has answered."""
+    conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
+
+    def text(self) -> str:
+        """A Markdown table, averages and notes below."""
+        lines = [f"A: {self.names[0]}; B: {self.names[1]}. Accuracies in percent, 95 % intervals.\n"]
+        lines.append(table([_cells(each) for each in self.differences], num_names=1))
+        lines += [f"Average of {name}, B - A: {difference(each)}\n" for name, each in self.averages.items()]
+        return "\n".join([*lines, *(f"- {note}" for note in self.notes)]).rstrip("\n") + "\n"
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Pair the problems of two evaluations.
+
+    Raises:
+        CheckpointError: If a folder holds no predictions.
+        DataError: If they have no problem in common.
+    """
+    file_a, file_b = read_predictions(first), read_predictions(second)
+    groups_a, groups_b = _by_benchmark(file_a.predictions), _by_benchmark(file_b.predictions)
+    notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
+    differences: dict[str, Array] = {}
+    rows = []
+    for key in [key for key in groups_a if key in groups_b]:
+        group_a, group_b = groups_a[key], groups_b[key]
+        common = sorted(group_a.keys() & group_b.keys())
+        if lone := len(group_a.keys() ^ group_b.keys()):
+            notes.append(f"{key[0]}: {lone} problems were answered by only one of the two and are left out")
+        if common:
+            accuracies_N2 = np.array([[group_a[problem], group_b[problem]] for problem in common])
+            rows.append(_difference(*key, accuracies_N2))
+            differences.setdefault(key[0], accuracies_N2[:, 1] - accuracies_N2[:, 0])
+    if not rows:
+        raise DataError(
+            f"{first} and {second} have no problem at the same temperature in common; they hold (benchmark, "
+            f"temperature) {list(groups_a)} and {list(groups_b)}"
+        )
+    return Comparison(
+        names=(str(first), str(second)),
+        differences=tuple(rows),
+        averages=_averages(differences),
+        notes=tuple(notes),
+        conditions=(file_a.conditions, file_b.conditions),
+    )
+
+
+def _by_benchmark(predictions: Sequence[Prediction]) -> Groups:
+    return {
+        key: {samples[0].instance_id: accuracy_of(samples) for samples in group_by_problem(group)}
+        for key, group in group_by_decoding(predictions).items()
+    }
+
+
+def _difference(benchmark: str, temperature: float, accuracies_N2: Array) -> Difference:
+    differences = accuracies_N2[:, 1] - accuracies_N2[:, 0]
+    return Difference(
+        benchmark=benchmark,
+        temperature=temperature,
+        problems=len(differences),
+        first=fmean(accuracies_N2[:, 0]),
+        second=fmean(accuracies_N2[:, 1]),
+        difference=estimate(differences, generator_for(benchmark), is_share=False),
+        better=int(np.sum(differences > 0)),
+        worse=int(np.sum(differences < 0)),
+        p_value=random_flips_p_value(differences, generator_for(benchmark)),
+    )
+
+
+def _averages(differences: Mapping[str, Array]) -> dict[str, Estimate]:
+    return {
+        average: estimate_mean(
+            [differences[name] for name in members], [generator_for(name) for name in members]
+        )
+        for average, members in AVERAGES.items()
+        if all(name in differences for name in members)
+    }
+
+
+def _cells(row: Difference) -> dict[str, str]:
+    return {
+        "benchmark": row.benchmark,
+        "T": f"{row.temperature:g}",
+        "problems": str(row.problems),
+        "A": f"{100 * row.first:.1f}",
+        "B": f"{100 * row.second:.1f}",
+        "B - A": difference(row.difference),
+        "better": str(row.better),
+        "worse": str(row.worse),
+        "p": f"{row.p_value:.4f}",
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, or 2 for something that the user can fix."""
+    parser = argparse.ArgumentParser(prog="seele_eval.compare", description="Compare two evaluations.")
+    parser.add_argument("first", type=Path, help="output folder of an evaluation")
+    parser.add_argument("second", type=Path, help="another, of the same benchmarks")
+    parser.add_argument("--out", type=Path, help="folder for comparison.md and comparison.json")
+    options = parser.parse_args(argv)
+    return run_command(lambda: _write(compare(options.first, options.second), options.out))
+
+
+def _write(comparison: Comparison, out: Path | None) -> str:
+    if out is not None:
+        conditions = zip("AB", comparison.conditions, strict=True)
+        stated = "".join(
+            conditions_list(each).replace("Conditions", f"Conditions of {name}") for name, each in conditions
+        )
+        write_atomically(out / "comparison.md", comparison.text() + stated)
+        write_atomically(out / "comparison.json", json.dumps(asdict(comparison), indent=2) + "\n")
+    return comparison.text()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,144 @@
+"""What samples of problems are evidence of: accuracies at k, votes, intervals. Pure arithmetic.
+
+Axes: N problems, R resamples.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, pvariance
+
+import numpy as np
+
+from seele.maths.bootstrap import bootstrap_interval, resampled_means
+from seele.maths.irt import Array
+
+# Two-sided 95 % quantile of the standard normal distribution.
+Z_95 = 1.959963984540054
+
+# A second or two for the largest benchmark; the ends of an interval then vary by about 2 % of its width.
+RESAMPLES = 2_000
+
+FLIPS = 9_999
+FLIPS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with the interval that it may well lie in."""
+
+    value: float
+    interval_95: tuple[float, float]
+
+
+def wilson_interval(accuracy: float, num_samples: float) -> tuple[float, float]:
+    """95 % score interval of a proportion measured on ``num_samples`` independent draws.
+
+        (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)
+
+    Never empty and never outside [0, 1], unlike the normal interval at p = 0 or 1 (Wilson, 1927).
+    """
+    z2_n = Z_95 * Z_95 / num_samples
+    centre = accuracy + z2_n / 2
+    half = Z_95 * math.sqrt(accuracy * (1 - accuracy) / num_samples + z2_n / (4 * num_samples))
+    return max(0.0, (centre - half) / (1 + z2_n)), min(1.0, (centre + half) / (1 + z2_n))
+
+
+def effective_sample_size(problem_accuracies: Sequence[float], *, samples: int) -> float:
+    """Number of independent draws that would estimate the mean as precisely as these problems do.
+
+        n_eff = p(1-p) n / Var(problem accuracies), within [n, n * samples]
+
+    Samples of one problem are correlated, so they count for less than samples of different problems. One
+    sample per problem gives exactly n.
+    """
+    num_problems = len(problem_accuracies)
+    mean = fmean(problem_accuracies)
+    between = pvariance(problem_accuracies)
+    if between == 0:
+        return num_problems
+    return min(max(mean * (1 - mean) * num_problems / between, num_problems), num_problems * samples)
+
+
+def pass_at_k(num_correct: int, num_samples: int, k: int) -> float:
+    """Probability that k of the samples, drawn without replacement, hold a correct one.
+
+        1 - C(n - c, k) / C(n, k)
+
+    Unbiased for the chance that k new samples would (arXiv:2107.03374, equation 1). 1 <= k <= n.
+    """
+    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
+
+
+def majority(votes: Sequence[str | None], corrects: Sequence[bool]) -> float:
+    """Whether the most frequent answer is right; between answers equally frequent, their mean.
+
+    Args:
+        votes: Each sample's answer, equal for answers that count as one; None has no vote.
+        corrects: Each sample's verdict.
+    """
+    verdicts: dict[str, list[bool]] = defaultdict(list)
+    for vote, correct in zip(votes, corrects, strict=True):
+        if vote is not None:
+            verdicts[vote].append(correct)
+    if not verdicts:
+        return 0.0
+    counts = Counter({vote: len(each) for vote, each in verdicts.items()})
+    most = max(counts.values())
+    return fmean(fmean(verdicts[vote]) for vote, count in counts.items() if count == most)
+
+
+def estimate(values_N: Array, generator: np.random.Generator, *, is_share: bool = True) -> Estimate:
+    """The mean over problems with its percentile bootstrap interval.
+
+    Where all problems agree, resampling them says nothing; a share then has Wilson's interval.
+    """
+    value = float(values_N.mean())
+    if is_share and values_N.min() == values_N.max():
+        return Estimate(value, wilson_interval(value, len(values_N)))
+    low, high = bootstrap_interval(values_N, generator, resamples=RESAMPLES)
+    return Estimate(value, (float(low), float(high)))
+
+
+def estimate_mean(groups: Sequence[Array], generators: Sequence[np.random.Generator]) -> Estimate:
+    """The plain mean of the groups' means, the problems of each group resampled by themselves.
+
+    Args:
+        groups: (N,) values of each group's problems; the groups may differ in N.
+        generators: One for each group.
+    """
+    value = fmean(float(values_N.mean()) for values_N in groups)
+    means_R = np.mean(
+        [
+            resampled_means(values_N, generator, resamples=RESAMPLES)
+            for values_N, generator in zip(groups, generators, strict=True)
+        ],
+        axis=0,
+    )
+    low, high = np.quantile(means_R, [0.025, 0.975])
+    return Estimate(value, (float(low), float(high)))
+
+
+def generator_for(name: str) -> np.random.Generator:
+    """The same draws for the same name, and others for another."""
+    return np.random.default_rng(list(name.encode()))
+
+
+def random_flips_p_value(differences_N: Array, generator: np.random.Generator) -> float:
+    """Two-sided p-value of paired differences under "each might as well have had the other sign".
+
+        p = (1 + number of F random choices of signs s with |sum s d| >= |sum d|) / (1 + F)
+
+    Never below 1 / (1 + F), which is 0.0001; 1 where nothing differs.
+    """
+    differing = differences_N[differences_N != 0]
+    if not len(differing):
+        return 1.0
+    # Equal sums may differ in their last digits.
+    bound = abs(differing.sum()) * (1 - 1e-12)
+    at_least = 0
+    for start in range(0, FLIPS, FLIPS_AT_ONCE):
+        flips = generator.integers(0, 2, size=(min(FLIPS_AT_ONCE, FLIPS - start), len(differing)))
+        at_least += int(np.sum(np.abs((2 * flips - 1) @ differing) >= bound))
+    return (1 + at_least) / (1 + FLIPS)

@@ -1,0 +1,163 @@
+"""Data parallel generation: one process a copy of the model, each on GPUs of its own, requests dealt in turn.
+
+A copy is ``seele_eval.worker``: a job as one line in, a response a line out. It ends when this process does,
+however that ends.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from seele.errors import ConfigError, DependencyError
+from seele.records import Finish
+from seele_eval.generation import EngineSettings
+from seele_eval.prompts import Prompt, Request, Response, Responses, encode_requests
+
+WORKER = (sys.executable, "-m", "seele_eval.worker")
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them; none on a CPU."""
+    if _VISIBLE in os.environ:
+        return [name for name in os.environ[_VISIBLE].split(",") if name.strip()]
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def share_gpus(gpus: Sequence[str], *, tensor_parallel: int, copies: int | None) -> list[tuple[str, ...]]:
+    """The GPUs of each copy of the model. Without GPUs one copy, which has none.
+
+    Args:
+        gpus: All that may be used.
+        tensor_parallel: GPUs per copy.
+        copies: How many; as many as the GPUs allow when not given.
+
+    Raises:
+        ConfigError: If the GPUs do not suffice.
+    """
+    if not gpus and copies in (None, 1):
+        return [()]
+    possible = len(gpus) // tensor_parallel
+    if not possible or possible < (copies or 1):
+        raise ConfigError(
+            f"--data-parallel {copies or 1} times --tensor-parallel {tensor_parallel} needs "
+            f"{(copies or 1) * tensor_parallel} GPUs, this machine has {len(gpus)}"
+        )
+    starts = range(0, (copies or possible) * tensor_parallel, tensor_parallel)
+    return [tuple(gpus[start : start + tensor_parallel]) for start in starts]
+
+
+def complete_in_processes(
+    model: Path,
+    requests: Sequence[Request],
+    settings: EngineSettings,
+    shares: Sequence[Sequence[str]],
+    *,
+    command: Sequence[str] = WORKER,
+) -> Responses:
+    """One response per request, from one process for each share of the GPUs.
+
+    Args:
+        model: Hugging Face folder.
+        requests: Dealt in turn, so that every process gets its part of each benchmark.
+        settings: The same for all.
+        shares: Names of GPUs, as from ``share_gpus``.
+        command: What a process runs.
+
+    Raises:
+        SeeleError: As ``encode_requests``, before anything is started.
+    """
+    prompts = encode_requests(model, requests, max_tokens=settings.max_tokens)
+    return _stream(model, prompts, settings, shares, command)
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One process, the positions of its prompts, and what it complains about."""
+
+    process: subprocess.Popen[str]
+    positions: list[int]
+    complaints: IO[str] = field(repr=False)
+
+
+def _stream(
+    model: Path,
+    prompts: Sequence[Prompt],
+    settings: EngineSettings,
+    shares: Sequence[Sequence[str]],
+    command: Sequence[str],
+) -> Responses:
+    lines: queue.SimpleQueue[tuple[_Copy, str | None]] = queue.SimpleQueue()
+    copies = []
+    try:
+        for offset, gpus in enumerate(shares[: len(prompts)]):
+            copies.append(_start(command, gpus, list(range(offset, len(prompts), len(shares)))))
+        for copy in copies:
+            job = {"model": str(model), "settings": asdict(settings)}
+            _send(copy, job | {"prompts": [asdict(prompts[position]) for position in copy.positions]})
+            threading.Thread(target=_forward, args=(copy, lines), daemon=True).start()
+        running = len(copies)
+        while running:
+            copy, line = lines.get()
+            if line is None:
+                _check_end(copy)
+                running -= 1
+                continue
+            reply = json.loads(line)
+            position = copy.positions[reply["index"]]
+            yield (
+                position,
+                Response(text=reply["text"], num_tokens=reply["num_tokens"], finish=Finish(reply["finish"])),
+            )
+    finally:
+        for copy in copies:
+            copy.process.kill()
+            copy.process.wait()
+            copy.complaints.close()
+
+
+def _start(command: Sequence[str], gpus: Sequence[str], positions: list[int]) -> _Copy:
+    environment = os.environ | ({_VISIBLE: ",".join(gpus)} if gpus else {})
+    complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True
+    )
+    return _Copy(process, positions, complaints)
+
+
+def _send(copy: _Copy, job: dict[str, Any]) -> None:
+    assert copy.process.stdin is not None, "opened as a pipe"
+    # Left open: the process ends when this pipe does. One that is gone already is found by its status.
+    with contextlib.suppress(BrokenPipeError):
+        copy.process.stdin.write(json.dumps(job) + "\n")
+        copy.process.stdin.flush()
+
+
+def _forward(copy: _Copy, lines: "queue.SimpleQueue[tuple[_Copy, str | None]]") -> None:
+    assert copy.process.stdout is not None, "opened as a pipe"
+    for line in copy.process.stdout:
+        lines.put((copy, line))
+    lines.put((copy, None))
+
+
+def _check_end(copy: _Copy) -> None:
+    status = copy.process.wait()
+    if status:
+        copy.complaints.seek(0)
+        said = copy.complaints.read()[-2000:]
+        raise DependencyError(
+            f"a generating process ended with status {status}; what was finished is kept, and the same "
+            f"command goes on from there. It said:\n{said}"
+        )

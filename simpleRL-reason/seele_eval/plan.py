@@ -1,0 +1,185 @@
+"""From the command line to what is drawn: tasks, samples, engine, conditions. Everything is checked here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import file_sha256
+from seele.errors import ConfigError
+from seele.rollout.seeding import rollout_seed
+from seele.rollout.templates import CHAT, check_template, template_text
+from seele_eval.arguments import MAX_TOKENS, Arguments
+from seele_eval.benchmarks import find_benchmarks
+from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
+from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.models import find_model, find_weights
+from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
+from seele_eval.predictions import Key
+from seele_eval.problems import Problem
+from seele_eval.prompts import Complete, Request
+from seele_eval.server import Server, complete_on_server
+from seele_eval.sources import Task, load_benchmark, load_problem_file
+
+DEFAULT_TEMPLATE = "r1_zero"
+"""The paper's (arXiv:2509.06923, section 5.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """One sample to generate and grade."""
+
+    task: Task
+    problem: Problem
+    sample: int
+    request: Request
+
+    @property
+    def key(self) -> Key:
+        """Which sample it is."""
+        return (self.task.name, self.request.temperature, self.problem.instance_id, self.sample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An evaluation that nothing is wrong with."""
+
+    name: str
+    """The model's name in tables."""
+    out: Path
+    tasks: tuple[Task, ...]
+    draws: tuple[Draw, ...]
+    settings: EngineSettings
+    conditions: Mapping[str, Any]
+    """What all samples share."""
+    template: str
+
+
+def make_plan(arguments: Arguments) -> Plan:
+    """Find and check everything but what only the engine can tell.
+
+    Raises:
+        SeeleError: For anything that the user can fix.
+    """
+    defaults = read_run_defaults(arguments.run) if arguments.run else None
+    model, out = _choose_model(arguments), _choose_out(arguments)
+    template = arguments.template or (defaults.template if defaults else DEFAULT_TEMPLATE)
+    check_template(template)
+    settings = EngineSettings(
+        max_tokens=arguments.max_tokens or (defaults.max_tokens if defaults else MAX_TOKENS),
+        top_p=arguments.top_p,
+        seed=arguments.seed,
+        tensor_parallel=arguments.tensor_parallel,
+        gpu_memory_share=arguments.gpu_memory_share,
+    )
+    tasks = choose_tasks(arguments, defaults)
+    return Plan(
+        name=arguments.name or (arguments.run or Path(model)).name,
+        out=out,
+        tasks=tuple(tasks),
+        draws=tuple(plan_draws(tasks, arguments, template)),
+        settings=settings,
+        conditions={
+            **_describe_model(model, arguments),
+            "hinted": False,
+            "template": template,
+            "template_text": None if template == CHAT else template_text(template),
+            **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
+            "grader": arguments.grader,
+            "versions": installed_versions(),
+        },
+        template=template,
+    )
+
+
+def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
+    """What completes the plan's requests: a server, this process, or one process for each share of the GPUs.
+
+    Raises:
+        SeeleError: If the model is not there, or the GPUs do not suffice.
+    """
+    model = _choose_model(arguments)
+    if arguments.server:
+        server = Server(url=arguments.server, model=model, concurrency=arguments.concurrency)
+        return partial(complete_on_server, server, settings=plan.settings)
+    folder = find_model(model, revision=arguments.revision)
+    shares = share_gpus(
+        visible_gpus(), tensor_parallel=arguments.tensor_parallel, copies=arguments.data_parallel
+    )
+    if len(shares) == 1:
+        return partial(complete_here, folder, settings=plan.settings)
+    return partial(complete_in_processes, folder, settings=plan.settings, shares=shares)
+
+
+def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Task]:
+    """The named problem files and benchmarks; the run's validation files where neither is named."""
+    files: Mapping[str, Path] = dict(arguments.problems)
+    if defaults and not files and not arguments.benchmarks:
+        files = defaults.problem_files
+    benchmarks = find_benchmarks(arguments.benchmarks)
+    names = [name for name, _ in arguments.problems or files.items()] + list(benchmarks)
+    if not names:
+        raise ConfigError("nothing to evaluate: name --benchmarks, --problems or --run")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"benchmarks must have different names, got {names}")
+    return [load_problem_file(name, path, limit=arguments.limit) for name, path in files.items()] + [
+        load_benchmark(
+            name,
+            benchmark,
+            data_dir=arguments.data_dir,
+            limit=arguments.limit,
+            any_row_count=arguments.any_row_count,
+        )
+        for name, benchmark in benchmarks.items()
+    ]
+
+
+def plan_draws(tasks: Sequence[Task], arguments: Arguments, template: str) -> list[Draw]:
+    """Every sample to draw, grouped by task and temperature, each with a seed that nothing else decides."""
+    return [
+        Draw(
+            task=task,
+            problem=problem,
+            sample=sample,
+            request=Request(
+                question=problem.question,
+                template=template,
+                temperature=temperature,
+                seed=rollout_seed(arguments.seed, 0, f"{task.name}/{problem.instance_id}", 0, sample),
+            ),
+        )
+        for task in tasks
+        for temperature in arguments.temperature or (task.temperature,)
+        for problem in task.problems
+        for sample in range((arguments.samples or task.samples) if temperature > 0 else 1)
+    ]
+
+
+def _choose_model(arguments: Arguments) -> str:
+    model = arguments.model or (arguments.run and not arguments.server and str(arguments.run / "merged"))
+    if not model:
+        raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
+    return model
+
+
+def _choose_out(arguments: Arguments) -> Path:
+    out = arguments.out or (arguments.run and arguments.run / "eval")
+    if out is None:
+        raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file; expected a folder, or a path where one can be made")
+    return out
+
+
+def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:
+    """What tells this model from every other."""
+    if arguments.server:
+        return {"model": model, "server": arguments.server, "served_model": model}
+    folder = find_model(model, revision=arguments.revision)
+    others = sorted([*folder.glob("*.json"), *folder.glob("*.jinja")])
+    return {
+        "model": model,
+        "weights_sha256": {file.name: file_sha256(file) for file in find_weights(folder)},
+        "files_sha256": {file.name: file_sha256(file) for file in others},
+    }

@@ -1,0 +1,90 @@
+"""predictions.jsonl: the conditions as the first line, then every sample with its verdict, one a line.
+
+How it is written is in ``seele_eval.ledger``; here is what its lines are, and how they are read.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seele.errors import CheckpointError
+from seele.records import Finish, GradeReason
+
+PREDICTIONS = "predictions.jsonl"
+
+Key = tuple[str, float, str, int]
+"""Benchmark, temperature, instance id and number of a sample: what makes it this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One graded sample of one problem."""
+
+    benchmark: str
+    temperature: float
+    instance_id: str
+    level: int
+    sample: int
+    question: str
+    """Empty where the benchmark's authors ask that questions not be published."""
+    answer: str
+    text: str
+    extracted: str | None
+    """What the text answers: its last box, or the label of the option that it names; None without answer."""
+    correct: bool
+    reason: GradeReason
+    finish: Finish
+    response_tokens: int
+
+    @property
+    def key(self) -> Key:
+        """Which sample it is."""
+        return (self.benchmark, self.temperature, self.instance_id, self.sample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionFile:
+    """What a file of predictions holds up to its last whole line."""
+
+    conditions: Mapping[str, Any]
+    predictions: tuple[Prediction, ...]
+    whole_bytes: int
+    """Bytes of the whole lines: a killed process may leave a part of a line behind them."""
+    total_bytes: int
+
+
+def read_predictions(folder: Path) -> PredictionFile:
+    """The samples of an output folder, finished or not.
+
+    Raises:
+        CheckpointError: If it holds none, or they are damaged elsewhere than at the end.
+    """
+    path = folder / PREDICTIONS
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file; expected the output folder of an evaluation")
+    content = path.read_bytes()
+    whole_bytes = content.rfind(b"\n") + 1
+    head, *lines = content[:whole_bytes].split(b"\n")[:-1] or [b'{"conditions": {}}']
+    try:
+        conditions: Mapping[str, Any] = json.loads(head)["conditions"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}: the first line holds no conditions, so nothing can go on from it; name another --out"
+        ) from error
+    return PredictionFile(
+        conditions=conditions,
+        predictions=tuple(_to_prediction(line, f"{path}: line {n}") for n, line in enumerate(lines, start=2)),
+        whole_bytes=whole_bytes,
+        total_bytes=len(content),
+    )
+
+
+def _to_prediction(line: bytes, at: str) -> Prediction:
+    try:
+        row = json.loads(line)
+        kinds = {"reason": GradeReason(row["reason"]), "finish": Finish(row["finish"])}
+        return Prediction(**row | kinds)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{at} is damaged ({error}); remove the line, and it is drawn again") from error

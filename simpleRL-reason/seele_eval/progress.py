@@ -1,0 +1,66 @@
+"""How far an evaluation is, and how long it still takes: one line on a terminal, some in a log."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+# On a terminal the line is written over; in a log every line stays.
+_TERMINAL_INTERVAL_S = 0.5
+_LOG_INTERVAL_S = 30.0
+
+
+class Progress:
+    """Counts samples and says how many are left.
+
+    The rate is that since the first sample: an engine starts for a minute, and says nothing about the rest.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, total: int, done: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            stream: Where to write.
+            total: Samples of the whole evaluation.
+            done: Samples that an earlier process has finished.
+            clock: Seconds that only grow.
+        """
+        self._stream, self._clock = stream, clock
+        self._total, self._done = total, done
+        self._is_terminal = stream.isatty()
+        self._interval_s = _TERMINAL_INTERVAL_S if self._is_terminal else _LOG_INTERVAL_S
+        self._first: tuple[int, float] | None = None
+        """Samples that were finished after the first one of this process, and when."""
+        self._next_s = 0.0
+        self._lock = threading.Lock()
+
+    def advance(self) -> None:
+        """One more sample is finished. Thread-safe."""
+        with self._lock:
+            self._done += 1
+            now = self._clock()
+            if self._first is None:
+                self._first, self._next_s = (self._done, now), now + self._interval_s
+            elif now >= self._next_s or self._done == self._total:
+                self._next_s = now + self._interval_s
+                self._show(*self._first, now)
+
+    def _show(self, first_done: int, first_s: float, now: float) -> None:
+        rate = (self._done - first_done) / max(now - first_s, 1e-9)
+        left_s = (self._total - self._done) / rate
+        line = f"{self._done}/{self._total} samples, {rate:.1f} a second, {duration(left_s)} left"
+        end = "\n" if self._done == self._total else ""
+        self._stream.write(f"\r{line:<60}{end}" if self._is_terminal else f"{line}\n")
+        self._stream.flush()
+
+
+def duration(seconds: float) -> str:
+    """``59 s``, ``3 min 20 s`` or ``1 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -1,0 +1,125 @@
+r"""How each data set writes a problem: one reader a schema, from a row to a ``Problem``.
+
+A reader accepts what the local files of ``--data-dir`` and the pinned data set on the hub have in common, so
+that both give the same problems. Which file belongs to which reader is in ``seele_eval.benchmarks``.
+"""
+
+import ast
+import hashlib
+import re
+import reprlib
+import string
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seele.data.gsm8k import split_solution
+from seele.errors import DataError
+from seele.reward.extract import last_boxed
+from seele_eval.answers import split_answers
+from seele_eval.problems import Problem, choice_problem, open_problem
+
+RowReader = Callable[[Mapping[str, Any], str], Problem]
+"""A row and its place for messages to a problem. Raises ``DataError`` for a row that breaks the schema."""
+
+_OPTION = re.compile(r"([A-Z]|\d)\) (.+)")
+
+
+def read_gsm8k(row: Mapping[str, Any], at: str) -> Problem:
+    """GSM8K: ``question``, and ``answer`` with the gold in its last line, ``#### 1,234``."""
+    question, solution = _text(row, at, "question"), _text(row, at, "answer")
+    try:
+        _, gold = split_solution(solution)
+    except ValueError as error:
+        raise DataError(f"{at}, key 'answer': {error}") from error
+    return open_problem(question, gold)
+
+
+def read_math(row: Mapping[str, Any], at: str) -> Problem:
+    r"""MATH-500, Minerva, AIME, AMC: ``problem``, and ``answer`` or the last ``\boxed{}`` of ``solution``."""
+    question = _text(row, at, "problem" if "problem" in row else "question")
+    answer = _as_text(row["answer"]) if "answer" in row else last_boxed(_text(row, at, "solution"))
+    if answer is None or not answer.strip():
+        raise DataError(
+            f"{at}: expected an 'answer' that is a text or a number, or a 'solution' whose last \\boxed{{}} "
+            f"is closed, got {reprlib.repr(dict(row))}"
+        )
+    level = row.get("level")
+    return open_problem(question, answer, level=level if isinstance(level, int) else 0)
+
+
+def read_olympiad(row: Mapping[str, Any], at: str) -> Problem:
+    """OlympiadBench: ``final_answer`` is a list; an item may be wrapped in ``$`` and hold several answers."""
+    question, answers = _text(row, at, "question"), row.get("final_answer")
+    if isinstance(answers, str) and answers.startswith("["):
+        answers = ast.literal_eval(answers)
+    if isinstance(answers, str):
+        answers = [answers]
+    if not isinstance(answers, list) or not answers or not all(map(_is_text, answers)):
+        raise DataError(f"{at}, key 'final_answer': expected a list of texts, got {reprlib.repr(answers)}")
+    bare = [answer.strip().strip("$") for answer in answers]
+    if row.get("is_multiple_answer"):
+        bare = [part for answer in bare for part in split_answers(answer)]
+    return open_problem(question, *bare, unit=str(row.get("unit") or "").strip("$"))
+
+
+def read_arc(row: Mapping[str, Any], at: str) -> Problem:
+    """ARC-C: LUFFY's chat rows, with the options as lines of the question, or the hub's ``choices``."""
+    if "choices" in row:
+        choices = row["choices"]
+        options = dict(zip(choices["label"], choices["text"], strict=True))
+        return _choice(_text(row, at, "question"), options, row.get("answerKey"), at)
+    try:
+        content, gold = row["prompt"][-1]["content"], row["reward_model"]["ground_truth"]
+        question, _, lines = content.strip().rpartition("\n\n")
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise DataError(
+            f"{at}: expected 'choices' or a chat in 'prompt', got {reprlib.repr(dict(row))}"
+        ) from error
+    matches = [_OPTION.fullmatch(line.strip()) for line in lines.split("\n")]
+    if not all(matches):
+        raise DataError(f"{at}: expected options such as 'A) text', a line each, got {reprlib.repr(lines)}")
+    return _choice(question, {match[1]: match[2] for match in matches if match}, gold, at)
+
+
+def read_gpqa(row: Mapping[str, Any], at: str) -> Problem:
+    """GPQA: a right and three wrong answers, which every reader must mix; here by a hash of their texts."""
+    question, right = _text(row, at, "Question").strip(), _text(row, at, "Correct Answer").strip()
+    texts = [right, *(_text(row, at, f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
+    mixed = sorted(texts, key=lambda text: hashlib.sha256(f"{question}\x1f{text}".encode()).digest())
+    return choice_problem(question, _lettered(mixed), string.ascii_uppercase[mixed.index(right)])
+
+
+def read_mmlu_pro(row: Mapping[str, Any], at: str) -> Problem:
+    """MMLU-Pro: one to ten ``options`` and the letter of the right one."""
+    options = row.get("options")
+    if not isinstance(options, list) or not 1 <= len(options) <= 10 or not all(map(_is_text, options)):
+        raise DataError(f"{at}, key 'options': expected 1 to 10 texts, got {reprlib.repr(options)}")
+    return _choice(_text(row, at, "question"), _lettered(options), row.get("answer"), at)
+
+
+def _choice(question: str, options: dict[str, str], gold: Any, at: str) -> Problem:
+    if gold not in options:
+        raise DataError(f"{at}: the gold {gold!r} is none of the options {list(options)}")
+    return choice_problem(question, {label: text.strip() for label, text in options.items()}, gold)
+
+
+def _lettered(texts: list[str]) -> dict[str, str]:
+    return dict(zip(string.ascii_uppercase, texts, strict=False))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _text(row: Mapping[str, Any], at: str, key: str) -> str:
+    value = row.get(key) if isinstance(row, Mapping) else None
+    if not _is_text(value):
+        raise DataError(f"{at}, key {key!r}: expected a text that is not blank, got {reprlib.repr(value)}")
+    return str(value)
+
+
+def _as_text(value: Any) -> str | None:
+    """Numbers as people write them: 27.0 is 27."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None

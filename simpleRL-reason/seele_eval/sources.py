@@ -1,0 +1,153 @@
+"""Problems of the chosen benchmarks, from files below a data folder or from the Hugging Face hub.
+
+Everything that can be wrong with them is found here, before a model is loaded: missing files, wrong numbers
+of rows, rows that break their schema.
+"""
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seele.data.files import file_sha256, read_json_lines
+from seele.data.hub import read_hub_rows
+from seele.data.schema import read_problems
+from seele.errors import DataError
+from seele_eval.benchmarks import Benchmark
+from seele_eval.grading import Extract, Judge, extract_boxed, judge_one
+from seele_eval.problems import Problem, from_instance, number_twins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """The problems of one benchmark or file, and how they are drawn and graded."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    source: Mapping[str, Any]
+    """Where they come from, for the conditions of the result."""
+    extract: Extract = extract_boxed
+    judge: Judge = judge_one
+    temperature: float = 0.0
+    samples: int = 1
+    may_be_published: bool = True
+
+
+def load_benchmark(
+    name: str,
+    benchmark: Benchmark,
+    *,
+    data_dir: Path | None,
+    limit: int | None = None,
+    any_row_count: bool = False,
+) -> Task:
+    """The benchmark's problems, at most the first ``limit`` of them.
+
+    Args:
+        name: Its key in ``BENCHMARKS``.
+        benchmark: Its definition.
+        data_dir: Folder that holds its file; from the hub when not given.
+        limit: Keep so many problems. The source must be whole all the same.
+        any_row_count: Accept a source with another number of rows than the benchmark has.
+
+    Raises:
+        DataError: If the source is missing, holds a wrong number of rows, or a row breaks the schema.
+        DependencyError: If the hub is needed and ``datasets`` is not installed.
+    """
+    if data_dir is None:
+        rows, source = _hub_rows(name, benchmark)
+        expected = benchmark.hub_rows or benchmark.rows
+    else:
+        path = _find_file(name, benchmark, data_dir)
+        rows, expected = read_rows(path), benchmark.rows
+        source = {"file": str(path), "sha256": file_sha256(path)}
+    if len(rows) != expected and not any_row_count:
+        raise DataError(
+            f"{' '.join(map(str, source.values()))}: {len(rows)} rows, but {name} has {expected}; "
+            "fetch the whole set, or pass --any-row-count to measure on these rows all the same"
+        )
+    problems = number_twins(benchmark.read(row, at) for at, row in rows)
+    return Task(
+        name=name,
+        problems=tuple(problems[:limit]),
+        source=source | {"rows": len(rows)},
+        extract=benchmark.extract,
+        judge=benchmark.judge,
+        temperature=benchmark.temperature,
+        samples=benchmark.samples,
+        may_be_published=benchmark.may_be_published,
+    )
+
+
+def load_problem_file(name: str, path: Path, *, limit: int | None = None) -> Task:
+    """The problems of a parquet file in our own schema, whole or the first ``limit`` of them.
+
+    Raises:
+        DataError: As ``seele.data.schema.read_problems``.
+    """
+    problems = tuple(map(from_instance, read_problems(path)))
+    source = {"file": str(path), "sha256": file_sha256(path), "rows": len(problems)}
+    return Task(name=name, problems=problems[:limit], source=source)
+
+
+def read_rows(path: Path) -> list[tuple[str, Any]]:
+    """The rows of a jsonl, json, csv or parquet file, each with its place for messages.
+
+    Raises:
+        DataError: If the file is none of these, or cannot be read.
+    """
+    try:
+        match path.suffix:
+            case ".jsonl":
+                return read_json_lines(path)
+            case ".json":
+                rows = json.loads(path.read_text(encoding="utf-8"))
+            case ".csv":
+                with path.open(encoding="utf-8", newline="") as file:
+                    rows = list(csv.DictReader(file))
+            case ".parquet":
+                rows = pq.read_table(path).to_pylist()
+            case suffix:
+                raise DataError(f"{path}: expected .jsonl, .json, .csv or .parquet, got {suffix!r}")
+    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({error}); fetch it again") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
+    return [(f"{path}: row {number} (counted from 0)", row) for number, row in enumerate(rows)]
+
+
+def _find_file(name: str, benchmark: Benchmark, data_dir: Path) -> Path:
+    candidates = [data_dir / file for file in benchmark.files]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        where = f"from the hub ({benchmark.hub})" if benchmark.hub else "from who made it"
+        raise DataError(
+            f"{' or '.join(map(str, candidates))}: no such file, needed for benchmark {name!r}; "
+            f"get it {where}" + (", or leave --data-dir out to read it there" if benchmark.hub else "")
+        )
+    return found
+
+
+def _hub_rows(name: str, benchmark: Benchmark) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    if benchmark.hub is None:
+        raise DataError(
+            f"benchmark {name!r} is not on the hub; name the folder that holds it with --data-dir"
+        )
+    gated = (
+        ""
+        if benchmark.may_be_published
+        else (
+            f"It is gated: accept its terms at https://huggingface.co/datasets/{benchmark.hub.name} and set "
+            "HF_TOKEN. "
+        )
+    )
+    instead = (
+        f"{gated}Without a network, put {benchmark.files[0]} below a folder and name that with --data-dir"
+    )
+    rows = read_hub_rows(benchmark.hub, instead=instead)
+    return rows, {"hub": benchmark.hub.name, "revision": benchmark.hub.revision}

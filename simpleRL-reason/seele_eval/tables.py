@@ -1,0 +1,89 @@
+"""Scores as Markdown that also reads well as plain text: the seeds' row of columns, and all details."""
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, MATH
+from seele_eval.estimates import Estimate
+from seele_eval.scores import Score
+
+_AVERAGE_HEADS = {"math": "Avg.(Math)", "general": "Avg.(Gen)"}
+_ABSENT = "-"
+
+
+def results_table(rows: Sequence[tuple[str, Mapping[str, float]]], *, partial: Set[str] = frozenset()) -> str:
+    """Accuracies in percent, in the column order of the SEELE README.
+
+    Args:
+        rows: Each model's name, and its accuracies and averages by name. What is missing is shown as such.
+        partial: Names of what was not measured on all problems, which is marked.
+    """
+    columns = {name: BENCHMARKS[name].title for name in MATH} | {"math": _AVERAGE_HEADS["math"]}
+    columns |= {name: BENCHMARKS[name].title for name in GENERAL} | {"general": _AVERAGE_HEADS["general"]}
+    cells = [
+        {"Model": name}
+        | {
+            head: f"{100 * values[key]:.1f}{'*' * (key in partial)}" if key in values else _ABSENT
+            for key, head in columns.items()
+        }
+        for name, values in rows
+    ]
+    note = "\n\\* not measured on all problems\n" if partial else ""
+    return table(cells, num_names=1) + note
+
+
+def details_table(scores: Sequence[Score]) -> str:
+    """One line for each benchmark and temperature, accuracies with their intervals."""
+    return table([_details(score) for score in scores], num_names=2)
+
+
+def percent(estimate: Estimate) -> str:
+    """``41.2 (38.0 to 44.5)``."""
+    low, high = estimate.interval_95
+    return f"{100 * estimate.value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def difference(estimate: Estimate) -> str:
+    """``+1.2 (-0.4 to +2.8)``."""
+    low, high = estimate.interval_95
+    return f"{100 * estimate.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def decoding(score: Score) -> str:
+    """How samples were drawn, in words."""
+    return f"T={score.temperature:g}, {score.samples} samples" if score.temperature else "greedy"
+
+
+def conditions_list(conditions: Mapping[str, Any]) -> str:
+    """The conditions as a section of Markdown."""
+    return "\n## Conditions\n\n" + "".join(
+        f"- {name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in conditions.items()
+    )
+
+
+def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
+    """The rows under their keys; names are read from the left, numbers compared at their last digit."""
+    columns = [(head, *(row[head] for row in rows)) for head in rows[0]]
+    padded = []
+    for index, column in enumerate(columns):
+        width, is_name = max(len(cell) for cell in column), index < num_names
+        rule = f":{'-' * (width - 1)}" if is_name else f"{'-' * (width - 1)}:"
+        cells = [cell.ljust(width) if is_name else cell.rjust(width) for cell in column]
+        padded.append([cells[0], rule, *cells[1:]])
+    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*padded, strict=True))
+
+
+def _details(score: Score) -> dict[str, str]:
+    several = score.samples > 1
+    return {
+        "benchmark": score.benchmark,
+        "decoding": decoding(score),
+        "problems": str(score.problems),
+        "avg@k % (95 % interval)": percent(score.estimates[f"avg@{score.samples}"]),
+        "pass@k %": percent(score.estimates[f"pass@{score.samples}"]) if several else _ABSENT,
+        "maj@k %": percent(score.estimates[f"maj@{score.samples}"]) if several else _ABSENT,
+        "tokens": f"{score.mean_response_tokens:.1f}",
+        "truncated %": f"{100 * score.truncated_share:.1f}",
+        "no answer %": f"{100 * score.no_answer_share:.1f}",
+    }

@@ -1,0 +1,36 @@
+"""One copy of the model for ``seele_eval.parallel``: a job as one line in, a response a line out."""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from seele_eval.generation import EngineSettings, generate
+from seele_eval.prompts import Prompt
+
+
+def main() -> None:
+    """Read the job from standard input, generate, and write responses as they come."""
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # What a library prints must not look like a response.
+    os.dup2(2, 1)
+    prompts = [Prompt(**prompt) for prompt in job["prompts"]]
+    for index, response in generate(Path(job["model"]), prompts, EngineSettings(**job["settings"])):
+        reply = {"index": index, "text": response.text, "num_tokens": response.num_tokens}
+        replies.write(json.dumps(reply | {"finish": response.finish}) + "\n")
+        replies.flush()
+    # vLLM's threads may not end by themselves.
+    os._exit(0)
+
+
+def _end_with_the_parent() -> None:
+    # Nothing more is ever written to it, so it returns when the other end is gone.
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

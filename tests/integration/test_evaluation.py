@@ -1,0 +1,83 @@
+"""A tiny model on all nine benchmarks through real vLLM, a few made-up rows of each, in one engine start."""
+
+import json
+import shutil
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from seele_eval.arguments import parse_arguments
+from seele_eval.benchmarks import GENERAL, MATH
+from seele_eval.generation import EngineSettings
+from seele_eval.parallel import complete_in_processes
+from seele_eval.predictions import read_predictions
+from seele_eval.run import evaluate
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+CONTEXT_TOKENS = 2048
+SAMPLES = 3
+
+
+@pytest.fixture(scope="module")
+def model(base_model, tmp_path_factory) -> Path:
+    """The base model with a context for the benchmarks' prompts, a byte a token."""
+    folder = shutil.copytree(base_model, tmp_path_factory.mktemp("long") / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": CONTEXT_TOKENS}))
+    return folder
+
+
+def command(model: Path, out: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "seele_eval.run", "--model", str(model), "--benchmarks", "all"),
+        *("--data-dir", str(FIXTURES), "--any-row-count", "--samples", str(SAMPLES), "--max-tokens", "16"),
+        *("--out", str(out), *more),
+    ]
+
+
+@pytest.fixture(scope="module")
+def evaluated(model, tmp_path_factory, finish) -> Path:
+    out = tmp_path_factory.mktemp("nine") / "out"
+    finish(command(model, out))
+    return out
+
+
+def texts(out: Path) -> dict[tuple, str]:
+    return {each.key: each.text for each in read_predictions(out).predictions}
+
+
+def test_all_nine_are_measured_with_their_averages(evaluated):
+    written = json.loads((evaluated / "scores.json").read_text())
+    scores = {score["benchmark"]: score for score in written["scores"]}
+    assert list(scores) == [*MATH, *GENERAL]
+    assert written["averages"].keys() == {"math", "general"}
+    assert (scores["aime24"]["samples"], scores["aime24"]["temperature"]) == (SAMPLES, 0.6)
+    assert (scores["gsm8k"]["samples"], scores["gsm8k"]["temperature"]) == (1, 0.0)
+    assert all(0 < score["mean_response_tokens"] <= 16 for score in scores.values())
+    assert sum(score["problems"] * score["samples"] for score in scores.values()) == len(texts(evaluated))
+
+
+def test_samples_of_one_problem_differ(evaluated):
+    sampled = [text for (name, _, _, _), text in texts(evaluated).items() if name == "aime24"]
+    assert len(set(sampled)) > 1
+
+
+def test_a_process_of_its_own_draws_the_same_samples_whatever_else_is_drawn(model, evaluated, tmp_path):
+    again = tmp_path / "again"
+    arguments = parse_arguments([*command(model, again)[3:], "--benchmarks", "amc23,gsm8k"])
+    settings = EngineSettings(max_tokens=16)
+    in_a_process = partial(complete_in_processes, model, settings=settings, shares=[()])
+    evaluate(arguments, complete=in_a_process)
+    whole, part = texts(evaluated), texts(again)
+    assert len(part) == 2 * SAMPLES + 3
+    assert all(whole[key] == text for key, text in part.items())
+
+
+def test_a_finished_evaluation_starts_no_engine(model, evaluated, finish):
+    start, before = time.monotonic(), (evaluated / "scores.json").read_bytes()
+    finish(command(model, evaluated))
+    assert (evaluated / "scores.json").read_bytes() == before
+    assert time.monotonic() - start < 30

@@ -1,0 +1,50 @@
+"""Prompts of an evaluation as token ids, and what is refused before the engine is loaded."""
+
+import pytest
+
+from seele.errors import ConfigError, DataError
+from seele_eval.prompts import Request, encode_requests
+
+CONTEXT_TOKENS = 32
+
+
+def request(question, template="plain", **changes):
+    return Request(question=question, template=template, temperature=0.0, seed=0, **changes)
+
+
+def test_a_prompt_is_the_templates_text_and_nothing_else(bytes_model):
+    prompts = encode_requests(bytes_model, [request("1+1"), request("12+1")], max_tokens=8)
+    # One token a byte, and the template's line end.
+    assert [len(prompt.token_ids) for prompt in prompts] == [4, 5]
+
+
+def test_a_hint_follows_the_prompt_step_by_step(bytes_model):
+    bare, hinted = encode_requests(
+        bytes_model, [request("1+1"), request("1+1", hint=("ab", "c"))], max_tokens=8
+    )
+    assert hinted.token_ids[: len(bare.token_ids)] == bare.token_ids
+    assert len(hinted.token_ids) == len(bare.token_ids) + 3
+
+
+def test_a_prompt_and_response_that_do_not_fit_the_context_are_refused_with_what_would(bytes_model):
+    assert encode_requests(bytes_model, [request("1+1")], max_tokens=CONTEXT_TOKENS - 4)
+    with pytest.raises(ConfigError, match="choose at most 28"):
+        encode_requests(bytes_model, [request("1+1")], max_tokens=CONTEXT_TOKENS - 3)
+    with pytest.raises(ConfigError, match=r"longest prompt \(34 tokens\) does not fit"):
+        encode_requests(bytes_model, [request("1" * 33)], max_tokens=1)
+
+
+def test_an_unknown_template_is_refused(bytes_model):
+    with pytest.raises(ConfigError, match="unknown prompt template 'plane'"):
+        encode_requests(bytes_model, [request("1+1", template="plane")], max_tokens=8)
+
+
+def test_a_model_without_a_chat_template_cannot_chat(bytes_model):
+    with pytest.raises(ConfigError, match="has no chat template; name another"):
+        encode_requests(bytes_model, [request("1+1", template="chat")], max_tokens=8)
+
+
+def test_a_folder_without_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="not a model folder"):
+        encode_requests(tmp_path, [request("1+1")], max_tokens=8)
