@@ -113,12 +113,22 @@ class GradeReason(StrEnum):
     NO_ANSWER = "no_answer"
     TRUNCATED = "truncated"
     TOO_LONG = "too_long"
+    TOO_DEEP = "too_deep"
+    """Brackets within brackets within brackets."""
     TIMEOUT = "timeout"
     CRASHED = "crashed"
     ERROR = "error"
 
 
-UNGRADED = frozenset({GradeReason.TOO_LONG, GradeReason.TIMEOUT, GradeReason.CRASHED, GradeReason.ERROR})
+UNGRADED = frozenset(
+    {
+        GradeReason.TOO_LONG,
+        GradeReason.TOO_DEEP,
+        GradeReason.TIMEOUT,
+        GradeReason.CRASHED,
+        GradeReason.ERROR,
+    }
+)
 """Reasons that mean the grader came to no verdict."""
 
 

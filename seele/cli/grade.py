@@ -1,7 +1,10 @@
 r"""``seele grade``: verdicts on a file of answers, by the graders that training uses."""
 
 import json
+import os
 import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +12,23 @@ import typer
 
 from seele.config.settings import RewardConfig
 from seele.errors import DataError
+from seele.records import Grade
 
 _DEFAULTS = RewardConfig()
+_CROSS_CHECKED = ("mathruler", "math_verify")
+
+# A process takes a second to start and 100 MB.
+_WORKERS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row of the file, what is graded in it, and where it stands."""
+
+    at: str
+    row: dict[str, Any]
+    answer: str | None
+    gold: str
 
 
 def grade_command(
@@ -20,43 +38,105 @@ def grade_command(
     out: Annotated[
         Path, typer.Option(help="Where the same rows go, with `correct` and `reason`.", show_default=False)
     ],
-    grader: Annotated[str, typer.Option(help="mathruler or math_verify.")] = _DEFAULTS.grader,
-    workers: Annotated[int, typer.Option(help="Grading processes.")] = 2,
+    grader: Annotated[
+        str, typer.Option(help="mathruler, math_verify, strict+ or multiple_choice.")
+    ] = _DEFAULTS.grader,
+    cross_check: Annotated[
+        Path | None,
+        typer.Option(help="Page of the rows that MathRuler and Math-Verify disagree on.", show_default=False),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(help="Grading processes.", show_default="one a core, at most 8")
+    ] = _WORKERS,
     time_limit_s: Annotated[
         float, typer.Option(help="Processor time for one answer.")
     ] = _DEFAULTS.time_limit_s,
+    max_chars: Annotated[int, typer.Option(help="Longer texts are not graded.")] = 10_000,
 ) -> None:
     r"""Compare each prediction with its reference answer.
 
-    The last \boxed{} of a text counts. A text without any box is taken as the answer itself, unlike in
-    training, where it is no answer.
+    The last \boxed{} of a text counts; Math-Verify looks at the whole text. A text without any box is taken
+    as the answer itself, unlike in training, where it is no answer. Numbers are taken as text, and a
+    prediction that is neither is no answer. multiple_choice reads the texts of the options, where a row has
+    them, from the list `options`.
     """
     from seele.data.files import read_json_lines, write_atomically
-    from seele.reward.grader import GraderPool
 
-    rows = [_check(row, at) for at, row in read_json_lines(cases)]
-    with GraderPool(grader=grader, num_workers=workers, time_limit_s=time_limit_s) as pool:
-        grades = pool.grade_answers((_answer(row["pred"]), _answer(row["gold"]) or "") for row in rows)
+    read = [_read_case(at, row) for at, row in read_json_lines(cases)]
+
+    def grade_by(name: str) -> Sequence[Grade]:
+        if name == "multiple_choice":
+            return [_choose(case) for case in read]
+        return _grade(read, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=max_chars)
+
+    grades = grade_by(grader)
     graded = [
-        row | {"correct": grade.correct, "reason": grade.reason.value}
-        for row, grade in zip(rows, grades, strict=True)
+        case.row | {"correct": grade.correct, "reason": grade.reason.value}
+        for case, grade in zip(read, grades, strict=True)
     ]
     write_atomically(out, "".join(json.dumps(row) + "\n" for row in graded))
     typer.echo(f"{out}: {sum(grade.correct for grade in grades)} of {len(grades)} correct")
+    if cross_check is not None:
+        first, second = (grades if name == grader else grade_by(name) for name in _CROSS_CHECKED)
+        typer.echo(_write_cross_check(cross_check, read, first, second))
 
 
-def _check(row: Any, at: str) -> dict[str, Any]:
+def _grade(
+    cases: Sequence[Case], *, grader: str, workers: int, time_limit_s: float, max_chars: int
+) -> list[Grade]:
+    from seele.reward.grader import GraderPool
+
+    with GraderPool(
+        grader=grader, num_workers=workers, time_limit_s=time_limit_s, max_answer_chars=max_chars
+    ) as pool:
+        return pool.grade_answers((case.answer, case.gold) for case in cases)
+
+
+def _choose(case: Case) -> Grade:
+    from seele.reward.multiple_choice import UNKNOWN_OPTIONS, grade_choice
+
+    options = case.row.get("options", UNKNOWN_OPTIONS)
+    if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):
+        raise DataError(f"{case.at}, key 'options': expected a list of texts, got {reprlib.repr(options)}")
+    try:
+        return grade_choice(case.answer, case.gold, options)
+    except DataError as error:
+        raise DataError(f"{case.at}: {error}") from error
+
+
+def _write_cross_check(
+    path: Path, cases: Sequence[Case], first: Sequence[Grade], second: Sequence[Grade]
+) -> str:
+    """Write the page, and tell in a line what is on it."""
+    from seele.data.files import write_atomically
+    from seele.reward.cross_check import TwiceGraded, disagreements_page
+
+    answers = [
+        TwiceGraded(
+            name=" ".join(filter(None, (case.at, str(case.row.get("id", ""))))),
+            answer=case.answer or "",
+            gold=case.gold,
+            first=one,
+            second=other,
+        )
+        for case, one, other in zip(cases, first, second, strict=True)
+    ]
+    write_atomically(path, disagreements_page(answers, graders=_CROSS_CHECKED))
+    return f"{path}: {sum(answer.disagrees for answer in answers)} of {len(answers)} disagree"
+
+
+def _read_case(at: str, row: Any) -> Case:
     if not isinstance(row, dict):
         raise DataError(f'{at}: expected an object {{"gold": text, "pred": text}}, got {reprlib.repr(row)}')
-    for key in ("gold", "pred"):
-        if not isinstance(row.get(key), str):
-            raise DataError(
-                f"{at}, key {key!r}: expected a text, got {row.get(key)!r}; write numbers as text"
-            )
-    return row
+    gold = _as_text(row.get("gold"))
+    if gold is None:
+        raise DataError(f"{at}, key 'gold': expected a text, got {reprlib.repr(row.get('gold'))}")
+    if "pred" not in row:
+        raise DataError(f"{at}: no key 'pred', the answer to grade; null is no answer")
+    return Case(at, row, answer=_as_text(row["pred"]), gold=gold)
 
 
-def _answer(text: str) -> str | None:
-    from seele.reward.extract import last_boxed
-
-    return last_boxed(text) if r"\boxed{" in text else text
+def _as_text(value: object) -> str | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None

@@ -203,13 +203,13 @@ class RewardConfig:
     """The grader and its limits. What could not be graded within them counts as wrong."""
 
     grader: str = "mathruler"
-    """Name of a grader in ``seele.reward``."""
+    """``mathruler`` (the paper's), ``math_verify``, ``strict+`` or ``multiple_choice``: docs/grading.md."""
 
     time_limit_s: float = 5.0
-    """Longest time for one answer, in seconds; not stated in the paper."""
+    """Most processor time for one answer, in seconds; not stated in the paper."""
 
     max_answer_chars: int = 1000
-    """Longer answers are not graded."""
+    """Longer answers are not graded, nor is anything against a longer reference answer."""
 
     memory_limit_mb: int = 2048
     """Address space of one grading process, in MiB."""

@@ -26,3 +26,8 @@ def last_boxed(text: str) -> str | None:
             if not depth:
                 return text[start:position].strip()
     return None
+
+
+def answer_in(text: str) -> str | None:
+    """``last_boxed`` of a text with a box; a text without any box is taken as the answer itself."""
+    return last_boxed(text) if _OPENING in text else text

@@ -4,32 +4,37 @@ What cannot be graded is wrong, and its ``GradeReason`` says why, so that it is 
 graders themselves run in ``seele.reward.worker``; sympy is never imported in this process.
 """
 
-import json
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, DataError
-from seele.records import Grade, GradeReason
-from seele.reward.extract import last_boxed
+from seele.records import UNGRADED, Grade, GradeReason
+from seele.reward.extract import answer_in, last_boxed
+from seele.reward.gate import is_too_deep
+from seele.reward.graders import GRADERS
 from seele.reward.process import WorkerProcess
-from seele.reward.worker import GRADERS
 
-A = TypeVar("A")
+Pair = tuple[str, str]
+"""Answer, blank where there is none, and gold."""
 
 _DEFAULTS = RewardConfig()
 
 # The clock only has to catch a process that does not run at all (stopped, swapped out): on a machine that is
-# busy training, a second of processor time takes a few by the clock.
+# busy training, a second of processor time takes a few by the clock, and at times nothing happens at all.
 _CLOCK_PER_PROCESSOR_SECOND = 4.0
+_PATIENCE_S = 20.0
 
 # Answers repeat within a problem's rollouts. At the longest answers allowed this is a few MB.
 _MAX_REMEMBERED = 4096
+
+# Pairs a message: a few milliseconds of work, beside which the message costs nothing.
+_MAX_BATCH = 64
 
 
 class GraderPool:
@@ -51,10 +56,11 @@ class GraderPool:
         """Check the settings; nothing is started yet.
 
         Args:
-            grader: ``mathruler`` or ``math_verify``.
+            grader: A key of ``seele.reward.graders.GRADERS``.
             num_workers: Processes that grade at the same time.
             time_limit_s: Processor time for one answer, in seconds.
-            max_answer_chars: Longer answers are not graded (the text around the box may be of any length).
+            max_answer_chars: Longer answers are not graded (the text around the box may be of any length),
+                nor is anything against a longer reference answer.
             memory_limit_mb: Address space of one process, in MiB; an idle one uses about 100.
 
         Raises:
@@ -70,54 +76,58 @@ class GraderPool:
                 f"{max_answer_chars=}, {memory_limit_mb=}"
             )
         self._num_workers = num_workers
-        self._time_limit_s = time_limit_s
+        self._clock_limit_s = _CLOCK_PER_PROCESSOR_SECOND * time_limit_s + _PATIENCE_S
         self._max_answer_chars = max_answer_chars
         # Last in, first out: a second process starts only when two answers wait at once.
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         for _ in range(num_workers):
             self._idle.put(WorkerProcess(grader, str(time_limit_s), str(memory_limit_mb)))
         self._closed = False
-        self._verdicts: OrderedDict[tuple[str, str], Grade] = OrderedDict()
+        self._remembered: OrderedDict[Pair, Grade] = OrderedDict()
         self._lock = threading.Lock()
 
     def grade(self, text: str, gold: str) -> Grade:
         r"""Grade a generated text by its last ``\boxed{}``; blocks until the verdict is there.
 
         Args:
-            text: What the model generated.
-            gold: Reference answer, bare: without box. Nothing is right where it is blank.
+            text: What the model generated. Without a box it has no answer.
+            gold: Reference answer. Nothing is right where it is blank.
 
         Raises:
             DataError: If ``gold`` is not a text; MathRuler would raise, and the row would look wrong for
                 ever.
             DependencyError: If the grader is not installed.
         """
-        return self.grade_answer(last_boxed(text), gold)
+        return self.grade_many([(text, gold)])[0]
 
     def grade_answer(self, answer: str | None, gold: str) -> Grade:
-        """``grade`` of an answer that is already out of its box; ``None`` or blank is no answer."""
-        if not isinstance(gold, str):
-            raise DataError(
-                f"a reference answer must be a text, got {gold!r} ({type(gold).__name__}); write it as text"
-            )
-        if answer is None or not answer.strip():
-            return Grade(False, GradeReason.NO_ANSWER)
-        if not gold.strip():
-            return Grade(False, GradeReason.ERROR)
-        # MathRuler compares stripped texts first, so this is its verdict too.
-        if answer.strip() == gold.strip():
-            return Grade(True, GradeReason.CORRECT)
-        if len(answer) > self._max_answer_chars:
-            return Grade(False, GradeReason.TOO_LONG)
-        return self._recall(answer, gold) or self._remember(answer, gold, self._ask(answer, gold))
+        r"""``grade`` of an answer out of its box, or of a text: without any box, the text is the answer.
+
+        ``None``, blank, or a text whose last box is not closed is no answer.
+        """
+        return self.grade_answers([(answer, gold)])[0]
 
     def grade_many(self, texts_and_golds: Iterable[tuple[str, str]]) -> list[Grade]:
         """``grade`` of each pair, in order, with all processes at work."""
-        return self._map(self.grade, texts_and_golds)
+        return self.grade_answers(
+            (last_boxed(text) if isinstance(text, str) else None, gold) for text, gold in texts_and_golds
+        )
 
     def grade_answers(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Grade]:
-        """``grade_answer`` of each pair, in order, with all processes at work."""
-        return self._map(self.grade_answer, answers_and_golds)
+        """``grade_answer`` of each pair, in order, all processes at work. Equal pairs are graded once."""
+        pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
+        verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
+        waiting = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
+        # Small enough that the processes end together, large enough that they seldom wait for a message.
+        size = min(_MAX_BATCH, -(-len(waiting) // (4 * self._num_workers))) or 1
+        batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
+        if len(batches) == 1:
+            verdicts |= self._ask(batches[0])
+        elif batches:
+            with ThreadPoolExecutor(self._num_workers) as threads:
+                for graded in threads.map(self._ask, batches):
+                    verdicts |= graded
+        return [verdicts[pair] for pair in pairs]
 
     def close(self) -> None:
         """Let the calls that have a process finish, end all processes and refuse further calls."""
@@ -135,39 +145,50 @@ class GraderPool:
     ) -> None:
         self.close()
 
-    def _map(self, grade: Callable[[A, str], Grade], pairs: Iterable[tuple[A, str]]) -> list[Grade]:
-        with ThreadPoolExecutor(self._num_workers) as threads:
-            return list(threads.map(lambda pair: grade(*pair), pairs))
+    def _at_once(self, answer: str, gold: str) -> Grade | None:
+        """The verdict where no grader is needed; ``None`` otherwise."""
+        if not (answer_in(answer) or "").strip():
+            return Grade(False, GradeReason.NO_ANSWER)
+        if not gold.strip():
+            return Grade(False, GradeReason.ERROR)
+        # MathRuler compares stripped texts first, so this is its verdict too.
+        if answer.strip() == gold.strip():
+            return Grade(True, GradeReason.CORRECT)
+        if max(len(answer), len(gold)) > self._max_answer_chars:
+            return Grade(False, GradeReason.TOO_LONG)
+        if is_too_deep(answer) or is_too_deep(gold):
+            return Grade(False, GradeReason.TOO_DEEP)
+        with self._lock:
+            if (answer, gold) in self._remembered:
+                self._remembered.move_to_end((answer, gold))
+                return self._remembered[answer, gold]
+        return None
 
-    def _ask(self, answer: str, gold: str) -> Grade:
-        question = json.dumps({"answer": answer, "gold": gold}).encode()
+    def _ask(self, pairs: Sequence[Pair]) -> dict[Pair, Grade]:
         worker = self._idle.get()
         try:
             if self._closed:
                 raise RuntimeError("this GraderPool is closed")
-            reply = json.loads(worker.ask(question, limit_s=self._time_limit_s * _CLOCK_PER_PROCESSOR_SECOND))
-        except TimeoutError:
-            return Grade(False, GradeReason.TIMEOUT)
-        except EOFError:
-            return Grade(False, GradeReason.CRASHED)
+            reasons = worker.ask(pairs, limit_s=self._clock_limit_s)
         finally:
             self._idle.put(worker)
-        if "error" in reply:
-            return Grade(False, GradeReason.ERROR)
-        return Grade(True, GradeReason.CORRECT) if reply["correct"] else Grade(False, GradeReason.WRONG)
-
-    def _recall(self, answer: str, gold: str) -> Grade | None:
+        grades = {
+            pair: Grade(reason is GradeReason.CORRECT, reason)
+            for pair, reason in zip(pairs, reasons, strict=True)
+        }
         with self._lock:
-            if (answer, gold) in self._verdicts:
-                self._verdicts.move_to_end((answer, gold))
-                return self._verdicts[answer, gold]
-            return None
+            # A verdict depends on nothing but the two texts; a time-out or a crash may have other causes.
+            self._remembered |= {
+                pair: grade for pair, grade in grades.items() if grade.reason not in UNGRADED
+            }
+            while len(self._remembered) > _MAX_REMEMBERED:
+                self._remembered.popitem(last=False)
+        return grades
 
-    def _remember(self, answer: str, gold: str, grade: Grade) -> Grade:
-        # A verdict depends on nothing but the two texts; a time-out or a crash may have other causes.
-        if grade.reason in (GradeReason.CORRECT, GradeReason.WRONG):
-            with self._lock:
-                self._verdicts[answer, gold] = grade
-                if len(self._verdicts) > _MAX_REMEMBERED:
-                    self._verdicts.popitem(last=False)
-        return grade
+
+def _checked(answer: object, gold: object) -> Pair:
+    if not isinstance(gold, str):
+        raise DataError(
+            f"a reference answer must be a text, got {gold!r} ({type(gold).__name__}); write it as text"
+        )
+    return (answer if isinstance(answer, str) else ""), gold

@@ -1,7 +1,6 @@
 """Grading in processes that can be killed."""
 
 import asyncio
-import importlib.util
 import io
 import json
 import os
@@ -19,15 +18,17 @@ from hypothesis import strategies as st
 from seele.errors import ConfigError, DataError, DependencyError
 from seele.records import UNGRADED, Grade, GradeReason
 from seele.reward import grader as grader_module
-from seele.reward import worker
+from seele.reward import graders, worker
+from seele.reward import process as process_module
 from seele.reward.grader import GraderPool
 from seele.reward.process import WorkerProcess
 
 CORRECT = Grade(True, GradeReason.CORRECT)
 WRONG = Grade(False, GradeReason.WRONG)
 
-# sympy works this tower out. The gold is no integer: for those MathRuler asks sympy nothing.
-HANGING, GOLD = "9**9**9**9", "x+0.5"
+# sympy takes minutes and gigabytes to multiply this out. The gold is no integer: for those MathRuler asks
+# sympy nothing.
+HANGING, GOLD = "(1+sqrt(2)+sqrt(3)+sqrt(5)+sqrt(7))**99", "x+0.5"
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,22 @@ def worker_pids() -> set[int]:
     return pids
 
 
+def child_of(pid: int) -> int:
+    """The process that grades; the one that we started only forks it."""
+    while not (children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        time.sleep(0.01)
+    return int(children[0])
+
+
 def processor_ticks(pid: int) -> int:
     """Hundredths of a second that the process has computed."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
+def wait_until_it_computes(pid: int) -> None:
+    ticks_before = processor_ticks(pid)
+    while processor_ticks(pid) < ticks_before + 5:
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -81,33 +95,37 @@ def test_what_does_not_end_is_killed_and_the_next_answer_is_graded(pool):
     assert pool.grade(r"\boxed{1/2+x}", GOLD) == CORRECT
 
 
-def test_what_needs_too_much_memory_is_killed_and_counted(pool):
-    # 8 bytes for each of 10^10 references: 80 GB.
-    assert pool.grade(r"\boxed{[0]*10**10}", GOLD) == Grade(False, GradeReason.CRASHED)
-    assert pool.grade(r"\boxed{0.5+x}", GOLD) == CORRECT
+def test_what_needs_too_much_memory_is_killed_and_counted():
+    with GraderPool(time_limit_s=60.0, memory_limit_mb=120) as small:
+        assert small.grade(rf"\boxed{{{HANGING}}}", GOLD) == Grade(False, GradeReason.CRASHED)
+        assert small.grade(r"\boxed{0.5+x}", GOLD) == CORRECT
 
 
-def test_a_process_killed_while_it_grades_costs_that_answer_only():
+@pytest.mark.parametrize("whole", [True, False], ids=["the process", "its child"])
+def test_a_process_killed_while_it_grades_costs_that_answer_only(whole):
     others = worker_pids()
     with GraderPool(time_limit_s=60.0) as pool, ThreadPoolExecutor(1) as threads:
         assert pool.grade_answer("0.5+x", GOLD) == CORRECT
         [pid] = worker_pids() - others
-        ticks_before = processor_ticks(pid)
-        grade = threads.submit(pool.grade_answer, HANGING, GOLD)
-        while processor_ticks(pid) < ticks_before + 5:
-            time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
-        assert grade.result() == Grade(False, GradeReason.CRASHED)
+        answers = ["1/2+x", HANGING, "x+2/4", "x+1"]
+        grades = threads.submit(pool.grade_answers, [(answer, GOLD) for answer in answers])
+        wait_until_it_computes(child_of(pid))
+        os.kill(pid if whole else child_of(pid), signal.SIGKILL)
+        assert grades.result() == [CORRECT, Grade(False, GradeReason.CRASHED), CORRECT, WRONG]
+    assert worker_pids() == others
 
 
-def test_a_process_killed_while_it_idles_costs_nothing():
+@pytest.mark.parametrize("whole", [True, False], ids=["the process", "its child"])
+def test_a_process_killed_while_it_idles_costs_nothing(whole):
     others = worker_pids()
     with GraderPool() as pool:
         pool.grade_answer("0.5+x", GOLD)
         [pid] = worker_pids() - others
-        os.kill(pid, signal.SIGKILL)
-        while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
+        killed = pid if whole else child_of(pid)
+        os.kill(killed, signal.SIGKILL)
+        while Path(f"/proc/{killed}").exists() and ") Z " not in Path(f"/proc/{killed}/stat").read_text():
             time.sleep(0.01)
+        time.sleep(0.1)
         assert pool.grade_answer("1/2+x", GOLD) == CORRECT
     assert worker_pids() == others
 
@@ -115,22 +133,30 @@ def test_a_process_killed_while_it_idles_costs_nothing():
 def test_a_process_that_is_stopped_runs_into_the_clock():
     process = WorkerProcess("mathruler", "1.0", "512")
     others = worker_pids()
-    assert json.loads(process.ask(b'{"answer": "3.0", "gold": "3"}', limit_s=60.0)) == {"correct": True}
+    assert process.ask([("3.0", "3")], limit_s=60.0) == [GradeReason.CORRECT]
     [pid] = worker_pids() - others
-    os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(TimeoutError):
-        process.ask(b'{"answer": "3.0", "gold": "3"}', limit_s=0.1)
+    os.killpg(pid, signal.SIGSTOP)
+    # More than a pipe holds: neither the writing nor the waiting may last. Another process does the rest.
+    fates = process.ask([("1" * 1000, "3")] * 100, limit_s=3.0)
+    assert fates == [GradeReason.TIMEOUT] + [GradeReason.WRONG] * 99
+    process.stop()
     assert worker_pids() == others
-    assert process.stop() is None
 
 
 def test_a_process_that_cannot_start_says_why_and_later_counts_as_dead():
     process = WorkerProcess("no such grader", "1.0", "512")
     with pytest.raises(DependencyError, match="KeyError: 'no such grader'"):
-        process.ask(b"", limit_s=1.0)
+        process.ask([("1", "2")], limit_s=1.0)
     process._has_started = True
-    with pytest.raises(EOFError):
-        process.ask(b"", limit_s=1.0)
+    assert process.ask([("1", "2")], limit_s=1.0) == [GradeReason.CRASHED]
+
+
+@pytest.mark.parametrize("prefix", [("no-such-command",), ("false",)])
+def test_where_the_network_cannot_be_left_the_process_starts_all_the_same(monkeypatch, prefix):
+    monkeypatch.setattr(process_module, "NO_NETWORK", prefix)
+    process = WorkerProcess("mathruler", "1.0", "512")
+    assert process.ask([("3.0", "3")], limit_s=60.0) == [GradeReason.CORRECT]
+    process.stop()
 
 
 def test_many_threads_share_few_processes_and_each_gets_its_own_verdict(pool):
@@ -158,21 +184,82 @@ def test_batches_keep_their_order(pool):
     assert pool.grade_answers([(None, "1"), ("1", "1")]) == [Grade(False, GradeReason.NO_ANSWER), CORRECT]
 
 
-def test_a_verdict_is_remembered_and_a_failure_is_not(monkeypatch):
-    replies = iter([b'{"correct": false}', b'{"error": "ValueError"}', b'{"correct": true}'])
-    monkeypatch.setattr(WorkerProcess, "ask", lambda self, question, *, limit_s: next(replies))
-    monkeypatch.setattr(grader_module, "_MAX_REMEMBERED", 1)
+def test_what_overruns_in_the_middle_of_a_batch_costs_itself_only(pool):
+    answers = [HANGING if number % 20 == 7 else f"{number}/2+x" for number in range(60)]
+    reasons = [grade.reason for grade in pool.grade_answers((answer, GOLD) for answer in answers)]
+    assert [number for number, reason in enumerate(reasons) if reason is GradeReason.TIMEOUT] == [7, 27, 47]
+    assert [number for number, reason in enumerate(reasons) if reason is GradeReason.CORRECT] == [1]
+    assert reasons.count(GradeReason.WRONG) == 56
+
+
+class Recorder:
+    """In place of a process: says what it was told to say, and keeps what it was asked."""
+
+    def __init__(self, reason: GradeReason) -> None:
+        self.reason = reason
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, pairs, *, limit_s):
+        self.asked += pairs
+        return [self.reason] * len(pairs)
+
+    def stop(self):
+        pass
+
+
+def recorded(monkeypatch, reason: GradeReason) -> Recorder:
+    recorder = Recorder(reason)
+    monkeypatch.setattr(grader_module, "WorkerProcess", lambda *arguments: recorder)
+    return recorder
+
+
+def test_equal_pairs_are_graded_once_and_verdicts_are_remembered(monkeypatch):
+    recorder = recorded(monkeypatch, GradeReason.WRONG)
+    monkeypatch.setattr(grader_module, "_MAX_REMEMBERED", 2)
     with GraderPool() as pool:
-        assert [pool.grade_answer("a", "b") for _ in range(2)] == [WRONG, WRONG]
-        assert pool.grade_answer("c", "d") == Grade(False, GradeReason.ERROR)
-        # ("a", "b") makes room for ("c", "d").
-        assert [pool.grade_answer("c", "d") for _ in range(2)] == [CORRECT, CORRECT]
-        with pytest.raises(StopIteration):
-            pool.grade_answer("a", "b")
+        assert pool.grade_answers([("a", "b"), ("c", "b"), ("a", "b")] * 10) == [WRONG] * 30
+        assert recorder.asked == [("a", "b"), ("c", "b")]
+        pool.grade_answer("a", "b")  # remembered, and the last one asked for
+        pool.grade_answer("d", "b")  # makes room for itself: ("c", "b") goes
+        assert recorder.asked[2:] == [("d", "b")]
+        pool.grade_answer("a", "b")
+        assert recorder.asked[3:] == []
+        pool.grade_answer("c", "b")
+        assert recorder.asked[3:] == [("c", "b")]
+
+
+@pytest.mark.parametrize("reason", [GradeReason.ERROR, GradeReason.TIMEOUT, GradeReason.CRASHED])
+def test_a_failure_is_not_remembered(monkeypatch, reason):
+    recorder = recorded(monkeypatch, reason)
+    with GraderPool() as pool:
+        assert [pool.grade_answer("a", "b") for _ in range(2)] == [Grade(False, reason)] * 2
+    assert recorder.asked == [("a", "b")] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "reason"),
+    [
+        ("7" * 1001, "7", GradeReason.TOO_LONG),
+        ("7", "7" * 1001, GradeReason.TOO_LONG),
+        ("(" * 51 + "7", "7", GradeReason.TOO_DEEP),
+        ("7", "{" * 51 + "7", GradeReason.TOO_DEEP),
+        ("x \\boxed{7", "7", GradeReason.NO_ANSWER),
+        (None, "7", GradeReason.NO_ANSWER),
+        (7, "7", GradeReason.NO_ANSWER),
+        (["7"], "7", GradeReason.NO_ANSWER),
+        (b"7", "7", GradeReason.NO_ANSWER),
+    ],
+)
+def test_what_is_not_handed_to_a_grader(monkeypatch, answer, gold, reason):
+    recorder = recorded(monkeypatch, GradeReason.CORRECT)
+    with GraderPool() as pool:
+        assert pool.grade_answer(answer, gold) == Grade(False, reason)
+    assert recorder.asked == []
 
 
 def test_only_a_verdict_counts_as_graded():
-    assert {GradeReason.TIMEOUT, GradeReason.CRASHED, GradeReason.TOO_LONG, GradeReason.ERROR} == UNGRADED
+    verdicts = {GradeReason.CORRECT, GradeReason.WRONG, GradeReason.NO_ANSWER, GradeReason.TRUNCATED}
+    assert set(GradeReason) - UNGRADED == verdicts
 
 
 @pytest.mark.parametrize("gold", [3, None, 27.0])
@@ -221,31 +308,52 @@ def test_importing_the_reward_imports_no_sympy():
 # What the process does, without the process.
 
 
-def served(judge: worker.Judge, *questions: dict) -> list[dict]:
+def served(judge: graders.Judge, *messages: dict, max_answers: int = 10) -> tuple[bool, list[dict]]:
     replies = io.StringIO()
     try:
-        worker.serve(map(json.dumps, questions), replies, judge, time_limit_s=60.0)
+        goes_on = worker.serve(
+            map(json.dumps, messages), replies, judge, time_limit_s=60.0, max_answers=max_answers
+        )
     finally:  # a limit that goes on would end the tests a minute of work later
         assert signal.getitimer(signal.ITIMER_PROF)[0] == 0.0
-    return [json.loads(line) for line in replies.getvalue().splitlines()]
+    return goes_on, [json.loads(line) for line in replies.getvalue().splitlines()]
 
 
-def test_each_question_gets_one_line_and_an_exception_is_a_reply():
-    def judge(answer: str, gold: str) -> bool:
-        return bool(int(answer) == int(gold))
-
-    questions = [{"answer": answer, "gold": "7"} for answer in ("7", "8", "x")]
-    right, wrong, failed = served(judge, *questions)
-    assert (right, wrong) == ({"correct": True}, {"correct": False})
-    assert failed["error"].startswith("ValueError")
+def same_integer(answer: str, gold: str) -> bool:
+    return int(answer) == int(gold)
 
 
-@pytest.mark.parametrize("grader", ["mathruler", "math_verify"])
-def test_graders_agree_on_plain_answers(grader):
-    pytest.importorskip(grader)
-    judge = worker.load_judge(grader)
-    assert judge("0.5", r"\frac{1}{2}")
-    assert not judge("0.6", r"\frac{1}{2}")
+def test_each_pair_gets_one_line_and_an_exception_is_a_reply():
+    messages = {"batch": 1, "pairs": [["7", "7"], ["8", "7"]]}, {"batch": 2, "pairs": [["x", "7"]]}
+    goes_on, (right, wrong, failed) = served(same_integer, *messages)
+    assert not goes_on
+    assert (right, wrong) == ({"batch": 1, "correct": True}, {"batch": 1, "correct": False})
+    assert failed["batch"] == 2 and failed["error"].startswith("ValueError")
+
+
+def test_a_child_makes_room_for_another_between_two_messages():
+    messages = [{"batch": batch, "pairs": [["7", "7"]] * 3} for batch in range(3)]
+    goes_on, replies = served(same_integer, *messages, max_answers=4)
+    assert goes_on
+    assert [reply["batch"] for reply in replies] == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_child_that_ends_is_replaced_until_one_ends_well(tmp_path):
+    fates = iter(["os._exit(3)", "1 / 0", "os.kill(os.getpid(), 9)", "os._exit(75)", "os._exit(0)"])
+    remaining = tmp_path / "fates"
+    remaining.write_text("\n".join(fates))
+
+    def work() -> int:
+        fate, _, rest = remaining.read_text().partition("\n")
+        remaining.write_text(rest)
+        exec(fate, {"os": os})
+        return 0
+
+    replies = io.StringIO()
+    worker.keep_alive(work, replies)
+    # 75, temporary failure, is a child that made room.
+    assert [json.loads(line)["ended"] for line in replies.getvalue().splitlines()] == [3, os.EX_SOFTWARE, -9]
+    assert remaining.read_text() == ""
 
 
 def test_out_of_memory_ends_the_process_even_where_mathruler_swallows_it(monkeypatch):
@@ -258,58 +366,25 @@ def test_out_of_memory_ends_the_process_even_where_mathruler_swallows_it(monkeyp
     def exhaust(*_):
         raise MemoryError
 
-    monkeypatch.setattr(worker, "die_of_memory", die)
+    for module in (worker, graders):
+        monkeypatch.setattr(module, "die_of_memory", die)
     with pytest.raises(DiedError):
-        served(exhaust, {"answer": "1", "gold": "2"})
+        served(exhaust, {"batch": 1, "pairs": [["1", "2"]]})
     with pytest.raises(DiedError):
-        worker._fatal_without_memory(exhaust)()
+        graders._fatal_without_memory(exhaust)()
 
 
-@pytest.mark.parametrize(
-    "expression",
-    ["(x).__class__", "(1);(2)", "('x')-(1)", "(x.y)", "(x)-((1).real)", "import os", "lambda:1", "[1].x"],
-)
-def test_python_is_not_mathematics(expression):
-    assert not worker.is_mathematics(expression)
-
-
-@pytest.mark.parametrize(
-    "expression",
-    ["(x+0.5)-(1/2+x)", "(5!)-(120)", "(2.x)-(2*x)", "(sqrt(2)*x**2)-(.5)", "(lambdax)-(1)", "[1,2.5]"],
-)
-def test_formulas_are_mathematics(expression):
-    assert worker.is_mathematics(expression)
-
-
-@pytest.fixture(scope="module")
-def mathruler_as_shipped():
-    """A copy of MathRuler's grader of its own, without the guards of the worker."""
-    spec = importlib.util.find_spec("mathruler.grader")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_seams_that_the_guards_use_are_there(mathruler_as_shipped):
-    assert mathruler_as_shipped.are_equal_under_sympy("x", "x+0")
-    names = mathruler_as_shipped.are_equal_under_sympy.__code__.co_names
-    assert {"should_allow_eval", "_sympy_parse", "sympy", "simplify"} <= set(names)
+def test_the_seams_in_the_libraries_are_there():
+    mathruler = pytest.importorskip("mathruler.grader")
+    assert {"_sympy_parse", "sympy", "simplify"} <= set(mathruler.are_equal_under_sympy.__code__.co_names)
+    assert {"sympy_parser", "parse_expr"} <= set(mathruler._sympy_parse.__code__.co_names)
+    parser = pytest.importorskip("sympy.parsing.sympy_parser")
+    assert {"stringify_expr", "eval_expr"} <= set(parser.parse_expr.__code__.co_names)
+    for name in ("latex2text", "latexwalker"):
+        assert callable(pytest.importorskip(f"pylatexenc.{name}").get_default_latex_context_db)
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=st.text("0123456789.,/^{}()[]\\ \n frac%$-oxé∞;_'", max_size=20))
-def test_equal_texts_need_no_process_because_mathruler_accepts_them(mathruler_as_shipped, text):
-    assert mathruler_as_shipped.grade_answer(f" {text} ", text)
-
-
-CASES = Path(__file__).parents[2].parent / "shared" / "data" / "grader_cases_derived.jsonl"
-
-
-@pytest.mark.skipif(not CASES.is_file(), reason="the collected grader cases are not beside this checkout")
-def test_the_guards_change_no_verdict_on_real_answers(mathruler_as_shipped):
-    rows = [json.loads(line) for line in CASES.read_text().splitlines()[::3]]
-    guarded = worker.load_judge("mathruler")
-    for row in rows:
-        assert guarded(row["pred"], row["gold"]) == mathruler_as_shipped.grade_answer(
-            row["pred"], row["gold"]
-        )
+@given(text=st.text("0123456789.,/^{}()[]\\ \n frac%$-oxé∞;_'", min_size=1, max_size=20))
+def test_equal_texts_need_no_process_because_mathruler_accepts_them(text):
+    assert pytest.importorskip("mathruler.grader").grade_answer(f" {text} ", text)

@@ -1,0 +1,129 @@
+"""How many answers a second are graded, and what an answer of each kind costs.
+
+    python benchmarks/grading_speed.py                       # 2 processes, MathRuler, 20,000 answers
+    python benchmarks/grading_speed.py --grader strict+ --answers 2000
+
+Ordinary answers as a step's rollouts give them: mostly integers, then fractions, decimals, surds, tuples,
+words and polynomials; half of them right, a third of those written as the reference answer is. No pair occurs
+twice, so that nothing is remembered. The processes are warm, the caller's own work is counted.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from seele.maths.tables import markdown_table
+from seele.reward.grader import GraderPool
+
+Pair = tuple[str, str]
+"""Answer and gold."""
+
+
+def integer(rng: random.Random) -> Pair:
+    gold = rng.randint(-999, 99_999)
+    answer = gold if rng.random() < 0.5 else gold + rng.randint(1, 99)
+    return rng.choice([f"{answer}", f"{answer:,}", f"{answer}.0", rf"{answer} \text{{ km}}"]), str(gold)
+
+
+def fraction(rng: random.Random) -> Pair:
+    top, bottom = rng.randint(1, 999), rng.randint(2, 99)
+    other = top if rng.random() < 0.5 else top + 1
+    form = rng.choice([r"\frac{{{}}}{{{}}}", r"\dfrac{{{}}}{{{}}}", "{}/{}", r"\tfrac{{{}}}{{{}}}"])
+    return form.format(other, bottom), rf"\frac{{{top}}}{{{bottom}}}"
+
+
+def decimal(rng: random.Random) -> Pair:
+    gold = rng.randint(1, 99_999) / 100
+    answer = gold if rng.random() < 0.5 else gold + 0.5
+    return rng.choice([f"{answer}", f"{answer}0", f"\\${answer}"]), str(gold)
+
+
+def surd(rng: random.Random) -> Pair:
+    factor, root = rng.randint(2, 30), rng.choice([2, 3, 5, 6, 7])
+    inside = factor**2 * root if rng.random() < 0.5 else factor * root
+    return rf"\sqrt{{{inside}}}", rf"{factor}\sqrt{{{root}}}"
+
+
+def pair_of_numbers(rng: random.Random) -> Pair:
+    x, y = rng.randint(-99, 99), rng.randint(-99, 99)
+    return f"({x}, {y + rng.randint(0, 1)})", f"({x},{y})"
+
+
+def word(rng: random.Random) -> Pair:
+    gold, answer = (
+        rng.choice(["Evelyn", "odd", "even", "Friday", "ellipse"]) + str(rng.randint(1, 999)) for _ in "ab"
+    )
+    return rng.choice([rf"\text{{{gold}}}", answer]), gold
+
+
+def polynomial(rng: random.Random) -> Pair:
+    a, b = rng.randint(1, 30), rng.randint(1, 30)
+    return f"(x+{a})(x+{b})", f"x^2+{a + b}x+{a * b + rng.randint(0, 1)}"
+
+
+# Shares of the ordinary answers, out of 20.
+KINDS: dict[Callable[[random.Random], Pair], int] = {
+    integer: 11,
+    fraction: 3,
+    decimal: 2,
+    surd: 1,
+    pair_of_numbers: 1,
+    word: 1,
+    polynomial: 1,
+}
+
+
+def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
+    """``count`` different pairs."""
+    rng = random.Random(seed)
+    kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
+    pairs: dict[Pair, None] = {}
+    while len(pairs) < count:
+        pairs[rng.choice(kinds)(rng)] = None
+    return list(pairs)
+
+
+def answers_per_second(pool: GraderPool, pairs: list[Pair]) -> float:
+    """Of one call with all pairs."""
+    start = time.perf_counter()
+    pool.grade_answers(pairs)
+    return len(pairs) / (time.perf_counter() - start)
+
+
+def processor_seconds(judge: Callable[[str, str], bool], pairs: list[Pair]) -> float:
+    """What the verdicts alone cost, in this process."""
+    start = time.process_time()
+    for answer, gold in pairs:
+        judge(answer, gold)
+    return time.process_time() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--grader", default="mathruler")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--answers", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    with GraderPool(grader=settings.grader, num_workers=settings.workers) as pool:
+        pool.grade_answers([(f"{number}.5", "1+x") for number in range(4 * settings.workers)])
+        rows = [
+            (
+                "ordinary mixture",
+                answers_per_second(pool, ordinary_answers(settings.answers, seed=settings.seed)),
+            )
+        ]
+        for kind in KINDS:
+            rng = random.Random(settings.seed + 1)
+            pairs = list(dict.fromkeys(kind(rng) for _ in range(settings.answers // 10)))
+            rows.append((kind.__name__.replace("_", " "), answers_per_second(pool, pairs)))
+    table = markdown_table(("answers", "a second"), [(name, f"{rate:,.0f}") for name, rate in rows])
+    sys.stdout.write(f"{settings.grader}, {settings.workers} processes\n\n{table}")
+
+
+if __name__ == "__main__":
+    main()

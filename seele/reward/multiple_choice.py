@@ -1,0 +1,107 @@
+r"""Multiple choice: which option an answer names, by its letter, its text or its number. A pure function.
+
+Options are lettered A to J. An answer is read by the first of these rules that finds an option:
+
+1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
+2. the text of an option, but for case, blanks, ``$``, ``\text{}`` and a full stop;
+3. a label and what it stands for: ``C. Paris``, ``(C) Paris``, ``C Paris``. Where the words are the text of
+   another option, or begin with "and" or "or", the answer names none;
+4. a sentence that says ``answer is C`` or ``answer: C``, the last one.
+
+A number from 1 is a label, too. In front of rule 2 only where the reference answer is one (22 questions of
+ARC-C are numbered, not lettered); behind it elsewhere, where ``2`` is more likely the text of an option.
+"""
+
+import re
+from collections.abc import Sequence
+
+from seele.errors import DataError
+from seele.records import Grade, GradeReason
+from seele.reward.extract import answer_in
+
+LETTERS = "ABCDEFGHIJ"
+"""Labels of the options; MMLU-Pro has up to ten."""
+
+UNKNOWN_OPTIONS = ("",) * len(LETTERS)
+
+# What is written around an answer, and does not change it.
+_WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
+_PREFIX = re.compile(
+    r"^(?:(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*)", re.I
+)
+_LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
+_LABEL_AND_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=\s))(?:[\s:,]|-\s)*(.*)")
+_SEVERAL = re.compile(r"(?:and|or|&|/)(?:\s|$)", re.I)
+_SAID = re.compile(r"\b(?i:answer|option|choice)\s*(?i:is|:)\s*\(?([A-J])\b")
+
+# The end of a text without box; a longer box holds no option.
+_MAX_CHARS = 2000
+
+
+def grade_choice(answer: str | None, gold: str, options: Sequence[str] = UNKNOWN_OPTIONS) -> Grade:
+    r"""Whether the answer names the option that the reference answer names.
+
+    Args:
+        answer: Bare, or a text with the answer in its last ``\boxed{}``; ``None`` or blank is no answer.
+        gold: Letter, number from 1 or text of the right option.
+        options: Their 1 to 10 texts, in order. Unless given, only labels can be read. Two options with the
+            same text are the same.
+
+    Raises:
+        DataError: If there are not 1 to 10 options, or ``gold`` names none of them.
+    """
+    if not 1 <= len(options) <= len(LETTERS):
+        raise DataError(f"multiple choice needs 1 to {len(LETTERS)} options, got {len(options)}")
+    texts = [_bare(option) for option in options]
+    numbered = _bare(gold).isdecimal()
+    right = _find(gold, texts, numbered=numbered)
+    if right is None:
+        raise DataError(f"the reference answer {gold!r} names none of the {len(options)} options")
+    read = None if answer is None else answer_in(answer)
+    if read is None or not read.strip():
+        return Grade(False, GradeReason.NO_ANSWER)
+    named = _find(read[-_MAX_CHARS:], texts, numbered=numbered)
+    correct = named is not None and (named == right or (texts[named] == texts[right] != ""))
+    return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
+
+
+def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
+    """Index of the option that ``text`` names; ``texts`` are bare."""
+    bare = _bare(text)
+    label = _label(bare, len(texts))
+    if label is not None and (numbered or not bare.isdecimal()):
+        return label
+    if bare and bare in texts:
+        return texts.index(bare)
+    if label is not None:
+        return label
+    if labelled := _LABEL_AND_TEXT.fullmatch(_PREFIX.sub("", _unwrapped(text))):
+        bracketed, delimited, spaced, words = labelled.groups()
+        meant = texts.index(_bare(words)) if _bare(words) and _bare(words) in texts else None
+        if meant is not None or not spaced:
+            label = _label(bracketed or delimited or spaced, len(texts))
+            return None if _SEVERAL.match(words) or meant not in (None, label) else label
+    said = _SAID.findall(_unwrapped(text))
+    return _label(said[-1], len(texts)) if said else None
+
+
+def _label(text: str, num_options: int) -> int | None:
+    """Index of the option whose letter or number, alone, is the text."""
+    found = _LABEL.fullmatch(_PREFIX.sub("", text))
+    if found is None:
+        return None
+    label = found[1].upper()
+    index = int(label) - 1 if label.isdecimal() else LETTERS.index(label)
+    return index if index < num_options else None
+
+
+def _unwrapped(text: str) -> str:
+    """Without mark-up: commands of LaTeX that set text, dollars, stars; runs of blanks are one."""
+    while (unwrapped := _WRAPPED.sub(r"\1", text)) != text:
+        text = unwrapped
+    return " ".join(re.sub(r"[$*]|\\[ ,;!()\[\]]", " ", text).split())
+
+
+def _bare(text: str) -> str:
+    """``_unwrapped`` in lower case, without a full stop at the end."""
+    return _unwrapped(text).rstrip(".").strip().casefold()
