@@ -3,7 +3,8 @@ r"""Multiple choice: which option an answer names, by its letter, its text or it
 Options are lettered A to J. An answer is read by the first of these rules that finds an option:
 
 1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
-2. the text of an option, but for case, blanks, ``$``, ``\text{}`` and a full stop;
+2. the text of an option, but for blanks, ``$``, ``\text{}`` and a full stop, and for case where that leaves one
+   (of the genotypes Rr and RR each is an option of its own);
 3. a label and what it stands for: ``C. Paris``, ``(C) Paris``, ``C Paris``. Where the words are the text of
    another option, or begin with "and" or "or", the answer names none;
 4. a sentence that says ``answer is C`` or ``answer: C``, the last one.
@@ -26,11 +27,13 @@ UNKNOWN_OPTIONS = ("",) * len(LETTERS)
 
 # What is written around an answer, and does not change it.
 _WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
+_DRESSING = re.compile(r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*]")
 _PREFIX = re.compile(
     r"^(?:(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*)", re.I
 )
 _LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
 _LABEL_AND_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=\s))(?:[\s:,]|-\s)*(.*)")
+_NUMBER_AND_TEXT = re.compile(r"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s))(?:[\s:,]|-\s)*(.*)")
 _SEVERAL = re.compile(r"(?:and|or|&|/)(?:\s|$)", re.I)
 _SAID = re.compile(r"\b(?i:answer|option|choice)\s*(?i:is|:)\s*\(?([A-J])\b")
 
@@ -71,18 +74,30 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     label = _label(bare, len(texts))
     if label is not None and (numbered or not bare.isdecimal()):
         return label
-    if bare and bare in texts:
-        return texts.index(bare)
+    meant = _meant(bare, texts)
+    if meant is not None:
+        return meant
     if label is not None:
         return label
-    if labelled := _LABEL_AND_TEXT.fullmatch(_PREFIX.sub("", _unwrapped(text))):
+    labelled = (_NUMBER_AND_TEXT if numbered else _LABEL_AND_TEXT).fullmatch(
+        _PREFIX.sub("", _unwrapped(text))
+    )
+    if labelled:
         bracketed, delimited, spaced, words = labelled.groups()
-        meant = texts.index(_bare(words)) if _bare(words) and _bare(words) in texts else None
+        meant = _meant(_bare(words), texts)
         if meant is not None or not spaced:
             label = _label(bracketed or delimited or spaced, len(texts))
             return None if _SEVERAL.match(words) or meant not in (None, label) else label
     said = _SAID.findall(_unwrapped(text))
     return _label(said[-1], len(texts)) if said else None
+
+
+def _meant(bare: str, texts: Sequence[str]) -> int | None:
+    """Index of the option with this text, the first of several that are the same; all bare."""
+    alike = {text for text in texts if text and text.casefold() == bare.casefold()}
+    if bare in alike:
+        return texts.index(bare)
+    return texts.index(alike.pop()) if len(alike) == 1 else None
 
 
 def _label(text: str, num_options: int) -> int | None:
@@ -96,12 +111,12 @@ def _label(text: str, num_options: int) -> int | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without mark-up: commands of LaTeX that set text, dollars, stars; runs of blanks are one."""
+    """Without mark-up: commands of LaTeX that set text, sizes and blanks; runs of blanks are one."""
     while (unwrapped := _WRAPPED.sub(r"\1", text)) != text:
         text = unwrapped
-    return " ".join(re.sub(r"[$*]|\\[ ,;!()\[\]]", " ", text).split())
+    return " ".join(_DRESSING.sub(" ", text).split())
 
 
 def _bare(text: str) -> str:
-    """``_unwrapped`` in lower case, without a full stop at the end."""
-    return _unwrapped(text).rstrip(".").strip().casefold()
+    """``_unwrapped`` without a full stop at the end."""
+    return _unwrapped(text).rstrip(".").strip()

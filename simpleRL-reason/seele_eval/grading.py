@@ -9,8 +9,8 @@ from typing import Protocol
 
 from seele.records import Grade, GradeReason
 from seele.reward.extract import last_boxed
+from seele.reward.multiple_choice import grade_choice
 from seele_eval.answers import drop_unit, split_answers
-from seele_eval.choices import grade_choice
 from seele_eval.problems import Problem
 
 

@@ -84,6 +84,8 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
         responses = complete([draw.request for draw in missing])
         progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
         with grader, ledger:
+            # A grader that does not start is found now, and one that does keeps no finished sample waiting.
+            grader.grade_answer("1", "2")
             record(missing, responses, ledger, grader, progress, threads=arguments.graders)
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)

@@ -1,12 +1,10 @@
-r"""What the text in a box says: several answers, units, votes, options."""
+r"""What the text in a box says: several answers, units, votes."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.records import GradeReason
 from seele_eval.answers import drop_unit, split_answers, vote_key
-from seele_eval.choices import grade_choice
 
 
 @pytest.mark.parametrize(
@@ -61,45 +59,3 @@ def test_votes_count_answers_that_only_look_different():
     )
     assert vote_key("\\text{Paris}") == vote_key("Paris") == "Paris"
     assert vote_key("12") != vote_key("13")
-
-
-OPTIONS = ("Planetary years become longer.", "Days become shorter.", "3", "12")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["B", "b", "(B)", "B.", "\\text{B}", "\\textbf{(B)}", "option B", "The answer is B",
-     "B) Days become shorter", "Days become shorter.", "days  become shorter",
-     "\\text{Days become shorter.}", "$\\mathrm{B}$"],
-)  # fmt: skip
-def test_an_option_is_named_by_letter_by_text_or_by_both(answer):
-    assert grade_choice(answer, "B", OPTIONS).correct
-    assert grade_choice(answer, "A", OPTIONS).reason is GradeReason.WRONG
-
-
-@pytest.mark.parametrize(
-    "answer", ["E", "AB", "bc", "B or C", "B) Planetary years become longer.", "Days", "()", "42"]
-)
-def test_what_names_no_option_is_wrong_whatever_the_gold(answer):
-    assert not any(grade_choice(answer, gold, OPTIONS).correct for gold in "ABCD")
-
-
-def test_digits_are_labels_where_the_gold_is_one_and_texts_elsewhere():
-    assert grade_choice("3", "C", OPTIONS).correct
-    assert grade_choice("12", "D", OPTIONS).correct
-    assert grade_choice("2", "2", ("10 N", "20 N", "2", "40 N")).correct
-    assert not grade_choice("2", "3", ("10 N", "20 N", "2", "40 N")).correct
-    assert grade_choice("2) 20 N", "2", ("10 N", "20 N", "2", "40 N")).correct
-
-
-def test_genotypes_are_told_apart_by_their_letters():
-    genotypes = ("R", "rr", "Rr", "RR")
-    assert grade_choice("Rr", "C", genotypes).correct
-    assert not grade_choice("RR", "C", genotypes).correct
-    assert not grade_choice("rR", "C", genotypes).correct
-
-
-def test_no_answer_and_an_endless_one_are_told_apart():
-    assert grade_choice(None, "A", OPTIONS).reason is GradeReason.NO_ANSWER
-    assert grade_choice(" ", "A", OPTIONS).reason is GradeReason.NO_ANSWER
-    assert grade_choice("{" * 10**6, "A", OPTIONS).reason is GradeReason.TOO_LONG

@@ -98,6 +98,16 @@ def test_texts_come_before_numbers_unless_the_question_is_numbered():
     assert grade_choice("C", "3", options).correct
     assert not grade_choice("2", "3", options).correct
     assert grade_choice("3.", "C", ("x", "y", "z")).correct  # no such text
+    assert grade_choice("2) 20 N", "2", ("10 N", "20 N", "2", "40 N")).correct
+    assert not grade_choice("2) 10 N", "2", ("10 N", "20 N", "2", "40 N")).correct
+    assert not grade_choice("2.5 N", "2", ("10 N", "20 N")).correct
+
+
+def test_genotypes_are_told_apart_by_their_letters():
+    genotypes = ("R", "rr", "Rr", "RR")
+    assert grade_choice("Rr", "C", genotypes).correct
+    assert not grade_choice("RR", "C", genotypes).correct
+    assert not grade_choice("rR", "C", genotypes).correct
 
 
 def test_signs_of_texts_are_not_separators():
@@ -107,7 +117,7 @@ def test_signs_of_texts_are_not_separators():
 
 
 def test_options_with_the_same_text_are_the_same():
-    assert names("Rome", ("Rome", "Paris", "rome ")) == "AC"
+    assert names("Rome", ("Rome", "Paris", "Rome ")) == "AC"
 
 
 def test_texts_that_are_labels_are_labels():
