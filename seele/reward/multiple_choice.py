@@ -3,8 +3,8 @@ r"""Multiple choice: which option an answer names, by its letter, its text or it
 Options are lettered A to J. An answer is read by the first of these rules that finds an option:
 
 1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
-2. the text of an option, but for blanks, ``$``, ``\text{}`` and a full stop, and for case where that leaves one
-   (of the genotypes Rr and RR each is an option of its own);
+2. the text of an option, but for blanks, ``$``, ``\text{}`` and a full stop, and for case where that leaves
+   one (of the genotypes Rr and RR each is an option of its own);
 3. a label and what it stands for: ``C. Paris``, ``(C) Paris``, ``C Paris``. Where the words are the text of
    another option, or begin with "and" or "or", the answer names none;
 4. a sentence that says ``answer is C`` or ``answer: C``, the last one.
