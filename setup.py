@@ -29,7 +29,7 @@ setup(
         for found in find_packages(folder, include=[package, f"{package}.*"])
     ],
     package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
-    package_data={"seele_verl": ["config/**/*.yaml"]},
+    package_data={"seele": ["data/sources/*.yaml"], "seele_verl": ["config/**/*.yaml"]},
     install_requires=[
         "numpy>=2.0",
         "scipy>=1.13",
@@ -47,7 +47,8 @@ setup(
     extras_require={
         "losses": ["torch>=2.11"],
         "math-verify": ["math-verify>=0.8"],
-        "hub": ["datasets>=3.0"],
+        "hub": ["datasets>=3.0", "httpx>=0.27"],
+        "reasoning": ["reasoning-gym==0.1.25"],
     },
     entry_points={
         "console_scripts": ["seele = seele.cli.main:main"],

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Make .venv, or bring it up to date. Does nothing, in well under a second, when it is.
 #
-#   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the GPU stack
+#   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the GPU stack;
+#            for the reasoning tasks (requirements-tasks.txt) a C compiler and Python's headers
 #   writes   .venv/  (4 GB on a CPU)
 #   takes    half a minute on a CPU from a warm package cache; a GPU machine may compile flash-attn for an hour
 #
@@ -129,6 +130,13 @@ if [[ "$(.venv/bin/uv --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
 fi
 quietly "installing $requirements" \
     .venv/bin/uv pip install --python "$venv_python" -r "$requirements" --constraints "scripts/locks/$stack.txt" "${sources[@]}"
+has_headers='import sysconfig, pathlib, sys; sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").is_file())'
+if [ -n "${DRY_RUN:-}" ] || { command -v cc >/dev/null && "$venv_python" -c "$has_headers"; }; then
+    quietly "installing requirements-tasks.txt" \
+        .venv/bin/uv pip install --python "$venv_python" -r requirements-tasks.txt --constraints "scripts/locks/$stack.txt" "${sources[@]}"
+else
+    echo "setup: no C compiler or no Python headers (Debian: gcc, python3-dev), so no reasoning tasks: requirements-tasks.txt"
+fi
 quietly "installing seele, editable" \
     .venv/bin/uv pip install --python "$venv_python" --no-deps --no-build-isolation --editable .
 

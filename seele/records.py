@@ -39,13 +39,24 @@ class Instance:
     level: int = 0
     """Difficulty where the source states one, else 0."""
 
+    revealed_at: int | None = None
+    """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
+    where nobody looked (``seele.data.leakage``).
+    """
+
+    longest_hint: int | None = None
+    """Most steps that a hint may reveal in this run; None for all but the last. Not stored with the problem:
+    see ``seele.data.units``.
+    """
+
     @property
     def legal_hint_ratios(self) -> tuple[float, ...]:
-        """l / S for l = 0 .. S-1 revealed steps of S: every prefix but the whole solution. ``(0.0,)`` below
-        two steps.
+        """l / S for l = 0 .. S-1 revealed steps of S, or up to ``longest_hint``: every prefix but the whole
+        solution. ``(0.0,)`` below two steps.
         """
         num_steps = len(self.steps)
-        return tuple(revealed / num_steps for revealed in range(num_steps)) or (0.0,)
+        most = num_steps - 1 if self.longest_hint is None else min(self.longest_hint, num_steps - 1)
+        return tuple(revealed / num_steps for revealed in range(most + 1)) or (0.0,)
 
     def num_hint_steps(self, hint_ratio: float) -> int:
         """Number of leading steps that ``hint_ratio`` reveals: round(hint_ratio * S), paper Alg. 1."""
@@ -110,6 +121,9 @@ class GradeReason(StrEnum):
 
     CORRECT = "correct"
     WRONG = "wrong"
+    """An answer of the form that was asked for, as far as that is checked, but not the right one."""
+    MALFORMED = "malformed"
+    """An answer of another form, such as a word where an expression was asked for."""
     NO_ANSWER = "no_answer"
     TRUNCATED = "truncated"
     TOO_LONG = "too_long"
@@ -138,6 +152,13 @@ class Grade:
 
     correct: bool
     reason: GradeReason
+    format_score: float = 0.0
+    """What a wrong answer earns for its form, in [0, 1)."""
+
+    @property
+    def reward(self) -> float:
+        """1.0 for a correct answer, else the score for its form."""
+        return 1.0 if self.correct else self.format_score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +197,8 @@ class Rollout:
 
     @property
     def reward(self) -> float:
-        """1.0 for a correct answer, else 0.0."""
-        return float(self.grade.correct)
+        """What the update learns from. Accuracies are means of ``grade.correct`` instead."""
+        return self.grade.reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +222,7 @@ class Visit:
     @property
     def accuracy(self) -> float:
         """Share of those that are correct."""
-        return sum(rollout.reward for rollout in self.generated) / len(self.generated)
+        return sum(rollout.grade.correct for rollout in self.generated) / len(self.generated)
 
     def hint_tokens(self, rollout: Rollout) -> int:
         """Tokens of the hint that a rollout saw."""

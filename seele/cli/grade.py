@@ -30,6 +30,11 @@ class Case:
     answer: str | None
     gold: str
 
+    @property
+    def data_source(self) -> str:
+        """Where the row's problem comes from, if it says so; some data sources have a checker."""
+        return str(self.row.get("data_source", ""))
+
 
 def grade_command(
     cases: Annotated[
@@ -58,16 +63,23 @@ def grade_command(
     The last \boxed{} of a text counts; Math-Verify looks at the whole text. A text without any box is taken
     as the answer itself, unlike in training, where it is no answer. Numbers are taken as text, and a
     prediction that is neither is no answer. multiple_choice reads the texts of the options, where a row has
-    them, from the list `options`.
+    them, from the list `options`. A row whose `data_source` is countdown, zebra or arc_1d is graded by the
+    checker of that task, whatever the grader.
     """
     from seele.data.files import read_json_lines, write_atomically
+    from seele.reward.reasoning import CHECKERS
 
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
 
     def grade_by(name: str) -> Sequence[Grade]:
+        others = [case for case in read if case.data_source not in CHECKERS]
         if name == "multiple_choice":
-            return [_choose(case) for case in read]
-        return _grade(read, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=max_chars)
+            graded = iter([_choose(case) for case in others])
+        else:
+            graded = iter(
+                _grade(others, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=max_chars)
+            )
+        return [_check(case) if case.data_source in CHECKERS else next(graded) for case in read]
 
     grades = grade_by(grader)
     graded = [
@@ -90,6 +102,18 @@ def _grade(
         grader=grader, num_workers=workers, time_limit_s=time_limit_s, max_answer_chars=max_chars
     ) as pool:
         return pool.grade_answers((case.answer, case.gold) for case in cases)
+
+
+def _check(case: Case) -> Grade:
+    from seele.reward.extract import answer_in
+    from seele.reward.reasoning import check_answer
+
+    try:
+        return check_answer(
+            None if case.answer is None else answer_in(case.answer), case.gold, case.data_source
+        )
+    except DataError as error:
+        raise DataError(f"{case.at}: {error}") from error
 
 
 def _choose(case: Case) -> Grade:

@@ -15,6 +15,7 @@ from seele.config.sft import SftConfig
 
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
+HINT_UNITS = ("step", "sentence", "token")
 RUN_WIDE = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps"}
 """What a controller is given by the run, not by its own settings."""
 
@@ -37,6 +38,14 @@ class HintConfig:
     rollouts_per_prompt: int = 32
     """Rollouts of a problem in one step, split evenly over the rounds; mn in the paper."""
 
+    unit: str = "step"
+    """What a hint is cut into: ``step``, as the problems' files have them, ``sentence`` or ``token``. The
+    paper does not say; its annotated steps fit what it shows.
+    """
+
+    revealing: str = "allow"
+    """``forbid``: no hint may state the answer (``seele.data.leakage``). The paper does not look."""
+
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the controller, checked by the controller itself."""
 
@@ -51,6 +60,11 @@ class HintConfig:
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
         )
+        require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
+        require(
+            self.revealing in ("allow", "forbid"),
+            f"revealing must be 'allow' or 'forbid', got {self.revealing!r}",
+        )
         run_wide = RUN_WIDE & self.settings.keys()
         require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
 
@@ -58,6 +72,11 @@ class HintConfig:
     def rollouts_per_round(self) -> int:
         """Rollouts of a problem in one round; n in the paper."""
         return self.rollouts_per_prompt // self.rounds
+
+    @property
+    def gives_hints(self) -> bool:
+        """Whether anything is ever revealed; without hints their units do not matter."""
+        return self.controller != "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,7 +240,12 @@ class RewardConfig:
     """Whether a response that hit the length limit counts as wrong, whatever it says. Without that, nothing
     keeps a policy from writing on after its answer; the paper does not say."""
 
+    format_score: float = 0.0
+    """Reward of a wrong answer that has the form asked for, in [0, 1); 0.1 in SEC's reasoning tasks. Accuracy
+    and what hint controllers observe stay 0 or 1."""
+
     def __post_init__(self) -> None:
+        require(0.0 <= self.format_score < 1.0, f"format_score must lie in [0, 1), got {self.format_score}")
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
             require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
 

@@ -90,10 +90,10 @@ class StepPlanner:
         self._curriculum.observe(signals)
         generated = {problem: visit.generated for problem, visit in visits.items()}
         unhinted = {
-            problem: [rollout.reward for rollout in rollouts if not rollout.hint_steps]
+            problem: [rollout.grade.correct for rollout in rollouts if not rollout.hint_steps]
             for problem, rollouts in generated.items()
         }
-        self._pruning.observe({problem: fmean(rewards) for problem, rewards in unhinted.items() if rewards})
+        self._pruning.observe({problem: fmean(correct) for problem, correct in unhinted.items() if correct})
         if self._settings.off_policy.source == "replay":
             self._pool.observe(generated)
 

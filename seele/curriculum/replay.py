@@ -58,7 +58,8 @@ class SuccessPool:
             elif correct:
                 self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
         accuracies = [
-            np.mean([rollout.reward for rollout in rollouts]) for rollouts in rollouts_of_problem.values()
+            np.mean([rollout.grade.correct for rollout in rollouts])
+            for rollouts in rollouts_of_problem.values()
         ]
         self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
 

@@ -22,6 +22,8 @@ HUB_NAME = "openai/gsm8k"
 HUB_REVISION = "e53f048856ff4f594e959d75785d2c2d37b678ee"
 """Commit of the data set on the hub, so that the problems never change under a run."""
 
+LICENCE = "MIT"
+
 Split = Literal["train", "test"]
 
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")

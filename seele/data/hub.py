@@ -1,9 +1,27 @@
-"""Rows of a data set on the Hugging Face hub, always at a commit, so that they never change under a run."""
+"""Rows of a data set on the Hugging Face hub at one commit, so that they never change under a run.
 
+``datasets`` keeps what it fetched in its cache and falls back on it when the hub cannot be reached, whatever
+revision lies there; here another revision than the one asked for is refused.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seele.errors import DataError, DependencyError
+
+RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Waits between attempts at the hub, in seconds."""
+
+# Codes with which a server asks to be tried again.
+_PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+LATEST = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +32,18 @@ class HubSource:
     """``owner/name``."""
     split: str
     revision: str
-    """Commit of the data set's repository."""
+    """Commit of the data set's repository; a branch such as ``main`` is whatever it is on that day."""
     config: str | None = None
     """Name of the configuration, where the data set has several."""
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.revision[:8]} ({self.split})"
+        config = f", {self.config}" if self.config else ""
+        return f"{self.name}@{self.revision[:8]} ({self.split}{config})"
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the revision is a commit, which never changes."""
+        return _COMMIT.fullmatch(self.revision) is not None
 
 
 def read_hub_rows(source: HubSource, *, instead: str) -> list[tuple[str, Any]]:
@@ -33,12 +57,100 @@ def read_hub_rows(source: HubSource, *, instead: str) -> list[tuple[str, Any]]:
         DataError: If the hub cannot be reached or does not hand the data set out.
         DependencyError: If ``datasets`` is not installed.
     """
+    rows = open_hub_rows(source, instead=instead)
+    return list(iterate_hub_rows(rows, source))
+
+
+def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | None = None) -> Any:
+    """The data set of ``datasets``, fetched or from its cache, not yet read.
+
+    A network that fails is tried again after each of ``RETRY_DELAYS_S``; nothing is tried with
+    ``HF_HUB_OFFLINE=1``.
+
+    Args:
+        source: What to fetch.
+        instead: What to do without a network, for the message.
+        columns: Read only those of them that there are; None for all.
+
+    Raises:
+        DataError: As ``read_hub_rows``, or the cache holds another revision.
+        DependencyError: If ``datasets`` is not installed.
+    """
     try:
         from datasets import load_dataset
     except ImportError as error:
         raise DependencyError(f"{source} from the hub needs 'datasets'; run: pip install datasets") from error
     try:
-        rows = load_dataset(source.name, source.config, split=source.split, revision=source.revision)
-    except (OSError, ValueError) as error:
+        rows = _with_retries(
+            lambda: load_dataset(source.name, source.config, split=source.split, revision=source.revision)
+        )
+    except _library_errors() as error:
         raise DataError(f"cannot fetch {source} from the Hugging Face hub: {error}. {instead}") from error
-    return [(f"{source}: row {number} (counted from 0)", row) for number, row in enumerate(rows)]
+    commit = commit_of(rows)
+    if source.is_pinned and commit not in (None, source.revision):
+        raise DataError(
+            f"{source}: the hub cannot be reached, and the cache of 'datasets' holds revision {commit}; "
+            f"ask for that one (revision={commit}), or run once with a network. {instead}"
+        )
+    if columns is None or not hasattr(rows, "select_columns"):
+        return rows
+    return rows.select_columns([name for name in rows.column_names if name in columns])
+
+
+def iterate_hub_rows(rows: Any, source: HubSource) -> Iterator[tuple[str, Any]]:
+    """Each row of ``open_hub_rows`` with its place for messages."""
+    for number, row in enumerate(rows):
+        yield f"{source}: row {number} (counted from 0)", row
+
+
+def commit_of(rows: Any) -> str | None:
+    """Commit that rows of ``open_hub_rows`` come from, as the cache of ``datasets`` names its folder."""
+    for file in getattr(rows, "cache_files", ()):
+        if _COMMIT.fullmatch(folder := Path(file["filename"]).parent.name):
+            return folder
+    return None
+
+
+def _with_retries(attempt: Callable[[], Any]) -> Any:
+    for delay_s in RETRY_DELAYS_S:
+        try:
+            return attempt()
+        except _library_errors() as error:
+            if not _is_passing(error):
+                raise
+        time.sleep(delay_s)
+    return attempt()
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether the same request may succeed later: no answer, or one that asks for patience."""
+    link: BaseException | None = error
+    is_network = False
+    while link is not None:
+        if "offline" in f"{type(link).__name__}: {link}".lower():
+            return False
+        if (response := getattr(link, "response", None)) is not None:
+            return getattr(response, "status_code", None) in _PASSING_STATUS
+        is_network |= isinstance(link, (ConnectionError, TimeoutError, *_transport_errors()))
+        link = link.__cause__ or link.__context__
+    return is_network
+
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    """What ``load_dataset`` raises where a data set is missing, gated, broken or out of reach."""
+    of_python = (OSError, ValueError, RuntimeError)
+    try:
+        from datasets.exceptions import DatasetsError
+    except ImportError:
+        return (*of_python, *_transport_errors())
+    return (*of_python, DatasetsError, *_transport_errors())
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """What the hub's client raises when a request fails on the way."""
+    try:
+        from httpx import TransportError
+    except ImportError:
+        # Clients before huggingface_hub 1.0 raise subclasses of OSError.
+        return ()
+    return (TransportError,)

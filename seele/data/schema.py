@@ -1,13 +1,12 @@
-"""The parquet file of problems: one row an instance, checked when it is read.
+"""The parquet file of problems: one row an instance, checked when it is written and when it is read.
 
 Our own columns come first and say everything; ``prompt``, ``reward_model`` and ``extra_info`` repeat it in
 the form that verl's data set expects, are written for it, and are ignored here. Other columns are ignored
 too, unless verl's agent loop uses their name for something of its own. Where problems come from does not live
-here: see ``seele.data.chains`` and ``seele.data.gsm8k``.
+here: see ``seele.data.sources``. The columns are documented in ``docs/data.md``.
 """
 
-import io
-import reprlib
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.files import write_atomically
+from seele.data.parquet import ParquetSink
+from seele.data.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError
 from seele.records import Instance
+
+SCHEMA_VERSION = 1
+"""Counts changes of the columns after which earlier files cannot be read any more."""
 
 SCHEMA = pa.schema(
     [
@@ -27,6 +30,7 @@ SCHEMA = pa.schema(
         ("steps", pa.list_(pa.string())),
         ("answer", pa.string()),
         ("level", pa.int64()),
+        ("revealed_at", pa.int64()),
         ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
         ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
         ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string())])),
@@ -34,6 +38,7 @@ SCHEMA = pa.schema(
 )
 
 REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
+OPTIONAL_COLUMNS = ("level", "revealed_at")
 
 # verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, beside these of its own ...
 _ARGUMENTS = "sampling_params session_id trace trajectory"
@@ -50,12 +55,48 @@ RESERVED_COLUMNS = frozenset(f"{_ARGUMENTS} {_INSTRUCTIONS} {_OUTPUTS}".split())
 """Column names that a file of problems must not have."""
 
 
-def write_problems(path: Path, instances: Sequence[Instance], *, split: str) -> None:
-    """Write ``instances`` as one parquet file; under one pyarrow, the same instances give the same bytes."""
-    rows = [_to_row(instance, index, split) for index, instance in enumerate(instances)]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), sink)
-    write_atomically(path, sink.getvalue())
+def content_id(data_source: str, question: str, steps: Sequence[str], answer: str) -> str:
+    """Id of a problem that follows from what it says: another order or another file leaves it alone.
+
+    ``<data_source>-<16 hexadecimal digits>``, of SHA-256 over the parts. How the text of a solution is cut
+    counts, because a controller remembers a problem's curve over its steps.
+    """
+    # Lengths before the parts: no two lists of parts give one text.
+    parts = (data_source, question, answer, *steps)
+    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode())
+    return f"{data_source}-{digest.hexdigest()[:16]}"
+
+
+def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> None:
+    """Write ``instances`` as one parquet file; under one pyarrow, the same instances give the same bytes.
+
+    They are taken one by one, so that a generator of a million needs little memory.
+
+    Raises:
+        DataError: An instance breaks the rules of ``read_problems``; the message has its row. Nothing is
+            written then.
+    """
+    with ParquetSink(path, SCHEMA) as sink:
+        for _ in fill(sink, instances, split=split):
+            pass
+        sink.finish()
+        sink.commit()
+
+
+def fill(sink: ParquetSink, instances: Iterable[Instance], *, split: str) -> Iterator[Instance]:
+    """Check each instance, append it as a row of ``SCHEMA``, and pass it on.
+
+    Raises:
+        DataError: As ``write_problems``.
+    """
+    ids = UniqueIds(split)
+    for index, instance in enumerate(instances):
+        at = f"{split}: row {index} (counted from 0)"
+        row = _to_row(instance, index, split)
+        check_row(row, at)
+        ids.check(instance.instance_id, index)
+        sink.add(row, num_chars=2 * len(instance.question) + sum(map(len, instance.steps)))
+        yield instance
 
 
 def read_problems(path: Path) -> list[Instance]:
@@ -63,23 +104,28 @@ def read_problems(path: Path) -> list[Instance]:
 
     Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
     (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
-    blank). ``level`` (integer >= 0) may be absent. Instances with fewer than two steps are kept: see
-    ``count_unhintable``.
+    blank). ``level`` (integer >= 0) and ``revealed_at`` (integer from 0 to the number of steps, or null) may
+    be absent. Instances with fewer than two steps are kept: see ``count_unhintable``.
 
     Raises:
         DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
             rules above; the message has file, row (counted from 0), column, what came and what is allowed.
     """
-    table = _read_table(path)
-    if not table.num_rows:
+    return list(iterate_problems(path))
+
+
+def iterate_problems(path: Path) -> Iterator[Instance]:
+    """The problems of ``read_problems``, one by one, with its errors as they are met."""
+    file = _open(path)
+    if not file.metadata.num_rows:
         raise DataError(f"{path}: the file has no rows; prepare it again with `seele data prepare`")
-    wanted = [name for name in SCHEMA.names[: len(REQUIRED_COLUMNS) + 1] if name in table.column_names]
-    rows = table.select(wanted).to_pylist()
-    instances = [
-        _to_instance(row, f"{path}: row {number} (counted from 0)") for number, row in enumerate(rows)
-    ]
-    _check_unique_ids(instances, path)
-    return instances
+    wanted = [name for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS) if name in file.schema_arrow.names]
+    ids = UniqueIds(str(path))
+    for number, row in enumerate(_rows(file, wanted, path)):
+        at = f"{path}: row {number} (counted from 0)"
+        check_row(row, at)
+        ids.check(row["instance_id"], number)
+        yield Instance(**row | {"steps": tuple(row["steps"])})
 
 
 def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -94,11 +140,11 @@ def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         DataError: As ``read_problems`` for the file and its columns, or an unknown column, or a value that is
             missing or of another type.
     """
-    table = _read_table(path)
-    keys_of_column = dict(_plain_columns(table.schema))
+    file = _open(path)
+    keys_of_column = dict(_plain_columns(file.schema_arrow))
     if unknown := [name for name in names if name not in keys_of_column]:
         raise DataError(f"{path}: no columns {unknown}; the file has {list(keys_of_column)}")
-    rows = table.select({keys_of_column[name][0] for name in names}).to_pylist()
+    rows = _rows(file, [keys_of_column[name][0] for name in names], path)
     return [
         {
             name: _read_value(row, keys_of_column[name], f"{path}: row {number} (counted from 0)")
@@ -121,21 +167,38 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
         "steps": list(instance.steps),
         "answer": instance.answer,
         "level": instance.level,
+        "revealed_at": instance.revealed_at,
         "prompt": [{"role": "user", "content": instance.question}],
         "reward_model": {"style": "rule", "ground_truth": instance.answer},
         "extra_info": {"index": index, "split": split},
     }
 
 
-def _read_table(path: Path) -> pa.Table:
+def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
         raise DataError(f"{path}: no such file; make it with `seele data prepare`, or check the path")
     try:
-        names = pq.read_schema(path).names
-        _check_columns(names, path)
-        return pq.read_table(path)
+        file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable parquet file ({error}); prepare it again") from error
+        raise _unreadable(path, error) from error
+    _check_columns(file.schema_arrow.names, path)
+    return file
+
+
+def _rows(file: pq.ParquetFile, columns: Sequence[str], path: Path) -> Iterator[dict[str, Any]]:
+    """Rows with these columns; without any, as many empty rows as there are."""
+    if not columns:
+        yield from ({} for _ in range(file.metadata.num_rows))
+        return
+    try:
+        for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(columns))):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not a readable parquet file ({error}); prepare it again")
 
 
 def _check_columns(names: Sequence[str], path: Path) -> None:
@@ -171,44 +234,6 @@ def _read_value(row: dict[str, Any], keys: Sequence[str], at: str) -> Any:
     # Not equal to itself: NaN, which pandas writes for a missing number.
     if not isinstance(value, str | int | float) or value != value:
         raise DataError(
-            f"{at}, column {'.'.join(keys)!r}: expected a text, a number or a boolean, got {_shown(value)}"
+            f"{at}, column {'.'.join(keys)!r}: expected a text, a number or a boolean, got {shown(value)}"
         )
     return value
-
-
-def _to_instance(row: dict[str, Any], at: str) -> Instance:
-    steps = row["steps"]
-    if not isinstance(steps, list):
-        raise DataError(f"{at}, column 'steps': expected a list of texts, got {_shown(steps)}")
-    for number, step in enumerate(steps):
-        _check_text(
-            step, f"{at}, column 'steps', step {number}", allowed="a text that is not blank; drop blank steps"
-        )
-    for name in ("instance_id", "data_source", "question", "answer"):
-        allowed = "a text that is not blank" + ("; write numbers as text" if name == "answer" else "")
-        _check_text(row[name], f"{at}, column {name!r}", allowed=allowed)
-    level = row.pop("level", 0)
-    if not isinstance(level, int) or isinstance(level, bool) or level < 0:
-        raise DataError(f"{at}, column 'level': expected an integer >= 0 (0 = unknown), got {_shown(level)}")
-    return Instance(**row | {"steps": tuple(steps), "level": level})
-
-
-def _check_text(value: Any, at: str, *, allowed: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{at}: expected {allowed}; got {_shown(value)}")
-
-
-def _check_unique_ids(instances: Sequence[Instance], path: Path) -> None:
-    first_row: dict[str, int] = {}
-    for number, instance in enumerate(instances):
-        earlier = first_row.setdefault(instance.instance_id, number)
-        if earlier != number:
-            raise DataError(
-                f"{path}: row {number} (counted from 0), column 'instance_id': "
-                f"{_shown(instance.instance_id)} already stands in row {earlier}; ids must be unique, "
-                "the hint controller remembers problems by them"
-            )
-
-
-def _shown(value: Any) -> str:
-    return "nothing (null)" if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"

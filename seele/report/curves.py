@@ -44,12 +44,12 @@ def read_beliefs(controller: Mapping[str, Any], rollouts: Sequence[RolloutLine])
         row_of = {str(name): row for name, row in zip(kept["instance_ids"], rows, strict=True)}
     except (KeyError, TypeError, ValueError, binascii.Error):
         return []
-    rewards: dict[str, dict[tuple[int, float], list[float]]] = defaultdict(lambda: defaultdict(list))
+    corrects: dict[str, dict[tuple[int, float], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for line in rollouts:
         if line.instance_id in row_of:
-            rewards[line.instance_id][line.round, line.hint_ratio].append(line.reward)
+            corrects[line.instance_id][line.round, line.hint_ratio].append(line.is_correct)
     problems = []
-    for instance_id, groups in sorted(rewards.items()):
+    for instance_id, groups in sorted(corrects.items()):
         belief_1G = curve_grid.join_belief(*curve_grid.unpack(np.stack([row_of[instance_id]])))
         accuracy_T = curve_grid.expected_accuracy(belief_1G / belief_1G.sum())[0]
         observations = tuple((ratio, float(np.mean(values))) for (_, ratio), values in sorted(groups.items()))

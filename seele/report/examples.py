@@ -14,7 +14,7 @@ def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[Roll
     shown: set[str] = set()
     by_verdict = {
         is_correct: sorted(
-            (rollout for rollout in rollouts if (rollout.reward > 0.5) is is_correct),
+            (rollout for rollout in rollouts if rollout.is_correct is is_correct),
             key=lambda rollout: (rollout.hint_ratio, rollout.instance_id, rollout.round),
         )
         for is_correct in (True, False)

@@ -195,7 +195,7 @@ def _examples(run: RunFolder) -> Markup:
 
 
 def _example(rollout: RolloutLine) -> Markup:
-    is_correct = rollout.reward > 0.5
+    is_correct = rollout.is_correct
     facts = [
         element(
             "span", f"reward {rollout.reward:g}, {rollout.reason}", class_="good" if is_correct else "bad"

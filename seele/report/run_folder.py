@@ -38,6 +38,11 @@ class RolloutLine:
     reason: str
     finish: str
 
+    @property
+    def is_correct(self) -> bool:
+        """Whether the answer was right; a wrong one may have a small reward for its form."""
+        return self.reason == "correct"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreLine:

@@ -9,16 +9,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, DataError
-from seele.records import UNGRADED, Grade, GradeReason
+from seele.records import UNGRADED, Grade, GradeReason, Instance
 from seele.reward.extract import answer_in, last_boxed
 from seele.reward.gate import is_too_deep
 from seele.reward.graders import GRADERS
 from seele.reward.process import WorkerProcess
+from seele.reward.reasoning import CHECKERS, check_answer
 
 Pair = tuple[str, str]
 """Answer, blank where there is none, and gold."""
@@ -129,6 +131,29 @@ class GraderPool:
                     verdicts |= graded
         return [verdicts[pair] for pair in pairs]
 
+    def grade_problem(self, text: str, instance: Instance) -> Grade:
+        r"""Grade a generated text as an answer to a problem; blocks until the verdict is there.
+
+        By the checker of the problem's data source where it has one (``seele.reward.reasoning``), else as
+        ``grade``.
+        """
+        return self.grade_problems([(text, instance)])[0]
+
+    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
+        """``grade_problem`` of each pair, in order, all processes at work."""
+        pairs = list(texts_and_instances)
+        graded = iter(
+            self.grade_many(
+                (text, instance.answer) for text, instance in pairs if instance.data_source not in CHECKERS
+            )
+        )
+        return [
+            check_answer(last_boxed(text), instance.answer, instance.data_source)
+            if instance.data_source in CHECKERS
+            else next(graded)
+            for text, instance in pairs
+        ]
+
     def close(self) -> None:
         """Let the calls that have a process finish, end all processes and refuse further calls."""
         self._closed = True
@@ -184,6 +209,11 @@ class GraderPool:
             while len(self._remembered) > _MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
         return grades
+
+
+def reward_form(grade: Grade, format_score: float) -> Grade:
+    """The verdict, with ``format_score`` where the answer is wrong but of the form that was asked for."""
+    return replace(grade, format_score=format_score) if grade.reason is GradeReason.WRONG else grade
 
 
 def _checked(answer: object, gold: object) -> Pair:

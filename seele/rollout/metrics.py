@@ -17,14 +17,14 @@ from seele.records import UNGRADED, Finish, HintShare, Origin, Visit
 
 def groups_of(visit: Visit) -> Array:
     """(G, 4) round index, hint ratio, accuracy and number of rollouts of each of the visit's groups."""
-    rewards: dict[tuple[int, HintShare], list[float]] = defaultdict(list)
+    corrects: dict[tuple[int, HintShare], list[bool]] = defaultdict(list)
     for rollout in visit.generated:
         if not rollout.share.is_probe:
-            rewards[rollout.round_index, rollout.share].append(rollout.reward)
+            corrects[rollout.round_index, rollout.share].append(rollout.grade.correct)
     return np.array(
         [
             (round_index, share.hint_ratio, np.mean(values), len(values))
-            for (round_index, share), values in rewards.items()
+            for (round_index, share), values in corrects.items()
         ]
     )
 
@@ -56,10 +56,10 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
         metrics[f"accuracy/round_{round_index}"] = float(accuracy_G[in_round_G].mean())
         metrics[f"hint_ratio/round_{round_index}"] = float(ratio_G[in_round_G].mean())
     rollouts = [rollout for visit in visits for rollout in visit.rollouts]
-    probes = [rollout.reward for rollout in rollouts if rollout.share.is_probe]
+    probes = [rollout.grade.correct for rollout in rollouts if rollout.share.is_probe]
     if probes:
         metrics["accuracy/probes"] = float(np.mean(probes))
-    given = [rollout.reward for rollout in rollouts if rollout.origin is not Origin.POLICY]
+    given = [rollout.grade.correct for rollout in rollouts if rollout.origin is not Origin.POLICY]
     if given:
         metrics["accuracy/off_policy"] = float(np.mean(given))
     metrics["group/off_policy"] = len(given) / len(visits)
@@ -90,6 +90,9 @@ def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
     return {
         "reward/ungraded_share": float(np.mean([reason in UNGRADED for reason in reasons])),
         "reward/no_answer_share": float(np.mean([reason == "no_answer" for reason in reasons])),
+        "reward/malformed_share": float(np.mean([reason == "malformed" for reason in reasons])),
+        "reward/format_share": float(np.mean([rollout.grade.format_score > 0.0 for rollout in rollouts])),
+        "reward/mean": float(np.mean([rollout.reward for rollout in rollouts])),
         "rollout/truncated_share": float(np.mean([r.completion.finish is Finish.LENGTH for r in rollouts])),
         "rollout/mean_response_tokens": float(np.mean([len(r.completion.token_ids) for r in rollouts])),
     }

@@ -44,9 +44,9 @@ class Sampler(Protocol):
 
 
 class Grader(Protocol):
-    """Compares a completion's answer with the reference answer."""
+    """Compares a completion's answer with the problem's reference answer."""
 
-    async def __call__(self, completion: Completion, answer: str) -> Grade:
+    async def __call__(self, completion: Completion, instance: Instance) -> Grade:
         """The verdict."""
         ...
 
@@ -139,7 +139,7 @@ async def add_given(
 
     They are graded like all others, and the controller does not hear of them.
     """
-    grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
+    grades = await asyncio.gather(*(grade(completion, instance) for completion in completions))
     return [
         Rollout(
             round_index=0,
@@ -169,5 +169,5 @@ async def _roll_out(
         first_rollout=first_rollout,
         num_rollouts=share.num_rollouts,
     )
-    grades = await asyncio.gather(*(grade(completion, instance.answer) for completion in completions))
+    grades = await asyncio.gather(*(grade(completion, instance) for completion in completions))
     return [(share, completion, verdict) for completion, verdict in zip(completions, grades, strict=True)]

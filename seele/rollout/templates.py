@@ -14,6 +14,9 @@ from seele.errors import ConfigError
 CHAT = "chat"
 """The template that the model's tokenizer brings."""
 
+SHORT_CHARS = 16
+"""Steps of at most so many characters are encoded once: where tokens are steps, they recur."""
+
 QUESTION = "{question}"
 """Where the question goes in a template's text."""
 
@@ -30,6 +33,13 @@ TEMPLATES = {
     # The template of DeepSeek-R1-Zero (arXiv:2501.12948, table 1), which the SEELE paper trains with, plus
     # the request for \boxed{} that its reward needs.
     "r1_zero": _R1_ZERO + "{question}\nPut your final answer within \\boxed{}. Assistant: <think>\n",
+    # SEC's form (arXiv:2505.14970, appendix C) in our words: a dialogue, and the answer begun for the
+    # assistant. The question says what goes into \boxed{}.
+    "sec": (
+        "This is a dialogue between a User and an Assistant. The User poses a problem. The Assistant thinks "
+        "it through first and gives the answer then.\nUser: {question}\nAssistant: I will work this out step "
+        "by step.\n"
+    ),
     # Three of LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py): Qwen2.5-Math's own;
     "qwen": (
         "<|im_start|>system\n"
@@ -69,6 +79,10 @@ class Tokenizer(Protocol):
         self, conversation: Sequence[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> Any:
         """The conversation as text, ending where the assistant's turn begins."""
+        ...
+
+    def __hash__(self) -> int:
+        """Short steps are remembered by tokenizer."""
         ...
 
 
@@ -128,7 +142,17 @@ def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> list[list[int]]:
     Step by step, so that the tokens of a longer hint begin with those of every shorter one: the engine's
     prefix cache then serves all rounds of a problem.
     """
-    return [tokenizer.encode(step, add_special_tokens=False) for step in steps]
+    return [
+        list(_encode_short(tokenizer, step))
+        if len(step) <= SHORT_CHARS
+        else tokenizer.encode(step, add_special_tokens=False)
+        for step in steps
+    ]
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _encode_short(tokenizer: Tokenizer, step: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(step, add_special_tokens=False))
 
 
 def encode_solution(tokenizer: Tokenizer, steps: Sequence[str]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Protocol
 from seele.records import Grade, GradeReason
 from seele.reward.extract import last_boxed
 from seele.reward.multiple_choice import grade_choice
+from seele.reward.reasoning import CHECKERS, check_answer
 from seele_eval.answers import drop_unit, split_answers
 from seele_eval.problems import Problem
 
@@ -42,7 +43,9 @@ def extract_option(text: str, problem: Problem) -> str | None:
 
 
 def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """The grader's verdict against the one reference answer."""
+    """The verdict against the one reference answer, of the problem's own checker where it has one."""
+    if problem.data_source in CHECKERS:
+        return check_answer(answer, problem.answer, problem.data_source)
     return grader.grade_answer(answer, problem.answer)
 
 

@@ -102,9 +102,11 @@ def measure(options: argparse.Namespace) -> list[Point]:
     ]
     settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed)
     responses = dict(complete_here(options.model, requests, settings))
-    answers = [problem.answer for problem in problems for _ in range(options.samples)] * options.steps
+    asked = [problem for problem in problems for _ in range(options.samples)] * options.steps
     with GraderPool() as grader:
-        grades = grader.grade_many([(responses[index].text, answer) for index, answer in enumerate(answers)])
+        grades = grader.grade_problems(
+            [(responses[index].text, problem) for index, problem in enumerate(asked)]
+        )
     verdicts = iter(grade.correct for grade in grades)
     corrects = [
         [[next(verdicts) for _ in range(options.samples)] for _ in problems] for _ in range(options.steps)

@@ -1,27 +1,24 @@
 """The samples of an output folder as they come: appended one by one, so that a killed evaluation can go on.
 
-A line is whole or, where the process was killed while it wrote, cut off at the end of the file, and then
-removed before anything is appended. Nothing else in the file is ever changed. A finished evaluation under
-other conditions, such as that of an older checkpoint, is moved to ``earlier_N``; an unfinished one is
-refused.
+How lines survive a kill is in ``seele.data.appending``. A finished evaluation under other conditions, such as
+that of an older checkpoint, is moved to ``earlier_N``; an unfinished one is refused.
 """
 
-import fcntl
 import json
-import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from seele.data.appending import LineAppender
+from seele.data.difficulty import COUNTS
 from seele.errors import ConfigError
 from seele_eval.conditions import differing
 from seele_eval.predictions import PREDICTIONS, Key, Prediction, read_predictions
 
-SCORES = ("scores.json", "scores.md")
-"""What an evaluation writes at its end; the first stands for its completeness."""
+SCORES = ("scores.json", "scores.md", COUNTS)
+"""What is made of all samples at the end; the first stands for their completeness."""
 
 # The same weights may lie elsewhere, and a server may come back at another address.
 _DECIDES_NOTHING = frozenset({"model", "server"})
@@ -39,7 +36,6 @@ class Ledger:
         """
         self._folder = folder
         self._conditions = json.loads(json.dumps(conditions))
-        self._lock = threading.Lock()
         self._is_other = False
         self._whole_bytes = self._total_bytes = 0
         self.done: dict[Key, Prediction] = {}
@@ -64,10 +60,8 @@ class Ledger:
 
     def append(self, prediction: Prediction) -> None:
         """Write one more sample; it survives this process once this returns."""
-        line = json.dumps(asdict(prediction), ensure_ascii=False) + "\n"
-        with self._lock:
-            _write(self._descriptor, line)
-            self.done[prediction.key] = prediction
+        self._appender.append(json.dumps(asdict(prediction), ensure_ascii=False))
+        self.done[prediction.key] = prediction
 
     def __enter__(self) -> Self:
         """Open for appending. The scores that are there are no longer those of the whole, and go.
@@ -76,37 +70,27 @@ class Ledger:
             ConfigError: If another process writes to the same folder, or has written meanwhile.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._descriptor = self._open()
+        self._appender = self._open()
         if self._is_other:
             self._set_aside()
-            os.close(self._descriptor)
+            self._appender.close()
             self._whole_bytes = self._total_bytes = 0
-            self._descriptor = self._open()
+            self._appender = self._open()
         for name in SCORES:
             (self._folder / name).unlink(missing_ok=True)
-        os.ftruncate(self._descriptor, self._whole_bytes)
         if not self._whole_bytes:
-            _write(self._descriptor, json.dumps({"conditions": self._conditions}, ensure_ascii=False) + "\n")
+            self._appender.append(json.dumps({"conditions": self._conditions}, ensure_ascii=False))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        os.fsync(self._descriptor)
-        os.close(self._descriptor)
+        self._appender.close()
 
-    def _open(self) -> int:
-        path = self._folder / PREDICTIONS
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise ConfigError(f"{path}: another evaluation is writing to it; name another --out") from error
-        if os.fstat(descriptor).st_size != self._total_bytes:
-            os.close(descriptor)
-            raise ConfigError(f"{path}: another evaluation has written to it meanwhile; start again")
-        return descriptor
+    def _open(self) -> LineAppender:
+        return LineAppender(
+            self._folder / PREDICTIONS, whole_bytes=self._whole_bytes, total_bytes=self._total_bytes
+        )
 
     def _set_aside(self) -> None:
         number = 1 + len(list(self._folder.glob("earlier_*")))
@@ -115,10 +99,3 @@ class Ledger:
         for name in (*SCORES, PREDICTIONS):
             if (self._folder / name).is_file():
                 (self._folder / name).rename(earlier / name)
-
-
-def _write(descriptor: int, text: str) -> None:
-    # A lone surrogate becomes its JSON escape.
-    content = text.encode(errors="backslashreplace")
-    while content:
-        content = content[os.write(descriptor, content) :]

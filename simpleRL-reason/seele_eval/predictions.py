@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seele.data.appending import read_whole_lines
 from seele.errors import CheckpointError
 from seele.records import Finish, GradeReason
 
@@ -64,9 +65,8 @@ def read_predictions(folder: Path) -> PredictionFile:
     path = folder / PREDICTIONS
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; expected the output folder of an evaluation")
-    content = path.read_bytes()
-    whole_bytes = content.rfind(b"\n") + 1
-    head, *lines = content[:whole_bytes].split(b"\n")[:-1] or [b'{"conditions": {}}']
+    read = read_whole_lines(path)
+    head, *lines = read.lines or [b'{"conditions": {}}']
     try:
         conditions: Mapping[str, Any] = json.loads(head)["conditions"]
     except (ValueError, KeyError, TypeError) as error:
@@ -76,8 +76,8 @@ def read_predictions(folder: Path) -> PredictionFile:
     return PredictionFile(
         conditions=conditions,
         predictions=tuple(_to_prediction(line, f"{path}: line {n}") for n, line in enumerate(lines, start=2)),
-        whole_bytes=whole_bytes,
-        total_bytes=len(content),
+        whole_bytes=read.whole_bytes,
+        total_bytes=read.total_bytes,
     )
 
 

@@ -39,6 +39,9 @@ class Problem:
     level: int = 0
     """Difficulty where the source states one, else 0."""
 
+    data_source: str = ""
+    """Data set of a training problem, whose answers may have a checker of their own."""
+
     @property
     def answer(self) -> str:
         """The reference answers as one text."""
@@ -74,6 +77,7 @@ def from_instance(instance: Instance) -> Problem:
         question=instance.question,
         answers=(instance.answer,),
         level=instance.level,
+        data_source=instance.data_source,
     )
 
 

@@ -85,8 +85,8 @@ def accuracy_by_split(
 ) -> dict[str, float]:
     """Share of correct answers of each validation file. A truncated one is judged as in training."""
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
-    grades = grader.grade_many(
-        [(response.text, instance.answer) for (_, instance), response in zip(asked, responses, strict=True)]
+    grades = grader.grade_problems(
+        [(response.text, instance) for (_, instance), response in zip(asked, responses, strict=True)]
     )
     corrects: dict[str, list[bool]] = defaultdict(list)
     for (split, _), response, grade in zip(asked, responses, grades, strict=True):

@@ -63,6 +63,21 @@ def test_the_paper_is_the_default():
     assert seele.imitation.coefficient == 0.001
 
 
+@pytest.mark.parametrize("data", ["countdown", "zebra", "arc_1d", "sec_2d"])
+def test_only_secs_reasoning_tasks_reward_a_form(data):
+    assert read_settings(composed(f"data={data}")).reward.format_score == 0.1
+    assert read_settings(composed(f"data={data}", "seele.reward.format_score=0")).reward.format_score == 0.0
+    assert read_settings(composed("data=chains")).reward.format_score == 0.0
+    assert read_settings(composed("data=chains", "seele.reward.format_score=0.2")).reward.format_score == 0.2
+
+
+def test_sec_2d_is_the_papers():
+    # arXiv:2505.14970, appendix B: nine arms, alpha 0.5, tau 0.2.
+    curriculum = read_settings(composed("data=sec_2d", "curriculum=sec_2d")).curriculum
+    assert (curriculum.name, curriculum.columns) == ("sec", ("data_source", "level"))
+    assert (curriculum.learning_rate, curriculum.temperature) == (0.5, 0.2)
+
+
 def test_grpo_takes_as_many_rollouts_as_seele():
     seele, grpo = (composed(f"method={method}", "hardware=cpu") for method in ("seele", "grpo"))
     assert seele.actor_rollout_ref.rollout.n == grpo.actor_rollout_ref.rollout.n

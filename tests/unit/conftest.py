@@ -1,4 +1,4 @@
-"""Stand-ins of the evaluation's tests: a server that speaks OpenAI's interface, a model without weights."""
+"""Stand-ins: a server that speaks OpenAI's interface, a model without weights."""
 
 import contextlib
 import hashlib
@@ -18,16 +18,27 @@ def boxed_digit(prompt: str, seed: int) -> str:
     return f"\\boxed{{{hashlib.sha256(f'{prompt}{seed}'.encode()).digest()[0] % 5}}}"
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_hub(monkeypatch):
+    """Attempts at a hub that is not there follow one another at once."""
+    monkeypatch.setattr("seele.data.hub.RETRY_DELAYS_S", (0.0, 0.0))
+
+
 class StandInServer:
     """Answers at once, or misbehaves as told, and remembers what it was asked."""
 
-    def __init__(self, answer: Callable[[str, int], str] = boxed_digit) -> None:
+    def __init__(self, answer: Callable[[str, int], str | dict] = boxed_digit) -> None:
         self.answer = answer
+        """A text, or a whole choice in place of one, to prompt and seed."""
         self.delay_s = 0.0
+        self.drip_s = 0.0
+        """Between two bytes of a reply."""
         self.asked: list[dict] = []
         self.headers: list[dict] = []
-        self.failures: list[tuple[int, str]] = []
-        """Status and body of the next replies; empty for honest ones."""
+        self.failures: list[tuple] = []
+        """Status, body and perhaps headers of the next replies; empty for honest ones."""
+        self.misbehave: Callable[[int], tuple | None] = lambda number: None
+        """The same for the request of this number, counted from 1."""
         self.hold_after: float = float("inf")
         """Replies nothing to requests beyond so many, until it is closed."""
         self._lock, self._closed = threading.Lock(), threading.Event()
@@ -40,26 +51,39 @@ class StandInServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def reply(self, path: str, asked: dict) -> tuple[int, str]:
+    def settle(self) -> None:
+        """Wait until what a killed process has sent is there."""
+        before = -1
+        while before != (before := len(self.asked)):
+            time.sleep(0.3)
+
+    def reply(self, path: str, asked: dict) -> tuple:
         with self._lock:
             self.asked.append({"path": path, **asked})
             number = len(self.asked)
-            if self.failures:
-                return self.failures.pop(0)
+            if failure := self.failures.pop(0) if self.failures else self.misbehave(number):
+                return failure
         if number > self.hold_after:
             self._closed.wait()
         is_chat = path.endswith("/chat/completions")
-        text = self.answer(asked["messages"][0]["content"] if is_chat else asked["prompt"], asked["seed"])
+        prompt = asked["messages"][0]["content"] if is_chat else asked["prompt"]
+        said = self.answer(prompt, asked.get("seed"))
         time.sleep(self.delay_s)
-        choice = {"message": {"content": text}} if is_chat else {"text": text}
-        choice["finish_reason"] = "stop" if len(text) <= asked["max_tokens"] else "length"
-        return 200, json.dumps({"choices": [choice], "usage": {"completion_tokens": len(text)}})
+        choice = (
+            said if isinstance(said, dict) else {"message": {"content": said}} if is_chat else {"text": said}
+        )
+        text = choice["message"]["content"] or "" if "message" in choice else choice["text"]
+        finish = "stop" if len(text) <= asked["max_tokens"] else "length"
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(text)}
+        choices = [{"finish_reason": finish, **choice}]
+        return 200, json.dumps({"model": f"{asked['model']}-0", "choices": choices, "usage": usage})
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                server.headers.append(dict(self.headers))
                 self._send(200, json.dumps({"data": [{"id": MODEL}]}))
 
             def do_POST(self) -> None:
@@ -67,13 +91,17 @@ class StandInServer:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 self._send(*server.reply(self.path, asked))
 
-            def _send(self, status: int, body: str) -> None:
+            def _send(self, status: int, body: str, headers: dict | None = None) -> None:
                 # Who asked may be dead by now.
                 with contextlib.suppress(ConnectionError):
                     self.send_response(status)
-                    self.send_header("Content-Length", str(len(body.encode())))
+                    for name, value in ({"Content-Length": len(body.encode())} | (headers or {})).items():
+                        self.send_header(name, str(value))
                     self.end_headers()
-                    self.wfile.write(body.encode())
+                    size = 1 if server.drip_s else max(1, len(body.encode()))
+                    for start in range(0, len(body.encode()), size):
+                        self.wfile.write(body.encode()[start : start + size])
+                        time.sleep(server.drip_s)
 
             def log_message(self, *_) -> None: ...
 
@@ -82,6 +110,13 @@ class StandInServer:
 
 @pytest.fixture
 def server():
+    stand_in = StandInServer()
+    yield stand_in
+    stand_in.close()
+
+
+@pytest.fixture
+def other_server():
     stand_in = StandInServer()
     yield stand_in
     stand_in.close()

@@ -113,7 +113,7 @@ def test_scores_that_are_no_longer_of_all_samples_go(tmp_path):
 
 
 def test_two_evaluations_cannot_write_at_the_same_time(tmp_path):
-    with Ledger(tmp_path, CONDITIONS), pytest.raises(ConfigError, match="another evaluation"):
+    with Ledger(tmp_path, CONDITIONS), pytest.raises(ConfigError, match="another process"):
         fill(tmp_path, prediction(0))
 
 

@@ -76,6 +76,29 @@ def test_solutions_below_two_steps_are_kept_and_counted(check):
     assert check(train=train).num_unhintable == 2
 
 
+def test_problems_that_show_their_answer_at_once_have_no_hint_where_that_is_forbidden(check):
+    train = [problem(i) for i in range(7)] + [problem(7, steps=("so a = 2\n", "b\n", "\\boxed{2}"))]
+    assert check(train=train).num_unhintable == 0
+    # "b=2" in the second step of all states it, too, but leaves them the first.
+    assert check("seele.hints.revealing=forbid", train=train).num_unhintable == 1
+
+
+def test_a_hint_that_is_never_given_needs_no_room(check):
+    long = problem(0, steps=("a=1\n", f"b=2 {'x' * 80}\n", "\\boxed{2}"))
+    train = [long, *(problem(i) for i in range(1, 8))]
+    with pytest.raises(DataError, match=r"'chains-0' has 4 prompt tokens and 89 in its longest hint"):
+        check("seele.prompt.template=plain", train=train)
+    check("seele.prompt.template=plain", "seele.hints.revealing=forbid", train=train)
+
+
+def test_hints_of_tokens_reach_to_the_last_token(check):
+    # "0+1" and a line end, then at most all tokens but the last of the solution's 17.
+    limits = ("seele.prompt.template=plain", "seele.hints.unit=token", "data.max_prompt_length=20")
+    assert check(*limits).num_unhintable == 0
+    with pytest.raises(DataError, match=r"has 4 prompt tokens and 16 in its longest hint"):
+        check(*limits[:2], "data.max_prompt_length=19")
+
+
 def test_additions_are_welcome_where_verl_hands_them_on(check):
     check(
         "+actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1",

@@ -452,7 +452,14 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
     seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
     template = rollouts_of(0.0)[0]
     lines = [
-        replace(template, instance_id="p", round=number, hint_ratio=ratio, reward=reward)
+        replace(
+            template,
+            instance_id="p",
+            round=number,
+            hint_ratio=ratio,
+            reward=reward,
+            reason="correct" if reward else "wrong",
+        )
         for number, ratio, reward in seen
     ]
     (fit,) = read_beliefs(state, [*lines, replace(template, instance_id="never kept")])
@@ -489,7 +496,10 @@ def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints():
 
 
 def rollouts_of(*rewards):
-    lines = [rollout_line(index, reward=reward) for index, reward in enumerate(rewards)]
+    lines = [
+        rollout_line(index, reward=reward, reason="correct" if reward == 1 else "wrong")
+        for index, reward in enumerate(rewards)
+    ]
     names = RolloutLine.__dataclass_fields__
     return [RolloutLine(**{name: line[name] for name in names}) for line in lines]
 

@@ -41,8 +41,8 @@ class Engine:
         ]
 
 
-async def grade(completion, answer):
-    correct = completion.text == "2" and answer == "yes"
+async def grade(completion, instance):
+    correct = completion.text == "2" and instance.answer == "yes"
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 
 

@@ -63,6 +63,9 @@ def test_hand_worked_step():
         "hint_ratio/round_1": 0.0,
         "reward/ungraded_share": 0.25,
         "reward/no_answer_share": 0.25,
+        "reward/malformed_share": 0.0,
+        "reward/format_share": 0.0,
+        "reward/mean": 0.25,
         "rollout/truncated_share": 0.25,
         "rollout/mean_response_tokens": 11 / 4,
         "tokens/prompt": 2 * 7 + 2 * 4,
@@ -123,3 +126,15 @@ def test_variance_between_hints_is_what_the_rounds_do_not_explain():
     metrics = step_metrics([replace(VISIT, rollouts=rollouts)])
     assert metrics["prompts/variance_between_hints"] == pytest.approx(1.0)
     assert metrics["rounds/mean_a_1_minus_a"] == 0.0
+
+
+def test_a_reward_for_the_form_leaves_every_accuracy_as_it_was():
+    """The second rollout of four is wrong and earns 0.1: (1 + 0.1) / 4 on average."""
+    formal = replace(VISIT.rollouts[1], grade=Grade(False, WRONG, format_score=0.1))
+    visit = replace(VISIT, rollouts=(VISIT.rollouts[0], formal, *VISIT.rollouts[2:]))
+    before, after = step_metrics([VISIT]), step_metrics([visit])
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"reward/format_share", "reward/mean"}
+    assert (after["reward/format_share"], after["reward/mean"]) == (0.25, pytest.approx(0.275))
+    assert visit.accuracy == VISIT.accuracy == 0.25
+    assert [row["reward"] for row in rollout_rows(visit, {})] == [1.0, 0.1, 0.0, 0.0]

@@ -41,6 +41,7 @@ from transformers import (
 from seele.data import chains
 from seele.data.chains import ChainsConfig, StudentConfig
 from seele.data.gsm8k import read_gsm8k
+from seele.data.schema import read_problems
 from seele.rollout.templates import render_prompt
 
 END_OF_TEXT = "<|im_end|>"
@@ -76,7 +77,8 @@ class BaseModelRecipe:
     """Chains only: over this first share of the batches the levels open up one by one."""
 
     data_folder: str = ""
-    """GSM8K only: the folder that holds ``train.jsonl``; the Hugging Face hub when empty."""
+    """GSM8K: the folder that holds ``train.jsonl``; the Hugging Face hub when empty. Problems: the folder
+    with ``train.parquet``."""
     max_chars: int = 400
     """GSM8K only: problems whose question and solution are longer are left out, as by ``seele data``."""
     min_steps: int = 1
@@ -158,9 +160,16 @@ def _drill(found: re.Match[str], rng: random.Random) -> str:
     return f"{left}{found[2]}{found[3]}{found[4]}{right}{found[6]}{result}"
 
 
+def _problems_texts(recipe: BaseModelRecipe) -> Iterator[Text]:
+    """Worked solutions of a file in our schema, or the boxed answer alone where there is none."""
+    for instance in read_problems(Path(recipe.data_folder) / "train.parquet"):
+        yield instance.question, "".join(instance.steps) or f"\\boxed{{{instance.answer}}}"
+
+
 TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
     "chains": _chains_texts,
     "gsm8k": _gsm8k_texts,
+    "problems": _problems_texts,
 }
 
 RECIPES = {
@@ -179,6 +188,8 @@ RECIPES = {
         num_heads=6,
         max_positions=1024,
     ),
+    # Of any prepared file: a model that knows the form of the answers and little else.
+    "problems": BaseModelRecipe(task="problems", epochs=40, sampling="group_by_length", max_positions=2048),
 }
 
 
@@ -370,7 +381,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Make a small base model, or find the one made before.")
     parser.add_argument("--out", type=Path, required=True, help="folder that the model's folder is put into")
     parser.add_argument("--task", choices=sorted(RECIPES), default="chains")
-    parser.add_argument("--data-folder", default="", help="gsm8k: folder of train.jsonl (default: the hub)")
+    parser.add_argument(
+        "--data-folder",
+        default="",
+        help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet",
+    )
     arguments = parser.parse_args(argv)
     recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
     # The Trainer prints its losses.

@@ -8,8 +8,11 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from seele.config import HintConfig
 from seele.data.schema import read_columns, read_problems
+from seele.data.units import for_hints
 from seele.records import Instance
+from seele_verl.settings import read_hints
 
 
 class ProblemDataset(Dataset[dict[str, Any]]):
@@ -31,7 +34,10 @@ class ProblemDataset(Dataset[dict[str, Any]]):
 
         Raises:
             DataError: A file is missing or a row does not hold what the schema asks for.
+            ConfigError: ``config.hints``, the run's ``seele.hints``, does not hold what it should.
         """
+        self._hints = HintConfig() if config is None else read_hints(config.hints)
+        self._tokenizer = tokenizer
         paths = [Path(data_files)] if isinstance(data_files, str) else [Path(path) for path in data_files]
         problems = [(instance, path.stem) for path in paths for instance in read_problems(path)]
         self._paths = paths
@@ -46,7 +52,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
             "raw_prompt": [{"role": "user", "content": instance.question}],
             "index": index,
             "data_source": f"{instance.data_source}/{split}",
-            "instance": instance,
+            "instance": for_hints(instance, self._hints, self._tokenizer),
         }
 
     def columns(self, names: Sequence[str]) -> list[dict[str, Any]]:

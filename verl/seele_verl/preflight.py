@@ -11,10 +11,12 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.curriculum import build_curriculum, columns_needed
 from seele.data.schema import read_columns, read_problems
+from seele.data.units import check_unit, for_hints
 from seele.errors import ConfigError, DataError
 from seele.hints import configured_controller
 from seele.methods import METHODS, check_method
 from seele.records import Instance
+from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
 from seele_verl.compositions import check_composition
 from seele_verl.settings import read_settings
@@ -49,7 +51,8 @@ class Preflight:
     seele: SeeleConfig
     num_problems: int
     num_unhintable: int
-    """Training problems whose solution has fewer than two steps: they are kept, but cannot be hinted."""
+    """Training problems that have no legal hint, because their solution is too short or shows the answer at
+    once: they are kept."""
 
     @property
     def is_supervised(self) -> bool:
@@ -90,7 +93,9 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)
     _check_window(config)
-    hinted = seele.hints.controller != "none" or seele.off_policy.source == "trace"
+    check_unit(seele.hints, tokenizer)
+    training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
+    hinted = seele.hints.gives_hints or seele.off_policy.source == "trace"
     _check_lengths(tokenizer, seele, config, training, hinted=hinted)
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
     if supervised:
@@ -184,6 +189,8 @@ def _check_device(config: DictConfig) -> None:
 def _read(files: Any, key: str) -> list[tuple[Instance, Path]]:
     paths = [Path(files)] if isinstance(files, str) else [Path(path) for path in files]
     problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    for instance, path in problems:
+        _check_answer(instance, path)
     counts = Counter(instance.instance_id for instance, _ in problems)
     instance_id, count = counts.most_common(1)[0]
     if count > 1:
@@ -191,6 +198,13 @@ def _read(files: Any, key: str) -> list[tuple[Instance, Path]]:
             f"data.{key}: instance id {instance_id!r} occurs in {count} files; ids must be unique in a run"
         )
     return problems
+
+
+def _check_answer(instance: Instance, path: Path) -> None:
+    try:
+        check_reference(instance)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _check_columns(files: Any, seele: SeeleConfig) -> None:
@@ -201,7 +215,7 @@ def _check_columns(files: Any, seele: SeeleConfig) -> None:
         build_curriculum(seele.curriculum, rows, seed=seele.seed)
 
 
-def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Tokenizer:
+def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
     path = config.actor_rollout_ref.model.path
     from transformers import AutoConfig, AutoTokenizer
 
@@ -216,7 +230,7 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Tokenizer:
         ) from error
     if seele.prompt.template == CHAT and tokenizer.chat_template is None:
         raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
-    return tokenizer  # type: ignore[no-any-return]
+    return tokenizer
 
 
 def _check_window(config: DictConfig) -> None:
@@ -249,15 +263,16 @@ def _check_lengths(
     for instance, path in problems:
         prompt = len(encode_prompt(tokenizer, instance.question, seele.prompt.template))
         steps = [len(ids) for ids in encode_steps(tokenizer, instance.steps)] if hinted else []
+        longest = sum(steps[: instance.num_hint_steps(max(instance.legal_hint_ratios))])
         # A trace ends with one more token, and something has to be generated after a prefix.
-        given = {"trace": sum(steps), "prefix": sum(steps[:-1])}.get(source, 0) + 1
+        given = {"trace": sum(steps), "prefix": longest}.get(source, 0) + 1
         if given > response_limit:
             raise DataError(
                 f"{path}: problem {instance.instance_id!r} brings {given} tokens into the response "
                 f"(seele.off_policy.source={source}), more than data.max_response_length ({response_limit}); "
                 "raise the limit or remove the problem"
             )
-        hint = 0 if source == "trace" else sum(steps[:-1])
+        hint = 0 if source == "trace" else longest
         if prompt + hint > limit:
             raise DataError(
                 f"{path}: problem {instance.instance_id!r} has {prompt} prompt tokens and {hint} in its "

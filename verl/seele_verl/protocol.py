@@ -111,7 +111,7 @@ def training_rows(
             reward=rollout.reward + penalty,
         )
         if tells_accuracy:
-            row.fields["extra_fields"] = {"reward_extra_info": {"acc": rollout.reward}}
+            row.fields["extra_fields"] = {"reward_extra_info": {"acc": float(rollout.grade.correct)}}
         if settings.imitation.coefficient:
             row.fields[HINT_WEIGHTS] = torch.tensor(
                 hint_token_weights(
@@ -146,7 +146,8 @@ def validation_rows(
     """The rows of a validation problem, with the columns that verl groups and names its metrics by."""
     rows = []
     for rollout in rollouts:
-        row = _row(uid, prompt_ids, rollout, prefix_ids=[], reward=rollout.reward)
+        # Accuracy: validation compares models, and a form is not what they are compared by.
+        row = _row(uid, prompt_ids, rollout, prefix_ids=[], reward=float(rollout.grade.correct))
         row.fields["data_source"] = data_source
         row.fields["reward_model"] = {"style": "rule", "ground_truth": instance.answer}
         row.fields["extra_fields"] = {}

@@ -15,7 +15,7 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
-from seele.reward.grader import GraderPool
+from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.rounds import Unhinted, add_given, run_rounds
 from seele.rollout.seeding import rollout_seed
@@ -246,10 +246,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         full = len(token_ids) >= max_tokens
         return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
 
-    async def _grade(self, completion: Completion, answer: str) -> Grade:
+    async def _grade(self, completion: Completion, instance: Instance) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
             return Grade(False, GradeReason.TRUNCATED)
-        return await asyncio.to_thread(self.grader.grade, completion.text, answer)
+        grade = await asyncio.to_thread(self.grader.grade_problem, completion.text, instance)
+        return reward_form(grade, self.seele.reward.format_score)
 
 
 class RoundsManager(AgentLoopManagerTQ):

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from seele.config import SeeleConfig, from_mapping
+from seele.config import HintConfig, SeeleConfig, from_mapping
 
 
 def read_settings(config: DictConfig) -> SeeleConfig:
@@ -17,3 +17,13 @@ def read_settings(config: DictConfig) -> SeeleConfig:
     raw: Mapping[str, Any] = OmegaConf.to_container(config.seele, resolve=True)  # type: ignore[assignment]
     planned = {"training_steps": config.trainer.total_training_steps}
     return from_mapping(SeeleConfig, {**raw, **planned}, "seele")
+
+
+def read_hints(section: DictConfig) -> HintConfig:
+    """The ``seele.hints`` block alone, for those whom verl hands no more.
+
+    Raises:
+        ConfigError: As ``read_settings``.
+    """
+    raw: Mapping[str, Any] = OmegaConf.to_container(section, resolve=True)  # type: ignore[assignment]
+    return from_mapping(HintConfig, raw, "seele.hints")

@@ -1,0 +1,111 @@
+"""``seele data inspect``: problems with every hint that may be given for them, and what a file holds."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from seele.data.statistics import ProblemStatistics
+    from seele.records import Instance
+
+HEADER = (
+    *("source", "level", "problems", "no hint possible", "steps (median)", "steps (most)"),
+    *("question (chars)", "solution (chars)", "longest (chars)", "step (chars)"),
+    *("answer before the last step", "hints stating it", "hints mentioning it"),
+)
+
+GROUPS_SIDE_BY_SIDE = 4
+
+
+def inspect_problems(
+    file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
+    num: Annotated[int, typer.Option(min=0, help="How many problems, from the start.")] = 3,
+    html: Annotated[
+        Path | None, typer.Option(help="Write them as one HTML page.", show_default="the terminal")
+    ] = None,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Statistics by source and level; always on the page.")
+    ] = False,
+) -> None:
+    """Show some problems with every hint that may be given for them."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from seele.data.files import write_atomically
+    from seele.data.schema import count_unhintable, read_problems
+    from seele.data.statistics import describe_problems, with_revelation
+    from seele.report.problem_page import problem_page
+
+    instances = read_problems(file)
+    shown = [with_revelation(instance) for instance in instances[:num]]
+    summary = f"{file}: {len(instances)} problems, {count_unhintable(instances)} without a possible hint"
+    groups = describe_problems(instances) if stats or html else []
+    if html is not None:
+        write_atomically(html, problem_page(summary, shown, HEADER, map(_cells, groups)))
+        typer.echo(f"{html}: {len(shown)} of {len(instances)} problems")
+        return
+    console = Console()
+    console.print(Text(_printable(summary)))
+    if stats:
+        _print_statistics(console, groups)
+    for instance in shown:
+        _print_problem(console, instance)
+
+
+def _cells(group: "ProblemStatistics") -> tuple[str, ...]:
+    return (
+        *(group.data_source, group.level, f"{group.problems:,}", f"{group.unhintable_share:.1%}"),
+        *(f"{group.steps_median:g}", str(group.steps_max)),
+        *(f"{group.question_chars_median:,.0f}", f"{group.solution_chars_median:,.0f}"),
+        *(f"{group.solution_chars_max:,}", f"{group.step_chars_median:,.0f}"),
+        *(f"{group.stated_early_share:.1%}", f"{group.revealing_share:.1%}", f"{group.mentioning_share:.1%}"),
+    )
+
+
+def _print_statistics(console: "Console", groups: Iterable["ProblemStatistics"]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    # Transposed: thirteen columns do not fit a terminal, a few groups do.
+    columns = list(map(_cells, groups))
+    for first in range(0, len(columns), GROUPS_SIDE_BY_SIDE):
+        table = Table(show_header=False)
+        for line in zip(HEADER, *columns[first : first + GROUPS_SIDE_BY_SIDE], strict=True):
+            table.add_row(*(Text(_printable(cell)) for cell in line))
+        console.print(table)
+
+
+def _print_problem(console: "Console", instance: "Instance") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from seele.report.problem_page import hint_lines
+
+    table = Table(
+        title=Text(_printable(instance.instance_id)),
+        title_justify="left",
+        caption=Text(_printable(f"answer: {instance.answer}")),
+    )
+    table.add_column("hint ratio", justify="right")
+    table.add_column("shown to the model, with the lines above")
+    table.add_column("states the answer")
+    table.add_row("", Text(_printable(instance.question)), "")
+    for ratio, step, is_revealing in hint_lines(instance):
+        table.add_row(
+            "never" if ratio is None else f"{ratio:.3f}",
+            Text(_printable(step.rstrip()) or "no hint"),
+            "yes" if is_revealing else "",
+        )
+    console.print(table)
+
+
+def _printable(text: str) -> str:
+    """``text`` with its control characters shown, so that it cannot steer the terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else f"\\x{ord(character):02x}"
+        for character in text
+    )

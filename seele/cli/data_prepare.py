@@ -1,0 +1,194 @@
+"""``seele data prepare``: from named sources, the Hugging Face hub and local files to parquet files."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from seele.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seele.data.prepare import Split
+    from seele.data.sources import SourceSettings
+    from seele.records import Instance
+
+
+class SourceGroup(TyperGroup):
+    """Takes what is none of its commands as the name of a source, or as a reference."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """``deepmath ...`` means ``source deepmath ...``."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["source", *args]
+        return super().resolve_command(ctx, args)
+
+
+prepare_app = typer.Typer(
+    cls=SourceGroup,
+    no_args_is_help=True,
+    help="Write DIR/<split>.parquet and DIR/manifest.json. "
+    "Sources beside the commands below: deepmath, openr1_46k, dapo_17k, math, hf://OWNER/NAME, or a file.",
+)
+
+OutOption = Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)]
+MaxCharsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Leave out problems whose question and solution have more characters.", show_default="all"
+    ),
+]
+
+
+@prepare_app.command("source")
+def prepare_source(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            help="A source's name, hf://OWNER/NAME?config=...&split=...&revision=..., a URL of the hub, or a "
+            "local parquet, JSON or JSONL file or folder.",
+            show_default=False,
+        ),
+    ],
+    out: OutOption,
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Local copy of the source's files.", show_default="where the source says"),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="question=COLUMN answer=COLUMN solution=... steps=... level=..."),
+    ] = None,
+    splits: Annotated[
+        list[str] | None, typer.Option("--split", help="OURS=THEIRS, such as heldout=test.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of the source, such as max_steps=5.")
+    ] = None,
+    max_chars: MaxCharsOption = None,
+) -> None:
+    """Any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
+    from seele.data.prepare import Split
+    from seele.data.sources import Counts, find_settings, open_split
+    from seele.data.sources.rows import to_instances
+
+    changes = parse_settings(settings or [])
+    if splits:
+        changes["splits"] = parse_settings(splits, option="--split")
+    if max_chars is not None:
+        changes["max_chars"] = max_chars
+    columns = parse_settings([pair for text in mapping or [] for pair in text.split()], option="--map")
+    found = find_settings(
+        reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
+    )
+    prepared = {}
+    for ours, theirs in found.splits.items():
+        opened, counts = open_split(found, theirs, source=source), Counts()
+        prepared[ours] = Split(
+            instances=to_instances(opened.rows, found, counts), origin=opened.origin, counts=counts
+        )
+    _write(out, prepared, about=_about(found))
+    _say_revision(found, [split.origin for split in prepared.values()])
+
+
+@prepare_app.command("chains")
+def prepare_chains(
+    out: OutOption,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of ChainsConfig, such as num_train=64.")
+    ] = None,
+) -> None:
+    """Chains of modular arithmetic: training, held-out and harder problems."""
+    from dataclasses import asdict
+
+    from seele.config.build import from_mapping
+    from seele.data.chains import DATA_SOURCE, ChainsConfig, generate_splits
+
+    config = from_mapping(ChainsConfig, {"seed": seed} | parse_settings(settings or []), "chains")
+    write_splits(out, generate_splits(config), origin={"source": DATA_SOURCE, "settings": asdict(config)})
+
+
+@prepare_app.command("gsm8k")
+def prepare_gsm8k(
+    out: OutOption,
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Folder with train.jsonl and test.jsonl.", show_default="the Hugging Face hub"),
+    ] = None,
+    max_chars: MaxCharsOption = None,
+) -> None:
+    """GSM8K: its training split, and its test split as held-out problems."""
+    from seele.data.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
+
+    splits = {
+        "train": read_gsm8k("train", folder=source, max_chars=max_chars),
+        "heldout": read_gsm8k("test", folder=source, max_chars=max_chars),
+    }
+    # The folder's own name would make the manifest differ from machine to machine.
+    origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
+    about = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin, "max_chars": max_chars}
+    write_splits(out, splits, origin=about)
+
+
+def _about(settings: "SourceSettings") -> dict[str, Any]:
+    """What the manifest says of a source; of a local file the name, without its folder."""
+    from dataclasses import asdict
+
+    said = asdict(settings)
+    if "://" not in settings.reference:
+        said["reference"] = Path(settings.reference).name
+    first = {"source": said.pop("data_source"), "title": said.pop("title"), "licence": said.pop("licence")}
+    return first | {"reference": said.pop("reference"), "settings": said}
+
+
+def _say_revision(settings: "SourceSettings", origins: Iterable[Mapping[str, Any]]) -> None:
+    """A data set without a commit is another one tomorrow."""
+    for revision in sorted({origin["revision"] for origin in origins if "revision" in origin}):
+        if revision not in settings.reference:
+            typer.echo(f"{settings.reference}: not pinned to a commit; now it was {revision} (manifest.json)")
+
+
+def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origin: Mapping[str, Any]) -> None:
+    """Write each split, then ``manifest.json`` with counts and checksums. Same input, same bytes.
+
+    Raises:
+        DataError: As ``seele.data.prepare.prepare``.
+    """
+    from seele.data.prepare import Split
+
+    _write(out, {name: Split(instances=instances) for name, instances in splits.items()}, about=origin)
+
+
+def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, Any]:
+    """``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, or else text.
+
+    Raises:
+        ConfigError: If a setting has no ``=``.
+    """
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"{option} {setting}: expected KEY=VALUE")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        parsed[key] = tuple(value) if isinstance(value, list) else value
+    return parsed
+
+
+def _write(out: Path, splits: Mapping[str, "Split"], *, about: Mapping[str, Any]) -> None:
+    from seele.data.prepare import prepare
+
+    manifest = prepare(out, splits, about=about)
+    for entry in manifest["splits"].values():
+        left_out = ", ".join(f"{count} {reason}" for reason, count in entry.get("left_out", {}).items())
+        rows = f" of {entry['rows_read']} rows" if "rows_read" in entry else ""
+        typer.echo(
+            f"{out / entry['file']}: {entry['problems']} problems{rows}, {entry['unhintable']} without a "
+            f"possible hint" + (f"; left out: {left_out}" if left_out else "")
+        )

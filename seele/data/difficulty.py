@@ -1,0 +1,190 @@
+"""How often a model solved each problem: the counts file, and the problems whose counts lie within a band.
+
+Who draws the samples is not here: see ``seele_eval.difficulty``. A count belongs to question and answer and
+not to an id, so that it holds for the problem with any solution, however that is cut into steps.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from seele.data.files import check_output, file_sha256, read_json_lines, write_atomically
+from seele.data.parquet import copy_rows
+from seele.data.schema import read_problems
+from seele.errors import ConfigError, DataError
+
+COUNTS = "counts.jsonl"
+"""Name of the counts file in a folder of samples."""
+
+SAMPLES = 8
+"""Of each problem, in the paper (arXiv:2509.06923, section 5.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """What the samples of one problem came to."""
+
+    problem: str
+    """``problem_key`` of its question and answer."""
+    instance_id: str
+    """Under which it was sampled."""
+    correct: int
+    truncated: int
+    """Samples that ended at the limit of tokens: hard to finish may be another thing than hard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """A counts file."""
+
+    samples: int
+    """Of each problem."""
+    conditions: Mapping[str, Any]
+    """What the counts depend on: model, temperature, template, limits, grader, versions."""
+    by_problem: Mapping[str, Count]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Numbers of correct samples with which a problem is kept, both ends included."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``LEAST:MOST`` as a band.
+
+        Raises:
+            ConfigError: If it is something else.
+        """
+        least, colon, most = text.partition(":")
+        if not (colon and least.isdecimal() and most.isdecimal() and int(least) <= int(most)):
+            raise ConfigError(
+                f"--band {text}: expected LEAST:MOST correct samples, both included, such as 0:0 or 1:7"
+            )
+        return cls(int(least), int(most))
+
+    def check(self, samples: int) -> None:
+        """Refuse a band that ends beyond the number of samples.
+
+        Raises:
+            ConfigError: If it does.
+        """
+        if self.most > samples:
+            raise ConfigError(f"--band {self.least}:{self.most}: there are {samples} samples of each problem")
+
+    def __contains__(self, correct: int) -> bool:
+        return self.least <= correct <= self.most
+
+
+def problem_key(question: str, answer: str) -> str:
+    """Names a problem by question and answer: 32 hexadecimal digits."""
+    return hashlib.sha256(f"{len(question)}:{question}{answer}".encode()).hexdigest()[:32]
+
+
+def write_counts(path: Path, counts: Iterable[Count], *, samples: int, conditions: Mapping[str, Any]) -> None:
+    """Write a counts file: samples and conditions first, then a problem a line, in their order."""
+    lines: list[Mapping[str, Any]] = [{"samples": samples, "conditions": conditions}, *map(asdict, counts)]
+    write_atomically(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def read_counts(path: Path) -> Counts:
+    """Read a counts file.
+
+    Raises:
+        DataError: If it is missing or damaged.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; name --model, and the problems are sampled")
+    (first, head), *rows = read_json_lines(path) or [(str(path), None)]
+    if not isinstance(head, dict) or not isinstance(head.get("samples"), int) or "conditions" not in head:
+        raise DataError(f"{first}: expected samples and conditions; sample the problems again")
+    samples = head["samples"]
+    counts = [_to_count(row, at, samples=samples) for at, row in rows]
+    by_problem = {count.problem: count for count in counts}
+    return Counts(samples=samples, conditions=head["conditions"], by_problem=by_problem)
+
+
+def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
+    """Write the problems of ``file`` whose counts lie within ``band``, and a manifest beside them.
+
+    All columns are kept, and the order. The same file, counts and band give the same bytes.
+
+    Returns:
+        A summary for people.
+
+    Raises:
+        DataError: The file is no file of problems, a problem of it was not sampled, or none lies in the band.
+        ConfigError: The band asks for more correct samples than there are, or ``out`` is ``file``.
+    """
+    check_output(file, out)
+    counts = read_counts(counts_file)
+    band.check(counts.samples)
+    found = _find_counts(file, counts, counts_file)
+    keep = [count.correct in band for count in found]
+    histogram = _histogram(found, counts.samples)
+    summary = (
+        f"{sum(keep)} of {len(keep)} problems have {band.least} to {band.most} correct of {counts.samples}"
+    )
+    listed = ", ".join(f"{correct}: {problems}" for correct, problems in histogram.items())
+    if not any(keep):
+        raise DataError(f"{out}: not written, because {summary}. Problems by correct samples: {listed}")
+    manifest = out.with_suffix(".manifest.json")
+    # Its presence stands for completeness.
+    manifest.unlink(missing_ok=True)
+    copy_rows(file, out, keep)
+    written = {
+        "file": out.name,
+        "sha256": file_sha256(out),
+        "source": {"file": file.name, "sha256": file_sha256(file)},
+        "band": {"least": band.least, "most": band.most},
+        "problems": len(keep),
+        "kept": sum(keep),
+        "samples": counts.samples,
+        "by_correct_samples": histogram,
+        "kept_with_all_samples_truncated": sum(
+            kept and count.truncated == counts.samples for kept, count in zip(keep, found, strict=True)
+        ),
+        "counts": {"file": counts_file.name, "sha256": file_sha256(counts_file)},
+        "conditions": counts.conditions,
+    }
+    write_atomically(manifest, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+    return f"{out}: {summary}\nproblems by correct samples: {listed}"
+
+
+def _to_count(row: Any, at: str, *, samples: int) -> Count:
+    try:
+        count = Count(**row)
+        if not (0 <= count.correct <= samples and 0 <= count.truncated <= samples):
+            raise ValueError(f"more than {samples} samples")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{at}: not the count of a problem ({error}); sample the problems again") from error
+    return count
+
+
+def _find_counts(file: Path, counts: Counts, counts_file: Path) -> list[Count]:
+    """The count of each problem of a file."""
+    found, missing = [], []
+    for instance in read_problems(file):
+        count = counts.by_problem.get(problem_key(instance.question, instance.answer))
+        if count is None:
+            missing.append(instance.instance_id)
+        else:
+            found.append(count)
+    if missing:
+        raise DataError(
+            f"{file}: {len(missing)} problems, the first of them {missing[0]!r}, have no samples in "
+            f"{counts_file}; name --model, and they are sampled"
+        )
+    return found
+
+
+def _histogram(counts: Sequence[Count], samples: int) -> dict[str, int]:
+    """Problems by number of correct samples, in JSON's keys."""
+    problems = Counter(count.correct for count in counts)
+    return {str(correct): problems[correct] for correct in range(samples + 1)}

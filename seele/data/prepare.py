@@ -1,0 +1,96 @@
+"""A folder of prepared problems: a parquet file a split, and a manifest that says what they are.
+
+The files come to their names only when all of them are complete, the manifest last: without a manifest, a
+preparation was killed while its files changed places, and is to be run again.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import file_sha256, write_atomically
+from seele.data.leakage import revealed_at
+from seele.data.parquet import ParquetSink
+from seele.data.schema import SCHEMA, SCHEMA_VERSION, fill
+from seele.data.sources.rows import Counts
+from seele.errors import DataError
+from seele.records import Instance
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The problems of one file."""
+
+    instances: Iterable[Instance]
+    """Taken one by one, once."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where they come from, the same on every machine."""
+    counts: Counts | None = None
+    """What became of the source's rows; filled while ``instances`` are taken."""
+
+
+def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``out/SPLIT.parquet`` for each split, then ``out/manifest.json``. Same input, same bytes.
+
+    Leading steps that show the answer are marked (``Instance.revealed_at``) where nobody has done so.
+
+    Args:
+        out: Folder, made as needed. What it holds stays until all splits are complete.
+        splits: By name.
+        about: What the manifest begins with: source, licence, settings.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        DataError: A problem breaks the rules of ``seele.data.schema``, or a split has none.
+        OSError: If the folder cannot be written.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    with ExitStack() as stack:
+        sinks = []
+        for name, split in splits.items():
+            sinks.append(stack.enter_context(ParquetSink(out / f"{name}.parquet", SCHEMA)))
+            entries[name] = _write(sinks[-1], split, name)
+        (out / MANIFEST).unlink(missing_ok=True)
+        for sink in sinks:
+            sink.commit()
+    for entry in entries.values():
+        entry["sha256"] = file_sha256(out / entry["file"])
+    manifest = {**about, "schema": SCHEMA_VERSION, "splits": entries}
+    write_atomically(out / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    return manifest
+
+
+def _write(sink: ParquetSink, split: Split, name: str) -> dict[str, Any]:
+    problems = unhintable = revealed_early = 0
+    for instance in fill(sink, _marked(split.instances), split=name):
+        problems += 1
+        unhintable += len(instance.steps) < 2
+        revealed_early += instance.revealed_at is not None and instance.revealed_at < len(instance.steps)
+    if not problems:
+        raise DataError(f"{name}: no problems{_why(split.counts)}; check the source and leave_out")
+    sink.finish()
+    entry: dict[str, Any] = {"file": f"{name}.parquet"}
+    if split.origin:
+        entry["origin"] = dict(split.origin)
+    if split.counts is not None:
+        entry["rows_read"] = split.counts.read
+        entry["left_out"] = dict(sorted(split.counts.left_out.items()))
+    return entry | {"problems": problems, "unhintable": unhintable, "revealed_early": revealed_early}
+
+
+def _marked(instances: Iterable[Instance]) -> Iterator[Instance]:
+    for instance in instances:
+        if instance.revealed_at is None and instance.steps:
+            instance = replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
+        yield instance
+
+
+def _why(counts: Counts | None) -> str:
+    return "" if counts is None else f" in {counts.read} rows, of which left out: {dict(counts.left_out)}"

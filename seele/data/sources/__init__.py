@@ -1,0 +1,115 @@
+"""Problems from named sources (the YAML files here), the Hugging Face hub, and local files."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import file_sha256
+from seele.data.hub import HubSource, commit_of, iterate_hub_rows, open_hub_rows
+from seele.data.sources.local import find_files, iterate_file
+from seele.data.sources.mapping import parse_path
+from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.sources.rows import Counts, to_instances
+from seele.data.sources.settings import SourceSettings, find_settings, source_names
+from seele.records import Instance
+
+__all__ = [
+    "Counts",
+    "OpenSplit",
+    "SourceSettings",
+    "find_settings",
+    "open_split",
+    "read_source",
+    "source_names",
+]
+
+_INSTEAD = (
+    "Without a network (or with HF_HUB_OFFLINE=1) the cache of an earlier run is read; where there is none, "
+    "fetch the files elsewhere and give them with --source PATH"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSplit:
+    """Rows of a split that were found and not yet read."""
+
+    rows: Iterable[tuple[str, Any]]
+    """Each with its place for messages."""
+    origin: Mapping[str, Any]
+    """Where they come from, the same on every machine: name and commit, or files and checksums."""
+
+
+def read_source(
+    name_or_reference: str,
+    *,
+    split: str = "train",
+    source: Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    counts: Counts | None = None,
+) -> Iterator[Instance]:
+    """Problems of a named source, of a data set of the hub, or of a local file.
+
+    Args:
+        name_or_reference: One of ``source_names``, or a reference (``seele.data.sources.reference``).
+        split: Name of our split: ``train``, or another that the settings have.
+        source: Local copy of the source's files; from where the reference says when not given.
+        columns: As in ``find_settings``.
+        changes: As in ``find_settings``.
+        counts: Is filled while reading.
+
+    Raises:
+        ConfigError: Unknown name or setting.
+        DataError: The rows cannot be had, or one of them gives no problem.
+        DependencyError: If the hub is needed and ``datasets`` is not installed.
+    """
+    settings = find_settings(name_or_reference, columns=columns, changes=changes)
+    opened = open_split(settings, settings.splits.get(split, split), source=source)
+    yield from to_instances(opened.rows, settings, Counts() if counts is None else counts)
+
+
+def open_split(settings: SourceSettings, split: str, *, source: Path | None = None) -> OpenSplit:
+    """Find the rows of a split, named as the source names it.
+
+    Raises:
+        DataError: They cannot be had.
+        DependencyError: If the hub is needed and ``datasets`` is not installed.
+    """
+    reference = parse_reference(settings.reference)
+    columns = _top_level(settings)
+    configs = reference.configs if isinstance(reference, HubReference) else ()
+    if isinstance(reference, HubReference) and source is None:
+        return _open_hub(reference, split, columns)
+    path = source if source is not None else Path(settings.reference).expanduser()
+    files = find_files(path, split, configs)
+    # The folder's own name would make the manifest differ from machine to machine.
+    root = path if path.is_dir() else path.parent
+    return OpenSplit(
+        rows=chain.from_iterable(iterate_file(file, columns) for file in files),
+        origin={"files": {file.relative_to(root).as_posix(): file_sha256(file) for file in files}},
+    )
+
+
+def _open_hub(reference: HubReference, split: str, columns: list[str]) -> OpenSplit:
+    sources = [
+        HubSource(reference.name, split, reference.revision, config)
+        for config in reference.configs or (None,)
+    ]
+    opened = [(open_hub_rows(each, instead=_INSTEAD, columns=columns), each) for each in sources]
+    commits = {commit_of(rows) for rows, _ in opened} - {None}
+    return OpenSplit(
+        rows=chain.from_iterable(iterate_hub_rows(rows, each) for rows, each in opened),
+        origin={
+            "hub": reference.name,
+            "configs": list(reference.configs),
+            "split": split,
+            "revision": commits.pop() if len(commits) == 1 else reference.revision,
+        },
+    )
+
+
+def _top_level(settings: SourceSettings) -> list[str]:
+    """Columns that are read: a path may be the very name of one."""
+    return [name for path in settings.columns.named.values() for name in {path, str(parse_path(path)[0])}]

@@ -1,0 +1,98 @@
+"""Rows of local parquet, JSON and JSONL files, a few at a time."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seele.data.files import iterate_json_lines
+from seele.errors import DataError
+
+SUFFIXES = (".parquet", ".jsonl", ".json")
+
+Row = tuple[str, Any]
+"""Its place for messages, and what stands there."""
+
+
+def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
+    """Files of a split: ``path`` itself where it is a file, else those of the folder in the order of names.
+
+    Below a folder they are called ``SPLIT.*`` or ``SPLIT-*.*``, also within ``data`` and, for a data set with
+    configurations, within ``CONFIG``. A folder with one file in all holds just that.
+
+    Raises:
+        DataError: If there is none, or the found ones are of several kinds.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{path}: no such file or folder; check the path")
+    folders = [path / config for config in configs] or [path, path / "data"]
+    found = [file for folder in folders for file in _files_of_split(folder, split)]
+    if not found and not configs:
+        every = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES]
+        found = every if len(every) == 1 else []
+    if not found:
+        wanted = " or ".join(f"{folder.relative_to(path) / split}[-*]" for folder in folders)
+        raise DataError(f"{path}: no {wanted} with one of {SUFFIXES}; name the file itself, or another split")
+    if len(kinds := {file.suffix for file in found}) > 1:
+        raise DataError(f"{path}: {split!r} is there as {sorted(kinds)}; name one file")
+    return found
+
+
+def iterate_file(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Each row of a file with its place for messages.
+
+    Args:
+        path: A parquet, JSONL or JSON file, the last a list of rows, which is read at once.
+        columns: Columns that are needed; a parquet file's others are not read.
+
+    Raises:
+        DataError: If it is of another kind, or cannot be read.
+    """
+    match path.suffix:
+        case ".jsonl":
+            yield from iterate_json_lines(path)
+        case ".json":
+            yield from _rows_of_json(path)
+        case ".parquet":
+            yield from _rows_of_parquet(path, columns)
+        case suffix:
+            raise DataError(f"{path}: expected one of {SUFFIXES}, got {suffix!r}; convert it")
+
+
+def _files_of_split(folder: Path, split: str) -> list[Path]:
+    return [
+        file
+        for file in sorted(folder.glob(f"{split}*"))
+        if file.suffix in SUFFIXES and (file.stem == split or file.stem.startswith(f"{split}-"))
+    ]
+
+
+def _rows_of_json(path: Path) -> Iterator[Row]:
+    try:
+        rows = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as JSON ({error}); one row a line is .jsonl") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
+    for number, row in enumerate(rows):
+        yield f"{path}: row {number} (counted from 0)", row
+
+
+def _rows_of_parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    number = 0
+    try:
+        file = pq.ParquetFile(path, pre_buffer=False)
+        wanted = [name for name in file.schema_arrow.names if name in columns]
+        if not wanted:
+            raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")
+        for batch in file.iter_batches(batch_size=256, columns=wanted, use_threads=False):
+            for row in batch.to_pylist():
+                yield f"{path}: row {number} (counted from 0)", row
+                number += 1
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read as parquet ({error}); fetch it again") from error

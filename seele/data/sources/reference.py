@@ -1,0 +1,88 @@
+"""Where rows come from, as a user writes it: a data set on the hub, or a local file or folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from seele.data.hub import LATEST
+from seele.errors import ConfigError
+
+_HUB_HOSTS = frozenset({"huggingface.co", "hf.co", "www.huggingface.co"})
+# Other loaders of the field call them so.
+_PARAMETERS = {
+    "config": "config",
+    "subset": "config",
+    "name": "config",
+    "split": "split",
+    "revision": "revision",
+    "ref": "revision",
+}
+_FORM = (
+    "hf://OWNER/NAME?config=...&split=...&revision=..., https://huggingface.co/datasets/OWNER/NAME, "
+    "or a local file or folder"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubReference:
+    """A data set on the hub."""
+
+    name: str
+    """``owner/name``."""
+    configs: tuple[str, ...] = ()
+    """Configurations, read one after another; empty for the only one."""
+    split: str | None = None
+    """The split to train on, where the reference names it."""
+    revision: str = LATEST
+
+
+def parse_reference(text: str) -> HubReference | Path:
+    """What ``text`` refers to; a path need not exist.
+
+    ``hf://owner/name`` and ``https://huggingface.co/datasets/owner/name``, the latter also as
+    ``.../viewer/config/split`` or ``.../tree/revision``, take ``config`` (several with commas), ``split`` and
+    ``revision`` as parameters. Anything without a scheme is a path.
+
+    Raises:
+        ConfigError: For another scheme or host, a name that is not ``owner/name``, or an unknown parameter.
+    """
+    parts = urlsplit(text)
+    if "://" not in text:
+        return Path(text).expanduser()
+    if parts.scheme == "hf":
+        path = f"{parts.netloc}{parts.path}".removeprefix("datasets/")
+    elif parts.scheme in ("http", "https") and parts.netloc in _HUB_HOSTS:
+        if not parts.path.startswith("/datasets/"):
+            raise ConfigError(f"{text}: not a data set; expected {_FORM}")
+        path = parts.path.removeprefix("/datasets/")
+    else:
+        raise ConfigError(f"{text}: expected {_FORM}")
+    owner, name, *rest = [*(unquote(part) for part in path.strip("/").split("/") if part), "", ""][:5]
+    if not owner or not name:
+        raise ConfigError(f"{text}: expected OWNER/NAME; a reference is {_FORM}")
+    found = _from_path(rest) | _from_query(parts.query or parts.fragment, text)
+    return HubReference(
+        name=f"{owner}/{name}",
+        configs=tuple(config for config in found.get("config", "").split(",") if config),
+        split=found.get("split"),
+        revision=found.get("revision", LATEST),
+    )
+
+
+def _from_path(rest: list[str]) -> dict[str, str]:
+    """What a page of the hub says in its path."""
+    match [part for part in rest if part]:
+        case ["viewer", config, split]:
+            return {"split": split} | ({} if config == "default" else {"config": config})
+        case ["tree" | "blob" | "resolve", revision, *_]:
+            return {"revision": revision}
+    return {}
+
+
+def _from_query(query: str, text: str) -> dict[str, str]:
+    found = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in _PARAMETERS or not value:
+            raise ConfigError(f"{text}: unknown or empty parameter {key!r}; known are {sorted(_PARAMETERS)}")
+        found[_PARAMETERS[key]] = value
+    return found

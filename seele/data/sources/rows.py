@@ -1,0 +1,167 @@
+"""From the row of a source to a problem, or to the reason why it gives none."""
+
+import hashlib
+import json
+import reprlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seele.data.schema import content_id
+from seele.data.sources.mapping import as_level, as_text, column_of, look_up
+from seele.data.sources.settings import Reason, SourceSettings
+from seele.data.steps import join_steps, split_steps
+from seele.errors import DataError
+from seele.maths.boxed import last_boxed
+from seele.records import Instance
+
+_END_OF_THINKING = "</think>"
+
+# A mapped column that none of so many rows has is a mistake in the mapping.
+_ROWS_TO_SEE_A_COLUMN = 1000
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the rows of a split; filled while they are read."""
+
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Rows by reason."""
+
+
+class _Unusable(Exception):
+    """Why a row gives no problem; leaves this module as a count or a ``DataError``."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def to_instances(
+    rows: Iterable[tuple[str, Any]], settings: SourceSettings, counts: Counts
+) -> Iterator[Instance]:
+    """The problem of each row, in their order, without those that the settings leave out.
+
+    Args:
+        rows: Each with its place for messages.
+        settings: How a row says a problem.
+        counts: Is filled while reading.
+
+    Raises:
+        DataError: A row is no mapping, or gives no problem for a reason that is not to be left out, or a
+            mapped column is in none of the rows.
+    """
+    answer_of_question: dict[bytes, bytes] = {}
+    unseen = {path: name for name, path in settings.columns.named.items()}
+    for at, row in rows:
+        if not isinstance(row, Mapping):
+            raise DataError(f"{at}: expected a row with columns, got {reprlib.repr(row)}")
+        counts.read += 1
+        if unseen:
+            unseen = {path: name for path, name in unseen.items() if column_of(path, list(row)) not in row}
+            if unseen and counts.read == _ROWS_TO_SEE_A_COLUMN:
+                _refuse_columns(unseen, at, row)
+        try:
+            instance = _to_instance(row, at, settings)
+            _check_new(instance, answer_of_question)
+        except _Unusable as problem:
+            if problem.reason not in settings.leave_out:
+                if problem.reason in (Reason.NO_QUESTION, Reason.NO_ANSWER) and unseen:
+                    _refuse_columns(unseen, at, row)
+                reasons = json.dumps([*settings.leave_out, problem.reason])
+                raise DataError(
+                    f"{at}: {problem}; mend the row, or leave such rows out and count them with "
+                    f"--set leave_out='{reasons}'"
+                ) from problem
+            counts.left_out[problem.reason] += 1
+            continue
+        yield instance
+    if unseen and counts.read:
+        _refuse_columns(unseen, at, row)
+
+
+def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
+    wrong = ", ".join(f"{name}={path}" for path, name in unseen.items())
+    raise DataError(
+        f"{at}: no row so far has the column of {wrong}; this row has {list(row)}; "
+        "say which columns hold what with --map question=... answer=... solution=..."
+    )
+
+
+def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> Instance:
+    columns = settings.columns
+    question = _question(look_up(row, columns.question), settings)
+    solution = _solution(look_up(row, columns.solution), settings) if columns.solution else ""
+    if columns.answer:
+        answer = (as_text(look_up(row, columns.answer)) or "").strip()
+    else:
+        answer = last_boxed(solution) or ""
+    if not answer:
+        where = f"column {columns.answer!r}" if columns.answer else f"no closed box in {columns.solution!r}"
+        raise _Unusable(Reason.NO_ANSWER, f"no answer ({where})")
+    steps = _listed_steps(row, at, settings) if columns.steps else _cut(solution, settings)
+    if settings.max_chars is not None and len(question) + sum(map(len, steps)) > settings.max_chars:
+        raise _Unusable(Reason.TOO_LONG, f"question and solution exceed max_chars={settings.max_chars}")
+    try:
+        level = as_level(look_up(row, columns.level)) if columns.level else 0
+    except ValueError as error:
+        raise DataError(f"{at}, column {columns.level!r}: {error}") from error
+    return Instance(
+        instance_id=content_id(settings.data_source, question, steps, answer),
+        data_source=settings.data_source,
+        question=question,
+        steps=steps,
+        answer=answer,
+        level=level,
+    )
+
+
+def _question(value: Any, settings: SourceSettings) -> str:
+    text = value.strip() if isinstance(value, str) else ""
+    text = text.removeprefix(settings.question_prefix.strip()).removesuffix(settings.question_suffix.strip())
+    if not text.strip():
+        raise _Unusable(
+            Reason.NO_QUESTION, f"no question (column {settings.columns.question!r} is {reprlib.repr(value)})"
+        )
+    return text.strip()
+
+
+def _solution(value: Any, settings: SourceSettings) -> str:
+    text = value if isinstance(value, str) else ""
+    if settings.thinking == "drop":
+        thoughts, end, said = text.rpartition(_END_OF_THINKING)
+        # Never ended: cut off while thinking.
+        text = said if end or "<think>" not in thoughts + said else ""
+    return text.strip()
+
+
+def _cut(solution: str, settings: SourceSettings) -> tuple[str, ...]:
+    return split_steps(solution, max_steps=settings.max_steps) if solution else ()
+
+
+def _listed_steps(row: Mapping[str, Any], at: str, settings: SourceSettings) -> tuple[str, ...]:
+    steps = look_up(row, str(settings.columns.steps))
+    if steps is None:
+        return ()
+    if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
+        raise DataError(
+            f"{at}, column {settings.columns.steps!r}: expected a list of texts, got {reprlib.repr(steps)}; "
+            "map a solution in one text with solution=..."
+        )
+    return join_steps(steps, separator=settings.separator)
+
+
+def _check_new(instance: Instance, answer_of_question: dict[bytes, bytes]) -> None:
+    question, answer = (
+        hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=10).digest()
+        for text in (instance.question, instance.answer)
+    )
+    earlier = answer_of_question.setdefault(question, answer)
+    if earlier is not answer:
+        same = earlier == answer
+        raise _Unusable(
+            Reason.DUPLICATE if same else Reason.OTHER_ANSWER,
+            f"the question stands in an earlier row with {'the same' if same else 'another'} answer",
+        )

@@ -1,0 +1,152 @@
+"""Settings of a source: where its rows lie, and how a row says a problem.
+
+The sources that have a name are YAML files in this folder; their keys are the fields below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from seele.config.build import from_mapping
+from seele.data.sources.reference import HubReference, parse_reference
+from seele.errors import ConfigError
+
+
+class Reason(StrEnum):
+    """Why a row gives no problem."""
+
+    NO_QUESTION = "no_question"
+    NO_ANSWER = "no_answer"
+    DUPLICATE = "duplicate"
+    """An earlier row has the same question, blanks aside, and the same answer."""
+    OTHER_ANSWER = "other_answer"
+    """An earlier row has the same question with another answer."""
+    TOO_LONG = "too_long"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column holds what. ``a.b`` is a key within a key, ``prompt[0].content`` an item of a list."""
+
+    question: str = "question"
+    answer: str | None = "answer"
+    r"""None: the last ``\boxed{}`` of the solution."""
+    solution: str | None = None
+    """Text of the worked solution, which is then cut into steps."""
+    steps: str | None = None
+    """List of the steps where the source has them; not together with ``solution``."""
+    level: str | None = None
+    """Difficulty: a number, or a text with one in it, such as ``Level 3``."""
+
+    def __post_init__(self) -> None:
+        if self.solution and self.steps:
+            raise ValueError(f"give solution ({self.solution!r}) or steps ({self.steps!r}), not both")
+        if not self.answer and not self.solution:
+            raise ValueError("without an answer's column the answer is read from the solution: give that")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Column by what it holds, for those that are given."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in values.items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """One source."""
+
+    data_source: str
+    """Goes into every problem: what checkers and metrics tell data sets apart by."""
+    reference: str
+    """See ``seele.data.sources.reference``."""
+    title: str = ""
+    licence: str = "unknown"
+    splits: Mapping[str, str] = field(default_factory=lambda: {"train": "train"})
+    """Split of the source by the name of ours."""
+    columns: Columns = field(default_factory=Columns)
+    question_prefix: str = ""
+    """Text that is taken off the question where it begins with it."""
+    question_suffix: str = ""
+    """Text that is taken off the question where it ends with it."""
+    thinking: str = "keep"
+    """``drop``: the solution is what stands after the last ``</think>``; a solution that never ends its
+    thinking is none.
+    """
+    separator: str = "\n"
+    """Stands between the steps of a list."""
+    max_steps: int | None = None
+    """Merge the steps that a solution is cut into until there are at most so many."""
+    max_chars: int | None = None
+    """Leave out problems whose question and solution together are longer."""
+    leave_out: tuple[str, ...] = ()
+    """Reasons for which a row is left out and counted; any other bad row ends the preparation."""
+
+    def __post_init__(self) -> None:
+        if self.thinking not in ("keep", "drop"):
+            raise ValueError(f"thinking must be 'keep' or 'drop', got {self.thinking!r}")
+        for name in ("max_steps", "max_chars"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be >= 1, got {value}")
+        if self.max_steps is not None and self.columns.steps:
+            raise ValueError(
+                f"max_steps is for solutions that are cut here, but {self.columns.steps!r} is a list of steps"
+            )
+        if unknown := [reason for reason in self.leave_out if reason not in list(Reason)]:
+            raise ValueError(f"leave_out: unknown reasons {unknown}; known are {[*map(str, Reason)]}")
+        for name in (self.data_source, *self.splits):
+            if not name or not name.replace("_", "a").replace("-", "a").isalnum():
+                raise ValueError(f"names must consist of letters, digits, '_' and '-', got {name!r}")
+
+
+def source_names() -> list[str]:
+    """Names of the sources that have a file here."""
+    return sorted(
+        file.name.removesuffix(".yaml")
+        for file in files(__package__).iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
+def find_settings(
+    name_or_reference: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> SourceSettings:
+    """Settings of a named source, or those that a reference begins with, with changes.
+
+    Args:
+        name_or_reference: One of ``source_names``, or a reference.
+        columns: Column by what it holds, in place of the source's own; an empty one takes a column away.
+        changes: Values of other fields.
+
+    Raises:
+        ConfigError: Unknown name, bad reference, or a bad value.
+    """
+    if name_or_reference in source_names():
+        text = (files(__package__) / f"{name_or_reference}.yaml").read_text(encoding="utf-8")
+        raw: dict[str, Any] = yaml.safe_load(text)
+    else:
+        raw = _settings_of_reference(name_or_reference)
+    mapped = {key: value or None for key, value in (columns or {}).items()}
+    raw["columns"] = raw.get("columns", {}) | mapped
+    return from_mapping(SourceSettings, raw | dict(changes or {}), name_or_reference)
+
+
+def _settings_of_reference(reference: str) -> dict[str, Any]:
+    parsed = parse_reference(reference)
+    if isinstance(parsed, HubReference):
+        name, split = parsed.name.split("/")[-1], parsed.split or "train"
+    elif parsed.exists():
+        name, split = parsed.name.removesuffix(parsed.suffix), "train"
+    else:
+        raise ConfigError(
+            f"{reference}: neither a file or folder nor a source; sources are {source_names()}, and a data "
+            "set of the hub is hf://OWNER/NAME?config=...&split=...&revision=..."
+        )
+    plain = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
+    return {"data_source": plain, "reference": reference, "splits": {"train": split}}

@@ -1,0 +1,101 @@
+"""What a file of problems holds: how many, how their solutions are cut, how much the hints give away."""
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seele.data.leakage import mentioned_at, revealed_at
+from seele.records import Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemStatistics:
+    """A group of problems. Shares lie in [0, 1]; a *hint* is a prefix of at least one step and not all."""
+
+    data_source: str
+    level: str
+    """A difficulty, or ``all``."""
+    problems: int
+    unhintable_share: float
+    """Problems whose solution has fewer than two steps."""
+    steps_median: float
+    steps_max: int
+    question_chars_median: float
+    solution_chars_median: float
+    solution_chars_max: int
+    step_chars_median: float
+    """Over all steps of the group; 0 without any."""
+    stated_early_share: float
+    """Problems whose answer is stated before the last step."""
+    revealing_share: float
+    """Hints that state the answer."""
+    mentioning_share: float
+    """Hints in which the answer stands at all, by chance or not: an upper bound."""
+
+
+def with_revelation(instance: Instance) -> Instance:
+    """The problem with ``revealed_at`` looked up where nobody has."""
+    if instance.revealed_at is not None:
+        return instance
+    return dataclasses.replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
+
+
+def describe_problems(instances: Iterable[Instance]) -> list[ProblemStatistics]:
+    """Statistics of each source, of each of its levels where it has several, and of everything where there
+    are several sources; in order of name and level.
+    """
+    by_group: dict[tuple[str, int], list[_Counts]] = defaultdict(list)
+    for instance in instances:
+        by_group[instance.data_source, instance.level].append(_count(instance))
+    sources = sorted({source for source, _ in by_group})
+    found = []
+    for source in sources:
+        levels = sorted(level for name, level in by_group if name == source)
+        found.append(_summary(source, "all", [c for level in levels for c in by_group[source, level]]))
+        if len(levels) > 1:
+            found += [_summary(source, str(level), by_group[source, level]) for level in levels]
+    if len(sources) > 1:
+        found.append(_summary("all", "all", [count for group in by_group.values() for count in group]))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    question_chars: int
+    step_chars: tuple[int, ...]
+    revealed_at: int
+    mentioned_at: int
+
+
+def _count(instance: Instance) -> _Counts:
+    return _Counts(
+        len(instance.question),
+        tuple(map(len, instance.steps)),
+        with_revelation(instance).revealed_at or 0,
+        mentioned_at(instance.steps, instance.answer),
+    )
+
+
+def _summary(source: str, level: str, counts: Sequence[_Counts]) -> ProblemStatistics:
+    steps = [len(count.step_chars) for count in counts]
+    solution_chars = [sum(count.step_chars) for count in counts]
+    num_hints = sum(max(num - 1, 0) for num in steps)
+    revealing = sum(num - count.revealed_at for num, count in zip(steps, counts, strict=True))
+    mentioning = sum(num - count.mentioned_at for num, count in zip(steps, counts, strict=True))
+    return ProblemStatistics(
+        data_source=source,
+        level=level,
+        problems=len(counts),
+        unhintable_share=sum(num < 2 for num in steps) / len(counts),
+        steps_median=statistics.median(steps),
+        steps_max=max(steps),
+        question_chars_median=statistics.median(count.question_chars for count in counts),
+        solution_chars_median=statistics.median(solution_chars),
+        solution_chars_max=max(solution_chars),
+        step_chars_median=statistics.median([size for count in counts for size in count.step_chars] or [0]),
+        stated_early_share=sum(count.revealed_at < len(count.step_chars) for count in counts) / len(counts),
+        revealing_share=revealing / num_hints if num_hints else 0.0,
+        mentioning_share=mentioning / num_hints if num_hints else 0.0,
+    )

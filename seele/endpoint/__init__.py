@@ -1,0 +1,29 @@
+"""Servers that speak OpenAI's interface: one exchange, the reply that it brings, patience with what may pass.
+
+What is asked, and what is done with the text that comes, is the caller's.
+"""
+
+from seele.endpoint.exchange import (
+    API_KEY,
+    Endpoint,
+    PassingError,
+    RefusedError,
+    RequestRefusedError,
+    exchange,
+)
+from seele.endpoint.patience import GaveUpError, Patience, StoppedError
+from seele.endpoint.reply import Reply, read_reply
+
+__all__ = [
+    "API_KEY",
+    "Endpoint",
+    "GaveUpError",
+    "PassingError",
+    "Patience",
+    "RefusedError",
+    "Reply",
+    "RequestRefusedError",
+    "StoppedError",
+    "exchange",
+    "read_reply",
+]

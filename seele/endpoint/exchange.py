@@ -1,0 +1,145 @@
+"""One exchange with a server over HTTP: JSON there, JSON back, or an error that says what helps.
+
+The key comes from an environment variable, goes to the server that was named and to no other, and is cut out
+of whatever the server says.
+"""
+
+import email.utils
+import http.client
+import json
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import IO, Any
+
+from seele.errors import ConfigError
+
+API_KEY = "OPENAI_API_KEY"
+"""Environment variable with the server's key, where it wants one."""
+
+# Statuses below 500 that may pass: request time-out, conflict, too early, too many requests.
+_MAY_PASS = frozenset({408, 409, 425, 429})
+# Statuses that are about one request: malformed or filtered, too long, not understood.
+_ABOUT_THE_REQUEST = frozenset({400, 413, 422})
+# After other failures, such as those of a gateway, the work may have been done.
+_UNPAID = frozenset({429, 500, 503})
+
+_LONGEST_REPLY_BYTES = 2**26
+_SHOWN_CHARS = 500
+
+
+class PassingError(Exception):
+    """What may be over at the next attempt."""
+
+    retry_after_s: float | None = None
+    """How long the server wants to be left alone; None where it did not say."""
+    is_unpaid = False
+    """Whether the server's status, or its absence, means that it did not do the work."""
+
+
+class RefusedError(ConfigError):
+    """The server wants nothing of this kind: a wrong key, address or model, no credit left."""
+
+
+class RequestRefusedError(RefusedError):
+    """The server does not want this request; it may want others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where to ask."""
+
+    url: str
+    """Ends in ``/v1`` as a rule."""
+    key_variable: str = API_KEY
+    timeout_s: float = 3600.0
+    """For one reply, from the first byte sent to the last byte read."""
+
+
+def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
+    """The JSON value that the server replies to a POST of ``payload``, or to a GET where there is none.
+
+    Raises:
+        PassingError: If the server is busy, broken, slow or not there.
+        RefusedError: If it refuses.
+    """
+    key = os.environ.get(endpoint.key_variable, "")
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    body = None if payload is None else json.dumps(payload).encode()
+    where = endpoint.url.rstrip("/") + path
+    deadline_s = time.monotonic() + endpoint.timeout_s
+    try:
+        call = urllib.request.Request(where, data=body, headers=headers)
+        with _OPENER.open(call, timeout=endpoint.timeout_s) as reply:
+            return json.loads(_read_body(reply, deadline_s))
+    except urllib.error.HTTPError as error:
+        raise _status_error(error, where, key) from error
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        passing = PassingError(_without(key, str(error)) or type(error).__name__)
+        reason = error.reason if isinstance(error, urllib.error.URLError) else None
+        passing.is_unpaid = isinstance(reason, ConnectionRefusedError | socket.gaierror)
+        raise passing from error
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The key is for the server that was named: a redirect is a refusal."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+def _read_body(reply: http.client.HTTPResponse, deadline_s: float) -> bytes:
+    parts, num_bytes = [], 0
+    while part := reply.read1(2**16):
+        parts.append(part)
+        num_bytes += len(part)
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("timed out while the reply was being read")
+        if num_bytes > _LONGEST_REPLY_BYTES:
+            raise ValueError(f"a reply of more than {_LONGEST_REPLY_BYTES} bytes")
+    # read1 does not say so itself, unlike read.
+    if reply.length:
+        raise http.client.IncompleteRead(b"", reply.length)
+    return b"".join(parts)
+
+
+def _status_error(error: urllib.error.HTTPError, where: str, key: str) -> Exception:
+    said = _without(key, _beginning(error))
+    if error.code >= 500 or error.code in _MAY_PASS:
+        passing = PassingError(f"status {error.code}: {said}")
+        passing.retry_after_s = _seconds(error.headers.get("Retry-After"))
+        passing.is_unpaid = error.code in _UNPAID
+        return passing
+    kind = RequestRefusedError if error.code in _ABOUT_THE_REQUEST else RefusedError
+    return kind(f"{where}: refused with status {error.code}: {said}")
+
+
+def _beginning(reply: IO[bytes]) -> str:
+    try:
+        return reply.read(_SHOWN_CHARS).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return "(no text)"
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """What a ``Retry-After`` header asks for: seconds, or a date (RFC 9110, section 10.2.3)."""
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _without(key: str, text: str) -> str:
+    return text.replace(key, "[key]") if key else text

@@ -1,0 +1,255 @@
+r"""Expressions of + - * / over whole numbers: text to tree, exact value, and back to text.
+
+A text is read by a grammar of its own and never run. Reading takes time linear in the text's length:
+
+    sum      = product (("+" | "-") product)*
+    product  = signed (("*" | "/") signed)*
+    signed   = ("+" | "-")* atom
+    atom     = number | "(" sum ")" | ("\frac" | "\dfrac" | "\tfrac") "{" sum "}" "{" sum "}"
+
+where a number has 1 to 18 of the digits 0 to 9. Values are exact rationals. What is asked of an expression,
+such as which numbers it may use, does not live here.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from seele.errors import SeeleError
+
+SIGNS = "+-*/"
+MAX_DEPTH = 50
+"""Brackets within brackets."""
+
+_TOKEN = re.compile(r"\s*([0-9]{1,18}|[-+*/(){}]|\\[dt]?frac)")
+_STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+class NotArithmeticError(SeeleError, ValueError):
+    """The text is no expression of the grammar."""
+
+
+class TooDeepError(NotArithmeticError):
+    """Brackets stand more than ``MAX_DEPTH`` within each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two expressions and the sign of ``SIGNS`` between them."""
+
+    sign: str
+    left: "Expression"
+    right: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """An expression with a minus in front."""
+
+    operand: "Expression"
+
+
+Expression = int | Operation | Negation
+
+
+def parse(text: str) -> Expression:
+    """The tree of an expression; operations of equal strength are taken from left to right.
+
+    Raises:
+        NotArithmeticError: If the text is none.
+        TooDeepError: Of those, a text with brackets too far within each other.
+    """
+    return _Reader(text).whole()
+
+
+def evaluate(expression: Expression) -> Fraction:
+    """The exact value.
+
+    Raises:
+        ZeroDivisionError: If something is divided by zero.
+    """
+    match expression:
+        case Operation(sign, left, right):
+            return apply(sign, evaluate(left), evaluate(right))
+        case Negation(operand):
+            return -evaluate(operand)
+        case number:
+            return Fraction(number)
+
+
+def apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
+    """``left sign right``, for a sign of ``SIGNS``.
+
+    Raises:
+        ZeroDivisionError: If ``right`` is zero and the sign divides.
+    """
+    match sign:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case _:
+            return left / right
+
+
+def numbers_in(expression: Expression) -> Iterator[int]:
+    """The numbers from left to right, each as often as it occurs."""
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Operation(_, left, right):
+                waiting += (right, left)
+            case Negation(operand):
+                waiting.append(operand)
+            case number:
+                yield number
+
+
+def write(expression: Expression, *, blanks: bool = True) -> str:
+    """The expression as text with no more brackets than needed; ``parse`` reads it back to the same value.
+
+    Args:
+        expression: What to write.
+        blanks: Whether a blank stands on either side of a sign.
+    """
+    around = " {} " if blanks else "{}"
+    match expression:
+        case Operation(sign, left, right):
+            strength = _STRENGTH[sign]
+            first = _bracketed(left, strength, blanks)
+            second = _bracketed(right, strength + (sign in "-/"), blanks)
+            return first + around.format(sign) + second
+        case Negation(operand):
+            return "-" + _bracketed(operand, 3, blanks)
+        case number:
+            return str(number)
+
+
+def without_negations(expression: Expression) -> Expression | None:
+    """An expression of the same value, over the same numbers, in which a minus only ever subtracts.
+
+    None where there is none with the same operations but for signs and order, as for ``-(2 * 3)``.
+    """
+    negative, positive = _signed(expression)
+    return _negated(positive) if negative else positive
+
+
+def _bracketed(expression: Expression, strength: int, blanks: bool) -> str:
+    text = write(expression, blanks=blanks)
+    own = 3 if isinstance(expression, int) else 0
+    if isinstance(expression, Operation):
+        own = _STRENGTH[expression.sign]
+    return text if own >= strength else f"({text})"
+
+
+def _signed(expression: Expression) -> tuple[bool, Expression]:
+    """Whether the value is the negative of the second part's, which has no negation in it."""
+    match expression:
+        case Negation(operand):
+            negative, positive = _signed(operand)
+            return not negative, positive
+        case Operation(sign, left, right):
+            (minus_left, left), (minus_right, right) = _signed(left), _signed(right)
+            if sign in "*/":
+                return minus_left != minus_right, Operation(sign, left, right)
+            minus_right ^= sign == "-"
+            if minus_left == minus_right:
+                return minus_left, Operation("+", left, right)
+            return False, Operation("-", right, left) if minus_left else Operation("-", left, right)
+        case number:
+            return False, number
+
+
+def _negated(expression: Expression) -> Expression | None:
+    """An expression of the negative value, where a difference can be turned round."""
+    match expression:
+        case Operation("-", left, right):
+            return Operation("-", right, left)
+        case Operation(sign, left, right):
+            turned, other = _negated(left), right
+            if turned is None and sign == "+":
+                turned, other = _negated(right), left
+            if turned is not None:
+                return Operation("-" if sign == "+" else sign, turned, other)
+            turned = _negated(right)
+            return None if turned is None else Operation(sign, left, turned)
+        case _:
+            return None
+
+
+class _Reader:
+    """Reads a text from left to right, a method a rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        text, position = text.rstrip(), 0
+        while position < len(text):
+            found = _TOKEN.match(text, position)
+            if found is None:
+                raise NotArithmeticError(f"not arithmetic from here on: {text[position : position + 20]!r}")
+            self._tokens.append(found[1])
+            position = found.end()
+        self._place = 0
+        self._depth = 0
+
+    def whole(self) -> Expression:
+        expression = self._sum()
+        if self._place < len(self._tokens):
+            raise NotArithmeticError(f"expected the end, got {self._tokens[self._place]!r}")
+        return expression
+
+    def _sum(self) -> Expression:
+        self._depth += 1
+        if self._depth > MAX_DEPTH + 1:
+            raise TooDeepError(f"more than {MAX_DEPTH} brackets within each other")
+        expression = self._product()
+        while sign := self._take("+-"):
+            expression = Operation(sign, expression, self._product())
+        self._depth -= 1
+        return expression
+
+    def _product(self) -> Expression:
+        expression = self._signed()
+        while sign := self._take("*/"):
+            expression = Operation(sign, expression, self._signed())
+        return expression
+
+    def _signed(self) -> Expression:
+        negative = False
+        while sign := self._take("+-"):
+            negative ^= sign == "-"
+        atom = self._atom()
+        return Negation(atom) if negative else atom
+
+    def _atom(self) -> Expression:
+        token = self._tokens[self._place] if self._place < len(self._tokens) else ""
+        self._place += 1
+        if token.isdecimal():
+            return int(token)
+        if token == "(":
+            return self._closed(")")
+        if token.endswith("frac"):
+            numerator, denominator = (self._opened() for _ in range(2))
+            return Operation("/", numerator, denominator)
+        raise NotArithmeticError(f"expected a number or a bracket, got {token!r}")
+
+    def _opened(self) -> Expression:
+        if not self._take("{"):
+            raise NotArithmeticError("expected '{' after \\frac")
+        return self._closed("}")
+
+    def _closed(self, bracket: str) -> Expression:
+        expression = self._sum()
+        if not self._take(bracket):
+            raise NotArithmeticError(f"expected {bracket!r}")
+        return expression
+
+    def _take(self, tokens: str) -> str:
+        """The next token if it is one of these characters, else nothing."""
+        if self._place < len(self._tokens) and self._tokens[self._place] in tokens:
+            self._place += 1
+            return self._tokens[self._place - 1]
+        return ""

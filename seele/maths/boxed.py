@@ -1,0 +1,28 @@
+r"""The last ``\boxed{}`` of a text: where worked solutions and answers state what they come to.
+
+Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), but for absence, which is ``None``
+here and the text ``"None"`` there.
+"""
+
+OPENING = r"\boxed{"
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Content of the last ``\boxed{...}`` with its braces balanced, without surrounding blanks.
+
+    ``None`` if there is no box or the last one is never closed: what was said last counts, and an answer that
+    was cut off is not replaced by an earlier one. Linear in the length of the text.
+    """
+    start = text.rfind(OPENING)
+    if start < 0:
+        return None
+    start += len(OPENING)
+    depth = 1
+    for position in range(start, len(text)):
+        if text[position] == "{":
+            depth += 1
+        elif text[position] == "}":
+            depth -= 1
+            if not depth:
+                return text[start:position].strip()
+    return None

@@ -1,0 +1,96 @@
+"""How often a model solves each problem of a file: ``python -m seele_eval.difficulty FILE --out DIR ...``.
+
+An evaluation of the file, with the paper's settings (arXiv:2509.06923, section 5.1: eight samples at 0.6, at
+most 2,048 tokens), whose counts are written to ``counts.jsonl`` for ``seele data filter``. It goes on where a
+killed one stopped, on as many GPUs as there are, or against a server, as ``seele_eval.run`` does; further
+options are that command's.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_counts
+from seele.data.schema import read_problems
+from seele.errors import ConfigError
+from seele.records import Finish
+from seele_eval.arguments import Arguments, parse_arguments
+from seele_eval.command import exit_quietly, run_command
+from seele_eval.predictions import read_predictions
+from seele_eval.prompts import Complete
+from seele_eval.run import evaluate
+
+# Always the same, because a sample's seed and its key depend on it.
+TASK = "problems"
+
+TEMPERATURE = 0.6
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, or 2 for something that the user can fix."""
+    file, arguments = parse(argv)
+    return run_command(lambda: sample(file, arguments))
+
+
+def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
+    """The file, and the evaluation of it."""
+    parser = argparse.ArgumentParser(
+        prog="seele_eval.difficulty",
+        description="Count how often a model solves each problem of a file.",
+        epilog="Further options: see python -m seele_eval.run --help.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", type=Path, help="parquet in our schema")
+    parser.add_argument("--samples", default=str(SAMPLES), help=f"of each problem; default {SAMPLES}")
+    parser.add_argument("--temperature", default=str(TEMPERATURE), help=f"default {TEMPERATURE}")
+    own, others = parser.parse_known_args(argv)
+    mine = ["--problems", f"{TASK}={own.file}", "--samples", own.samples, "--temperature", own.temperature]
+    return own.file, parse_arguments([*others, *mine])
+
+
+def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None) -> str:
+    """Draw and grade what is missing, write the counts, and tell where they are.
+
+    Args:
+        file: The problems.
+        arguments: Their evaluation; ``out`` is the folder of samples.
+        complete: What completes requests; chosen from the arguments when not given.
+
+    Raises:
+        SeeleError: For anything that the user can fix.
+    """
+    [temperature], samples, out = arguments.temperature, arguments.samples or 1, arguments.out
+    if out is None or arguments.benchmarks or arguments.run or arguments.limit:
+        raise ConfigError("sampling for a filter needs --out, and is of the whole file and nothing else")
+    if temperature == 0 and samples > 1:
+        raise ConfigError(f"--temperature 0 gives one sample, not {samples}; name --samples 1 or another one")
+    evaluate(arguments, complete=complete)
+    drawn = read_predictions(out)
+    correct: Counter[str] = Counter()
+    truncated: Counter[str] = Counter()
+    for prediction in drawn.predictions:
+        # There may be others from earlier: more samples, other temperatures, problems of another file.
+        if (prediction.benchmark, prediction.temperature) == (
+            TASK,
+            temperature,
+        ) and prediction.sample < samples:
+            correct[prediction.instance_id] += prediction.correct
+            truncated[prediction.instance_id] += prediction.finish is Finish.LENGTH
+    conditions: dict[str, Any] = {**drawn.conditions, "temperature": temperature}
+    counts = [
+        Count(
+            problem=problem_key(instance.question, instance.answer),
+            instance_id=instance.instance_id,
+            correct=correct[instance.instance_id],
+            truncated=truncated[instance.instance_id],
+        )
+        for instance in read_problems(file)
+    ]
+    write_counts(out / COUNTS, counts, samples=samples, conditions=conditions)
+    return f"{out / COUNTS}: {samples} samples of each of {len(counts)} problems\n"
+
+
+if __name__ == "__main__":
+    exit_quietly(main())

@@ -1,0 +1,410 @@
+"""Annotation over real HTTP: what is asked, kept, counted, paid and never paid again."""
+
+import json
+import os
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from seele.data.annotate_calls import Annotator
+from seele.data.annotate_cost import Prices
+from seele.data.annotate_file import AnnotationOrder, prepare
+from seele.data.annotate_prompt import AnnotatorPrompt
+from seele.data.files import file_sha256
+from seele.data.schema import content_id, read_problems, write_problems
+from seele.endpoint import Endpoint, Patience, RefusedError
+from seele.errors import CheckpointError, ConfigError, DataError
+from seele.records import Instance
+from seele.reward.grader import GraderPool
+
+PRICES = Prices(per_million_in=100.0, per_million_out=200.0)
+
+
+def problem(number):
+    return Instance(
+        instance_id=f"sums-{number}",
+        data_source="sums",
+        question=f"What is {number} + 1?",
+        steps=(f"The sum is {number + 1}.\n", f"\\boxed{{{number + 1}}}"),
+        answer=str(number + 1),
+        level=number % 3,
+    )
+
+
+def solve(prompt, seed):
+    """A right solution of whatever problem stands in the prompt."""
+    number = int(re.search(r"What is (\d+) \+ 1\?", prompt)[1])
+    return f"Step 1: One after {number}.\n\nStep 2: That is \\boxed{{{number + 1}}}."
+
+
+def wrong(prompt, seed):
+    return "Step 1: Who knows.\nStep 2: \\boxed{-1}"
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with GraderPool(num_workers=1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def annotate(server, grader, tmp_path):
+    """Annotate problems and return what is reported; settings of order, annotator and prompt by name."""
+
+    def run(problems, *, prompt=None, prices=None, concurrency=4, tries=4, out="out", check=True, **settings):
+        write_problems(tmp_path / "in.parquet", problems, split="train")
+        spending = {name: settings.pop(name) for name in ("max_cost", "may_exceed") if name in settings}
+        annotator = {"model": "m", "max_tokens": 1000, "attempts": 3} | settings
+        order = AnnotationOrder(
+            file=tmp_path / "in.parquet",
+            out=tmp_path / f"{out}.parquet",
+            calls=tmp_path / "calls.jsonl",
+            annotator=Annotator(
+                endpoint=Endpoint(url=server.url), prompt=prompt or AnnotatorPrompt(), **annotator
+            ),
+            prices=prices or Prices(),
+            **spending,
+        )
+        ready = prepare(order, reply_tokens=50)
+        if check:
+            ready.check_cost()
+        return ready.annotate(
+            grader,
+            grader_name="mathruler",
+            patience=Patience(attempts=tries, first_wait_s=0.001),
+            concurrency=concurrency,
+            on_outcome=lambda outcome: None,
+        )
+
+    return run
+
+
+def manifest(tmp_path, out="out"):
+    return json.loads((tmp_path / f"{out}.manifest.json").read_text())
+
+
+def replies(tmp_path):
+    events = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    return [event["key"] for event in events if event["event"] == "reply"]
+
+
+PROBLEMS = [problem(number) for number in range(12)]
+
+
+def test_every_problem_gets_its_steps_and_keeps_the_rest(server, annotate, tmp_path):
+    server.answer = solve
+    report = annotate(PROBLEMS)
+    annotated = read_problems(tmp_path / "out.parquet")
+    assert [each.question for each in annotated] == [each.question for each in PROBLEMS]
+    assert [each.level for each in annotated] == [each.level for each in PROBLEMS]
+    assert annotated[3].instance_id == content_id("sums", "What is 3 + 1?", annotated[3].steps, "4")
+    assert [each.revealed_at for each in annotated] == [2] * 12
+    assert annotated[3].steps == ("Step 1: One after 3.\n\n", "Step 2: That is \\boxed{4}.")
+    assert report.is_complete
+    written = manifest(tmp_path)
+    assert written["problems"] == {"annotated": 12} and written["replies"] == {"accepted": 12}
+    assert written["sha256"] == file_sha256(tmp_path / "out.parquet")
+    assert written["paid"]["replies"] == 12 and written["paid"]["lost_calls"] == 0
+    assert written["served_as"] == {"m-0": 12}
+
+
+def test_what_is_asked_is_the_problem_with_its_solution(server, annotate):
+    server.answer = solve
+    annotate(PROBLEMS[:1], temperature=0.1, max_tokens=500, seed=7, extra={"top_p": 0.9})
+    [asked] = server.asked
+    [message] = asked.pop("messages")
+    assert asked == {
+        "path": "/v1/chat/completions", "model": "m", "temperature": 0.1, "max_tokens": 500, "seed": 7,
+        "top_p": 0.9,
+    }  # fmt: skip
+    assert message["role"] == "user"
+    for part in ("What is 0 + 1?", "The sum is 1.\n\\boxed{1}", "The final answer is: 1", "Between 2 and 5"):
+        assert part in message["content"]
+
+
+def test_the_solution_can_be_held_back_and_fields_left_out(server, annotate):
+    server.answer = solve
+    annotate(PROBLEMS[:1], prompt=AnnotatorPrompt(shows_solution=False), extra={"seed": None})
+    assert "The sum is" not in server.asked[0]["messages"][0]["content"]
+    assert "seed" not in server.asked[0]
+
+
+def test_a_rejected_reply_is_drawn_again_with_another_seed_and_temperature(server, annotate, tmp_path):
+    server.answer = lambda prompt, seed: solve(prompt, seed) if seed == 12 else wrong(prompt, seed)
+    annotate(PROBLEMS[:3], seed=10)
+    assert Counter((each["seed"], each["temperature"]) for each in server.asked) == {
+        (10, 0.0): 3,
+        (11, 0.7): 3,
+        (12, 0.7): 3,
+    }
+    assert manifest(tmp_path)["replies"] == {"accepted": 3, "wrong_answer": 6}
+
+
+CHOICES = {
+    0: {"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"},
+    1: {"message": {"content": "Step 1: and so"}, "finish_reason": "length"},
+    2: "Sure! Step 1: a\nStep 2: \\boxed{3}",
+    3: "Step 1: a\nStep 2:\nStep 3: \\boxed{4}",
+    4: "Step 1: \\boxed{5}",
+    5: "\n".join(f"Step {n}: \\boxed{{6}}" for n in range(1, 7)),
+    6: "Step 1: a\nStep 2: seven",
+    7: "Step 1: a\nStep 2: \\boxed{9}",
+    8: "Step 1: It is 9.\nStep 2: \\boxed{9}",
+}
+REASONS = [
+    "refused", "truncated", "format", "blank_step", "too_few_steps", "too_many_steps", "no_answer",
+    "wrong_answer",
+]  # fmt: skip
+
+
+def test_every_problem_ends_annotated_or_counted_with_its_reason(server, annotate, tmp_path):
+    server.answer = lambda prompt, seed: (
+        CHOICES.get(int(re.search(r"What is (\d+)", prompt)[1])) or solve(prompt, seed)
+    )
+    annotate(PROBLEMS, attempts=2)
+    written = manifest(tmp_path)
+    assert written["problems"] == {"annotated": 4} | dict.fromkeys(REASONS, 1)
+    assert written["replies"] == {"accepted": 4} | dict.fromkeys(REASONS, 2)
+    assert written["revealed_early"] == 1
+    kept = [int(each.answer) - 1 for each in read_problems(tmp_path / "out.parquet")]
+    assert kept == [8, 9, 10, 11]
+
+
+FAILURES = [
+    (429, "slow down", {"Retry-After": "0.02"}),
+    (429, "slow down"),
+    (500, "oops"),
+    (503, "starting"),
+    (504, "gateway"),
+    (200, "no json"),
+    (200, "{}"),
+    (200, json.dumps({"choices": [{"message": {"content": 3}}], "usage": {}})),
+    (200, "null"),
+    (200, "{}", {"Content-Length": 99}),
+]
+
+
+def test_failures_cost_nothing_but_time(server, annotate, tmp_path):
+    chance, misbehaved = random.Random(0), []
+
+    def misbehave(number):
+        if chance.random() < 0.4:
+            misbehaved.append(chance.choice(FAILURES))
+            return misbehaved[-1]
+
+    server.answer, server.misbehave = solve, misbehave
+    problems = [problem(number) for number in range(60)]
+    annotate(problems, tries=30, concurrency=8)
+    written = manifest(tmp_path)
+    assert written["problems"] == {"annotated": 60}
+    assert len(misbehaved) > 20 and len(server.asked) == 60 + len(misbehaved)
+    assert len(replies(tmp_path)) == len(set(replies(tmp_path))) == 60
+    # Refusals cost nothing; what came back unreadable may have.
+    assert written["paid"]["lost_calls"] == sum(status in (200, 504) for status, *_ in misbehaved)
+
+
+def test_a_problem_that_the_server_does_not_want_is_counted_and_the_others_go_on(server, annotate, tmp_path):
+    server.answer = solve
+    server.misbehave = lambda number: (
+        (400, "content policy") if "What is 4 " in server.asked[-1]["messages"][0]["content"] else None
+    )
+    annotate(PROBLEMS)
+    assert manifest(tmp_path)["problems"] == {"annotated": 11, "refused": 1}
+    assert manifest(tmp_path)["paid"]["lost_calls"] == 0
+
+
+def test_a_problem_without_a_reply_is_counted_and_asked_again_by_the_next_run(server, annotate, tmp_path):
+    server.answer, server.failures = solve, [(503, "busy")] * 4
+    annotate(PROBLEMS, concurrency=1, tries=4)
+    assert manifest(tmp_path)["problems"] == {"annotated": 11, "gave_up": 1}
+    asked = len(server.asked)
+    annotate(PROBLEMS)
+    assert manifest(tmp_path)["problems"] == {"annotated": 12}
+    assert len(server.asked) == asked + 1
+
+
+def test_a_wrong_key_ends_the_run_at_once_and_what_was_replied_stays(server, annotate, tmp_path):
+    server.answer = solve
+    server.misbehave = lambda number: (401, "no such key") if number > 5 else None
+    with pytest.raises(RefusedError, match="refused with status 401: no such key"):
+        annotate(PROBLEMS, concurrency=1)
+    # The next one may have been on its way.
+    assert 6 <= len(server.asked) <= 7 and len(replies(tmp_path)) == 5
+    assert not (tmp_path / "out.parquet").exists() and not (tmp_path / "out.manifest.json").exists()
+
+
+@pytest.mark.parametrize(("failure", "asked"), [((400, "no such model"), 20), ((503, "down"), 40)])
+def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_rest(
+    server, annotate, failure, asked
+):
+    server.misbehave = lambda number: failure
+    with pytest.raises(DataError, match=f"no reply about 20 problems in a row.*{failure[1]}"):
+        annotate([problem(number) for number in range(200)], concurrency=1, tries=2)
+    assert asked <= len(server.asked) <= asked + 2
+
+
+def test_twins_are_asked_once(server, annotate, tmp_path):
+    server.answer = solve
+    twin = Instance(
+        **{name: getattr(PROBLEMS[0], name) for name in PROBLEMS[0].__slots__} | {"instance_id": "t"}
+    )
+    annotate([*PROBLEMS, twin])
+    assert len(server.asked) == 12
+    assert manifest(tmp_path)["problems"] == {"annotated": 12, "twin": 1}
+    assert manifest(tmp_path)["replies"] == {"accepted": 12}
+    assert len(read_problems(tmp_path / "out.parquet")) == 12
+
+
+def test_a_second_run_asks_nothing_and_writes_the_same_bytes(server, annotate, tmp_path):
+    server.answer = lambda prompt, seed: (solve if seed or "7 + 1" not in prompt else wrong)(prompt, seed)
+    annotate(PROBLEMS)
+    before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    asked = len(server.asked)
+    annotate(PROBLEMS, concurrency=1)
+    assert len(server.asked) == asked == 13
+    assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({"model": "other"}, 12),
+        ({"temperature": 0.5}, 12),
+        ({"seed": 1}, 12),
+        ({"prompt": AnnotatorPrompt(max_steps=4)}, 12),
+        ({"extra": {"top_p": 0.5}}, 12),
+        ({"retry_temperature": 0.5}, 0),
+        ({"attempts": 9}, 0),
+    ],
+    ids=str,
+)
+def test_replies_belong_to_what_was_asked(server, annotate, changes, more):
+    server.answer = solve
+    annotate(PROBLEMS)
+    annotate(PROBLEMS, **changes)
+    assert len(server.asked) == 12 + more
+
+
+def test_more_problems_cost_only_themselves(server, annotate, tmp_path):
+    server.answer = solve
+    annotate(PROBLEMS[:5])
+    annotate(PROBLEMS, out="more")
+    assert len(server.asked) == 12
+    assert manifest(tmp_path, "more")["problems"] == {"annotated": 12}
+
+
+def test_the_money_is_never_exceeded_and_the_run_goes_on_with_more(server, annotate, tmp_path):
+    server.answer, server.delay_s = solve, 0.01
+    most_of_one = PRICES.cost(600, 1000)
+    report = annotate(PROBLEMS, prices=PRICES, max_cost=4 * most_of_one, may_exceed=True)
+    assert not report.is_complete
+    written = manifest(tmp_path)
+    assert 0 < written["problems"]["annotated"] < 12
+    assert sum(written["problems"].values()) == 12 and "budget" in written["problems"]
+    # Tokens of the stand-in are characters, three times as many as were estimated.
+    assert written["paid"]["cost"] <= 4 * most_of_one + PRICES.cost(4 * 2000, 0)
+    asked = len(server.asked)
+    report = annotate(PROBLEMS, prices=PRICES, max_cost=1000.0)
+    assert report.is_complete and manifest(tmp_path)["problems"] == {"annotated": 12}
+    assert len(server.asked) == 12 and asked < 12
+
+
+def test_more_than_is_allowed_is_refused_before_anything_is_asked(server, annotate):
+    for limits in ({}, {"max_cost": 0.01}):
+        with pytest.raises(ConfigError, match="more than may be spent"):
+            annotate(PROBLEMS, prices=PRICES, **limits)
+    assert server.asked == []
+    server.answer = solve
+    assert annotate(PROBLEMS, prices=PRICES, may_exceed=True).is_complete
+
+
+def test_a_limit_without_prices_is_refused(annotate):
+    with pytest.raises(ConfigError, match="without prices nothing costs"):
+        annotate(PROBLEMS, max_cost=1.0)
+
+
+def test_the_key_is_written_nowhere(server, annotate, tmp_path, monkeypatch):
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "secret-key")
+    server.answer, server.failures = solve, [(429, "not yet, secret-key"), (400, "never, secret-key")]
+    annotate(PROBLEMS)
+    assert server.headers[0]["Authorization"] == "Bearer secret-key"
+    assert all(b"secret-key" not in (tmp_path / name).read_bytes() for name in os.listdir(tmp_path))
+
+
+def test_where_no_solution_is_kept_nothing_is_written(server, annotate, tmp_path):
+    server.answer = wrong
+    with pytest.raises(
+        DataError, match=r"no solution was kept\.\nproblems: 12, 0 annotated, 12 wrong_answer"
+    ):
+        annotate(PROBLEMS)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_file_in_place_of_the_problems_is_refused(tmp_path, server):
+    annotator = Annotator(endpoint=Endpoint(url=server.url), model="m")
+    with pytest.raises(ConfigError, match="the file of problems"):
+        AnnotationOrder(
+            file=tmp_path / "a.parquet",
+            out=tmp_path / "a.parquet",
+            calls=tmp_path / "calls.jsonl",
+            annotator=annotator,
+            prices=Prices(),
+        )
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_reply_that_was_cut_off_in_the_ledger_is_asked_again_and_nothing_else(
+    server, annotate, tmp_path, cut
+):
+    server.answer = solve
+    annotate(PROBLEMS, concurrency=1)
+    path = tmp_path / "calls.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    annotate(PROBLEMS)
+    assert len(server.asked) == 13
+    assert manifest(tmp_path)["paid"]["lost_calls"] == 1
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"event": "reply", "key": "no"}', '{"event": "x"}'])
+def test_damage_elsewhere_in_the_ledger_is_named(server, annotate, tmp_path, damage):
+    server.answer = solve
+    annotate(PROBLEMS[:2])
+    path = tmp_path / "calls.jsonl"
+    path.write_text(f"{damage}\n{path.read_text()}")
+    with pytest.raises(CheckpointError, match="line 1 is damaged"):
+        annotate(PROBLEMS[:2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"attempts": 0}, "attempts must be at least 1"),
+        ({"temperature": -1.0}, "temperature must be 0 or above"),
+        ({"retry_temperature": float("nan")}, "retry_temperature must be 0 or above"),
+        ({"extra": {"stream": True}}, r"\['stream'\] cannot be set"),
+    ],
+)
+def test_settings_are_checked(settings, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        Annotator(**{"endpoint": Endpoint(url="x"), "model": "m"} | settings)
+
+
+def test_a_prompt_fills_its_fields_once():
+    prompt = AnnotatorPrompt(template="{question}|{reference}|{max_steps}", shows_solution=False)
+    hostile = Instance(
+        instance_id="i", data_source="d", question="{reference} {max_steps}", steps=(), answer="{question}"
+    )
+    assert prompt.render(hostile) == "{reference} {max_steps}|The final answer is: {question}|5"
+    assert prompt.sha256 != AnnotatorPrompt().sha256
+    assert prompt.sha256 != AnnotatorPrompt(template=prompt.template).sha256
+
+
+@pytest.mark.parametrize(
+    "settings", [{"template": "no field"}, {"min_steps": 0}, {"min_steps": 4, "max_steps": 3}]
+)
+def test_a_prompt_that_cannot_work_is_refused(settings):
+    with pytest.raises(ConfigError):
+        AnnotatorPrompt(**settings)

@@ -1,0 +1,412 @@
+"""Sources of problems: the named ones in their data sets' real schemas, references, mappings."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from seele.data.sources import Counts, find_settings, open_split, read_source, source_names
+from seele.data.sources.mapping import as_level, as_text, look_up, parse_path
+from seele.data.sources.reference import HubReference, parse_reference
+from seele.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "fixtures" / "datasets"
+
+MESSAGES = pa.list_(pa.struct([("content", pa.string()), ("role", pa.string())]))
+TEXTS = {"problem": pa.string(), "level": pa.string(), "type": pa.string(), "solution": pa.string()}
+
+# File in the data set's repository, our rows for it, and its columns there.
+HUB_FILES = {
+    "deepmath": [
+        (
+            "data/train-00000-of-00001.parquet",
+            "deepmath",
+            {
+                "question": pa.string(),
+                "final_answer": pa.string(),
+                "difficulty": pa.float64(),
+                "topic": pa.string(),
+                "r1_solution_1": pa.string(),
+                "r1_solution_2": pa.string(),
+                "r1_solution_3": pa.string(),
+            },
+        )
+    ],
+    "openr1_46k": [
+        (
+            "data/train-00000-of-00001.parquet",
+            "openr1_46k",
+            {
+                "data_source": pa.string(),
+                "prompt": MESSAGES,
+                "target": MESSAGES,
+                "ability": pa.string(),
+                "reward_model": pa.struct([("ground_truth", pa.string()), ("style", pa.string())]),
+                "extra_info": pa.struct([("index", pa.int64()), ("split", pa.string())]),
+            },
+        )
+    ],
+    "dapo_17k": [
+        (
+            "data/dapo-math-17k.parquet",
+            "dapo_17k",
+            {
+                "data_source": pa.string(),
+                "prompt": MESSAGES,
+                "ability": pa.string(),
+                "reward_model": pa.struct([("ground_truth", pa.string()), ("style", pa.string())]),
+                "extra_info": pa.struct([("index", pa.string())]),
+            },
+        )
+    ],
+    "math": [
+        (f"{subject}/{split}-00000-of-00001.parquet", f"math_{subject}_{split}", TEXTS)
+        for subject in ("algebra", "geometry")
+        for split in ("train", "test")
+    ],
+}
+SUBJECTS = {"reference": "hf://EleutherAI/hendrycks_math?config=algebra,geometry"}
+
+
+def rows_of(name: str) -> list[dict]:
+    return [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def copy_of_hub(tmp_path):
+    """Writes a data set as its repository holds it, and returns the folder."""
+
+    def write(source: str) -> Path:
+        for file, rows, columns in HUB_FILES[source]:
+            (path := tmp_path / source / file).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(rows_of(rows), schema=pa.schema(list(columns.items()))), path)
+        return tmp_path / source
+
+    return write
+
+
+def read(source: str, folder: Path, *, changes=None, **options):
+    counts = Counts()
+    found = list(read_source(source, source=folder, changes=changes, counts=counts, **options))
+    return found, counts
+
+
+# The named sources
+
+
+def test_deepmath_takes_the_solution_after_the_thinking_and_rounds_its_difficulty_down(copy_of_hub):
+    [first, unended, half], counts = read("deepmath", copy_of_hub("deepmath"))
+    assert first.question.startswith("Evaluate the limit: \\[") and first.answer == "2"
+    assert "".join(first.steps).startswith("Factor the numerator") and "Hmm" not in "".join(first.steps)
+    assert (first.level, first.data_source) == (5, "deepmath")
+    assert unended.steps == () and unended.answer == "Yes"
+    assert (half.level, half.answer) == (0, "\\dfrac{7}{2}") and "Halve" in half.steps[0]
+    assert counts.read == 6
+    assert counts.left_out == {"no_answer": 1, "duplicate": 1, "other_answer": 1}
+
+
+def test_deepmath_offers_its_other_solutions_and_their_thinking(copy_of_hub):
+    folder = copy_of_hub("deepmath")
+    [second, *_], _ = read("deepmath", folder, columns={"solution": "r1_solution_2"})
+    assert "".join(second.steps).startswith("By another way")
+    [whole, *_], _ = read("deepmath", folder, changes={"thinking": "keep"})
+    assert "".join(whole.steps) == rows_of("deepmath")[0]["r1_solution_1"].strip()
+
+
+def test_openr1_asks_what_the_user_asked_and_keeps_the_whole_trace(copy_of_hub):
+    [plums, equation], counts = read("openr1_46k", copy_of_hub("openr1_46k"))
+    assert plums.question.startswith("## Task 1") and "systematic" not in plums.question
+    assert "".join(plums.steps) == rows_of("openr1_46k")[0]["target"][0]["content"].strip()
+    assert (plums.answer, equation.answer) == ("4", "x=4")
+    assert (counts.read, counts.left_out) == (2, {})
+
+
+def test_dapo_unwraps_its_prompts_and_keeps_each_question_once(copy_of_hub):
+    problems, counts = read("dapo_17k", copy_of_hub("dapo_17k"))
+    assert [(problem.question, problem.answer, problem.steps) for problem in problems] == [
+        ("How many made-up primes are below 10?", "4", ()),
+        ("Let $a+b=7$ in a made-up triangle. Find $a+b+1$.", "8", ()),
+    ]
+    assert counts.read == 6 and counts.left_out == {"duplicate": 3, "other_answer": 1}
+
+
+def test_math_reads_its_subjects_in_turn_the_gold_from_the_box_and_levels_from_their_names(copy_of_hub):
+    folder = copy_of_hub("math")
+    problems, counts = read("math", folder, changes=SUBJECTS)
+    assert [(problem.answer, problem.level) for problem in problems] == [
+        ("2", 1),
+        ("\\frac{3}{2}", 0),
+        ("90", 3),
+    ]
+    assert counts.left_out == {"no_answer": 1}
+    held_out, _ = read("math", folder, changes=SUBJECTS, split="heldout")
+    assert [problem.answer for problem in held_out] == ["5", "6"]
+
+
+@pytest.mark.parametrize("source", HUB_FILES)
+def test_the_hub_and_a_copy_of_its_files_give_the_same_problems(source, copy_of_hub, monkeypatch):
+    folder = copy_of_hub(source)
+    changes = SUBJECTS if source == "math" else None
+    hub = HubDouble(folder)
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    from_hub = list(read_source(source, changes=changes))
+    assert from_hub == read(source, folder, changes=changes)[0]
+    reference = parse_reference(find_settings(source).reference)
+    assert {call[:1] + call[2:] for call in hub.calls} == {
+        (reference.name, "train", reference.revision)
+    } or changes
+    assert {call[1] for call in hub.calls} == ({"algebra", "geometry"} if source == "math" else {None})
+
+
+class HubDouble(ModuleType):
+    """Stands in for ``datasets``: serves the parquet files of a folder as the hub would."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("datasets")
+        self.folder, self.calls = folder, []
+
+    def load_dataset(self, name, config, *, split, revision):
+        self.calls.append((name, config, split, revision))
+        folder = self.folder / config if config else self.folder / "data"
+        file = next(iter([*folder.glob(f"{split}-*"), *folder.glob("*.parquet")]))
+        return Rows(pq.read_table(file).to_pylist())
+
+
+class Rows(list):
+    """The little of a data set of ``datasets`` that is asked for."""
+
+    @property
+    def column_names(self):
+        return list(self[0])
+
+    def select_columns(self, names):
+        return Rows({name: row[name] for name in names} for row in self)
+
+
+@pytest.mark.parametrize("name", source_names())
+def test_every_source_says_what_it_is_and_has_a_card(name):
+    settings = find_settings(name)
+    assert settings.data_source == name and settings.title and settings.licence
+    card = (ROOT / "data" / f"{name}.md").read_text()
+    reference = parse_reference(settings.reference)
+    assert reference.name in card and f"seele data prepare {name}" in card and settings.licence in card
+    assert reference.revision in card
+
+
+def test_the_command_lists_every_source():
+    from seele.cli.data_prepare import prepare_app
+
+    assert all(name in prepare_app.info.help for name in source_names())
+
+
+# References and mappings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hf://a/b", HubReference(name="a/b")),
+        (
+            "hf://a/b?config=x,y&split=test&revision=abc",
+            HubReference(name="a/b", configs=("x", "y"), split="test", revision="abc"),
+        ),
+        ("hf://datasets/a/b?subset=x&ref=abc", HubReference(name="a/b", configs=("x",), revision="abc")),
+        ("https://huggingface.co/datasets/a/b", HubReference(name="a/b")),
+        ("https://huggingface.co/datasets/a/b/tree/abc/data", HubReference(name="a/b", revision="abc")),
+        (
+            "https://huggingface.co/datasets/a/b/viewer/x/test?p=0".replace("?p=0", ""),
+            HubReference(name="a/b", configs=("x",), split="test"),
+        ),
+        ("https://huggingface.co/datasets/a/b/viewer/default/train", HubReference(name="a/b", split="train")),
+        ("some/folder", Path("some/folder")),
+    ],
+)
+def test_a_reference_is_understood(text, expected):
+    assert parse_reference(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("hf://a", "expected OWNER/NAME"),
+        ("https://huggingface.co/a/b", "not a data set"),
+        ("https://example.org/datasets/a/b", "expected hf://"),
+        ("ftp://a/b", "expected hf://"),
+        ("hf://a/b?cofnig=x", "unknown or empty parameter 'cofnig'"),
+        ("hf://a/b?split=", "unknown or empty parameter 'split'"),
+    ],
+)
+def test_a_bad_reference_is_refused(text, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        parse_reference(text)
+
+
+def test_paths_lead_through_keys_and_places():
+    row = {"a": {"b": [{"c": 1}, {"c": 2}]}, "a.b": "named so", "d": [5]}
+    assert parse_path("a.b[0].c") == ["a", "b", 0, "c"]
+    assert [look_up(row, path) for path in ("a.b[0].c", "a.b[-1].c", "a.b", "d[0]")] == [1, 2, "named so", 5]
+    assert [look_up(row, path) for path in ("a.x.y", "d[3]", "d.x", "a[0]", "nothing")] == [None] * 5
+    with pytest.raises(ConfigError, match="expected a path"):
+        parse_path("a..b")
+
+
+def test_values_become_texts_and_levels():
+    assert [as_text(value) for value in ("x", 27.0, 2.5, 3, True, None, [1])] == ["x", "27", "2.5", "3"] + [
+        None
+    ] * 3
+    levels = ("Level 3", "Level ?", 5.5, -1.0, float("nan"), None, 4)
+    assert [as_level(value) for value in levels] == [3, 0, 5, 0, 0, 0, 4]
+    with pytest.raises(ValueError, match="expected a number"):
+        as_level([3])
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
+def test_a_local_file_is_read_by_a_mapping(tmp_path, suffix):
+    rows = [
+        {
+            "problem": f"What is {n}+1?",
+            "meta": {"gold": n + 1},
+            "parts": ["add one", f"so {n + 1}"],
+            "hard": n,
+        }
+        for n in range(3)
+    ]
+    path = tmp_path / f"mine{suffix}"
+    match suffix:
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        case ".json":
+            path.write_text(json.dumps(rows))
+        case _:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    columns = {"question": "problem", "answer": "meta.gold", "steps": "parts", "level": "hard"}
+    found = list(read_source(str(path), columns=columns))
+    assert [(each.question, each.answer, each.level, "".join(each.steps)) for each in found] == [
+        (f"What is {n}+1?", str(n + 1), n, f"add one\nso {n + 1}") for n in range(3)
+    ]
+    assert {each.data_source for each in found} == {"mine"}
+    assert len({each.instance_id for each in found}) == 3
+
+
+def test_ids_follow_the_content_and_not_the_file(tmp_path):
+    for name, order in (("a", (0, 1)), ("b", (1, 0))):
+        lines = [json.dumps({"question": f"q{n}", "answer": "1"}) for n in order]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    changes = {"data_source": "same"}
+    first, second = (
+        [each.instance_id for each in read_source(str(tmp_path / f"{name}.jsonl"), changes=changes)]
+        for name in "ab"
+    )
+    assert first == second[::-1] and first[0] != first[1]
+
+
+def test_a_folder_gives_the_files_of_a_split(tmp_path):
+    for name in ("train-1", "train-0", "training", "test"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": name, "answer": "1"}))
+    found = [each.question for each in read_source(str(tmp_path))]
+    assert found == ["train-0", "train-1"]
+    with pytest.raises(DataError, match=r"no dev\[-\*\] or data/dev\[-\*\] with one of"):
+        list(read_source(str(tmp_path), split="dev"))
+    (tmp_path / "train.json").write_text("[]")
+    with pytest.raises(DataError, match=r"there as \['\.json', '\.jsonl'\]; name one file"):
+        list(read_source(str(tmp_path)))
+
+
+GOOD = {"question": "q?", "answer": "1"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        (
+            [GOOD, {"question": "q2?", "answer": ""}],
+            r"line 2: no answer .*--set leave_out='\[\"no_answer\"\]'",
+        ),
+        ([GOOD, {"question": " ", "answer": "1"}], "line 2: no question"),
+        ([GOOD, {"question": "q2?", "answer": True}], "line 2: no answer"),
+        ([GOOD, GOOD], "line 2: the question stands in an earlier row with the same answer"),
+        ([GOOD, GOOD | {"answer": "2"}], "line 2: the question stands in an earlier row with another answer"),
+        ([GOOD, ["q2?", "1"]], "line 2: expected a row with columns"),
+        (
+            [{"question": "q?", "anser": "1"}],
+            r"answer=answer; this row has \['question', 'anser'\]; say which",
+        ),
+    ],
+)
+def test_a_bad_row_ends_the_reading_with_its_place(tmp_path, rows, complaint):
+    (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=rf"f\.jsonl: .*{complaint}"):
+        list(read_source(str(tmp_path / "f.jsonl")))
+
+
+def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
+    rows = [
+        GOOD,
+        GOOD,
+        GOOD | {"answer": "2"},
+        {"question": "", "answer": "1"},
+        {"question": "x" * 50, "answer": "1"},
+    ]
+    (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reasons = ("duplicate", "other_answer", "no_question", "too_long")
+    counts = Counts()
+    changes = {"leave_out": reasons, "max_chars": 20}
+    [kept] = read_source(str(tmp_path / "f.jsonl"), changes=changes, counts=counts)
+    assert kept.question == "q?" and counts.left_out == dict.fromkeys(reasons, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"level": "lvel"}, "level=lvel"),
+        ({"solution": "meta.proof"}, r"solution=meta.proof; this row has \['question', 'answer'\]"),
+    ],
+)
+def test_a_column_that_no_row_has_is_a_mistake(tmp_path, columns, complaint):
+    (tmp_path / "f.jsonl").write_text(json.dumps(GOOD))
+    with pytest.raises(DataError, match=complaint):
+        list(read_source(str(tmp_path / "f.jsonl"), columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"thinking": "some"}, "thinking must be 'keep' or 'drop'"),
+        ({"max_steps": 0}, "max_steps must be >= 1"),
+        ({"leave_out": ("ugly",)}, r"unknown reasons \['ugly'\]; known are \['no_question'"),
+        ({"data_source": "a/b"}, "names must consist of letters"),
+        ({"max_step": 3}, "unknown key 'max_step'"),
+        ({"columns": {"solution": "a", "steps": "b"}}, "not both"),
+        ({"columns": {"answer": None}}, "give that"),
+        ({"columns": {"steps": "a"}, "max_steps": 3}, "'a' is a list of steps"),
+    ],
+)
+def test_bad_settings_are_refused(changes, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        find_settings("hf://a/b", changes=changes)
+
+
+def test_an_unknown_name_is_answered_with_those_that_there_are():
+    with pytest.raises(ConfigError, match=r"neither a file or folder nor a source; sources are \['dapo_17k'"):
+        find_settings("deepmaths")
+
+
+def test_the_origin_is_the_same_wherever_the_files_lie(copy_of_hub, tmp_path):
+    first = copy_of_hub("deepmath")
+    shutil.copytree(first, second := tmp_path / "elsewhere")
+    settings = find_settings("deepmath")
+    origins = [open_split(settings, "train", source=folder).origin for folder in (first, second)]
+    assert origins[0] == origins[1] and list(origins[0]["files"]) == ["data/train-00000-of-00001.parquet"]
+
+
+def test_the_yaml_files_hold_nothing_but_settings():
+    for name in source_names():
+        raw = yaml.safe_load((ROOT / "seele" / "data" / "sources" / f"{name}.yaml").read_text())
+        assert raw["data_source"] == name
