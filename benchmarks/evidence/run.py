@@ -1,10 +1,10 @@
-"""Run what docs/evidence.md compares: every run once, killed ones go on, finished ones are stored and skipped.
+"""Run what docs/evidence.md compares: killed runs go on, finished ones are stored and skipped.
 
     python benchmarks/evidence/run.py tuning                                  # the learning rates
     python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
 
-A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its run card, settings
-and metrics are kept in benchmarks/evidence/runs/ and the rest is removed.
+A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its run card,
+settings and metrics are kept in benchmarks/evidence/runs/ and the rest is removed.
 """
 
 import argparse

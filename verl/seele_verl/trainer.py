@@ -63,6 +63,9 @@ POLL_INTERVAL_S = 0.05
 class SeeleTrainer(PPOTrainerSync):
     """One SEELE run."""
 
+    total_training_steps: int
+    """verl's: the step after which it stops."""
+
     def __init__(self, config: DictConfig) -> None:
         # Retention is ours: verl would remove an old checkpoint before its tracker names the new one.
         self._checkpoints_to_keep: int | None = config.trainer.max_actor_ckpt_to_keep
