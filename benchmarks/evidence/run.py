@@ -63,7 +63,8 @@ def store(work: Path, stored: Path) -> None:
     metrics = gzip.compress((work / "metrics.jsonl").read_bytes(), mtime=0)
     write_atomically(stored / "metrics.jsonl.gz", metrics)
     for name in reversed(KEPT):
-        write_atomically(stored / name, (work / name).read_bytes())
+        # Without the place of this checkout.
+        write_atomically(stored / name, (work / name).read_text().replace(f"{Path.cwd()}/", ""))
     shutil.rmtree(work)
 
 
