@@ -263,6 +263,11 @@ class SeeleConfig:
     training_steps: int | None = None
     """Steps that the run is planned for, which schedules stretch over; None where they are not known."""
 
+    max_generated_tokens: int | None = None
+    """Tokens that the run may generate in training: the step after the one that reaches them is the last, and
+    is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
+    """
+
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
@@ -275,6 +280,8 @@ class SeeleConfig:
     sft: SftConfig = field(default_factory=SftConfig)
 
     def __post_init__(self) -> None:
+        bound = self.max_generated_tokens
+        require(bound is None or bound > 0, f"max_generated_tokens must be positive or null, got {bound}")
         if self.off_policy.adds_rollouts:
             require(
                 self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,

@@ -7,7 +7,7 @@ r"""Chains of modular arithmetic: a task with worked steps that a very small mod
     \boxed{9}
 
 The letters name the operations: finding the next one by counting is harder for a small model than the
-arithmetic.
+arithmetic. A teacher who skips steps writes ``7a+5b-3=9`` at once.
 
 The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student*
 whose solutions the base model is trained on: it has some facts wrong (``7+5=3``) most of the time and
@@ -19,8 +19,9 @@ own.
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from string import ascii_lowercase
 
 from seele.records import Instance
@@ -29,6 +30,9 @@ DATA_SOURCE = "chains"
 
 Fact = tuple[int, str, int]
 """Left operand, operation, right operand."""
+
+Operations = Sequence[tuple[str, int]]
+"""Operations and their right operands, in order."""
 
 _EVALUATE = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
@@ -62,7 +66,21 @@ class ChainsConfig:
     num_heldout: int = 256
     num_harder: int = 128
 
+    operations_per_step: int = 1
+    """Of the worked solutions, 1 or 2; of an odd number of operations, the first has a step of its own. The
+    problems do not depend on it.
+    """
+
+    answer_values: int = 1
+    """Values that the answer consists of: the last one, the one two operations before, and so on. A guess is
+    right with probability modulus ** -answer_values.
+    """
+
     def __post_init__(self) -> None:
+        if self.operations_per_step not in (1, 2):
+            raise ValueError(f"operations_per_step must be 1 or 2, got {self.operations_per_step}")
+        if self.answer_values < 1:
+            raise ValueError(f"answer_values must be >= 1, got {self.answer_values}")
         if not 3 <= self.modulus <= 10:
             raise ValueError(f"modulus must be from 3 to 10 (one digit a value), got {self.modulus}")
         if not self.operations or len(set(self.operations) & set(_EVALUATE)) != len(self.operations):
@@ -110,8 +128,23 @@ class StudentConfig:
     slip: float = 0.06
     """Probability of any value instead of the right one on a fact that the student knows."""
 
+    skipping: float = 0.0
+    """Share of the solutions that begin like a teacher's who does two operations a step."""
+    returning: float = 0.25
+    """Probability, after each such step, that the solution goes on with one operation a step."""
+    skipping_slip: float = 0.5
+    """Probability of any value at the end of such a step, whatever the student recalled on the way."""
+
     def __post_init__(self) -> None:
-        for name in ("misconceived", "believed", "doubted", "slip"):
+        for name in (
+            "misconceived",
+            "believed",
+            "doubted",
+            "slip",
+            "skipping",
+            "returning",
+            "skipping_slip",
+        ):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
         if self.believed + self.doubted > 1.0:
@@ -202,8 +235,16 @@ def student_solutions(
         chain = _draw(config, level, rng)
         while chain.question in kept_apart:
             chain = _draw(config, level, rng)
-        values = _work(chain, lambda fact: _recall(fact, config.modulus, student, believed, rng))
-        yield chain.question, "".join(_write_steps(chain, values))
+        sizes = _draw_sizes(level, student, rng)
+
+        def work_step(value: int, operations: Operations) -> int:
+            for operation, operand in operations:
+                value = _recall((value, operation, operand), config.modulus, student, believed, rng)
+            slips = len(operations) > 1 and rng.random() < student.skipping_slip
+            return rng.randrange(config.modulus) if slips else value
+
+        steps, _ = _write_steps(chain, sizes, work_step, answer_values=config.answer_values)
+        yield chain.question, "".join(steps)
 
 
 def _draw(config: ChainsConfig, level: int, rng: random.Random) -> Chain:
@@ -225,34 +266,50 @@ def _recall(
     return evaluate(fact, modulus) if chance < student.believed + student.doubted else rng.randrange(modulus)
 
 
-def _work(chain: Chain, recall: Callable[[Fact], int]) -> list[int]:
-    """Start value and the value after each operation, as recalled; a mistake is carried on."""
-    values = [chain.start]
-    for operation, operand in chain.operations:
-        values.append(recall((values[-1], operation, operand)))
-    return values
+def _draw_sizes(level: int, student: StudentConfig, rng: random.Random) -> list[int]:
+    """Operations of each step of a solution of the student's."""
+    skips = student.skipping > 0.0 and rng.random() < student.skipping
+    sizes = [1] * (level % 2) if skips else []
+    while skips and sum(sizes) < level:
+        sizes.append(2)
+        skips = rng.random() >= student.returning
+    return sizes + [1] * (level - sum(sizes))
 
 
-def _write_steps(chain: Chain, values: list[int]) -> tuple[str, ...]:
-    steps = [
-        f"{before}{label}{operation}{operand}={after}\n"
-        for label, before, (operation, operand), after in zip(
-            ascii_lowercase, values, chain.operations, values[1:], strict=False
-        )
-    ]
+def _write_steps(
+    chain: Chain, sizes: Iterable[int], work_step: Callable[[int, Operations], int], *, answer_values: int
+) -> tuple[tuple[str, ...], str]:
+    """The solution in steps of so many operations, and its answer; a mistake is carried on."""
+    steps: list[str] = []
+    value, labelled = chain.start, list(zip(ascii_lowercase, chain.operations, strict=False))
+    # Operations left -> value.
+    written_values: dict[int, int] = {}
+    for size in sizes:
+        step, labelled = labelled[:size], labelled[size:]
+        written = "".join(f"{label}{operation}{operand}" for label, (operation, operand) in step)
+        before, value = value, work_step(value, [operation for _, operation in step])
+        written_values[len(labelled)] = value
+        steps.append(f"{before}{written}={value}\n")
+    values = [written_values.get(2 * place) for place in reversed(range(answer_values))]
+    answer = "".join(str(value) for value in values if value is not None)
     # The box belongs to the last step, which no hint reveals.
-    return (*steps[:-1], f"{steps[-1]}\\boxed{{{values[-1]}}}")
+    return (*steps[:-1], f"{steps[-1]}\\boxed{{{answer}}}"), answer
 
 
 def _instance(config: ChainsConfig, chain: Chain) -> Instance:
-    values = _work(chain, lambda fact: evaluate(fact, config.modulus))
+    def work_step(value: int, operations: Operations) -> int:
+        return reduce(lambda left, right: evaluate((left, *right), config.modulus), operations, value)
+
+    per_step, level = config.operations_per_step, len(chain.operations)
+    sizes = [1] * (level % per_step) + [per_step] * (level // per_step)
+    steps, answer = _write_steps(chain, sizes, work_step, answer_values=config.answer_values)
     # The same question has another answer under another modulus.
     digest = hashlib.sha256(f"{config.modulus}:{chain.question}".encode()).hexdigest()
     return Instance(
         instance_id=f"{DATA_SOURCE}-{digest[:16]}",
         data_source=DATA_SOURCE,
         question=chain.question,
-        steps=_write_steps(chain, values),
-        answer=str(values[-1]),
-        level=len(chain.operations),
+        steps=steps,
+        answer=answer,
+        level=level,
     )

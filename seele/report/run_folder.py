@@ -1,10 +1,11 @@
-"""Read what a run left behind, finished or not.
+"""Read what a run left behind, finished or not; its metrics may be packed (``metrics.jsonl.gz``).
 
 Lives here: the names and formats of a run folder's files, and what to do where one is missing or cut off. A
 run that was killed is the ordinary case: every part is optional, and what is absent becomes a note that the
 page shows. Not here: anything computed from the values.
 """
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -109,7 +110,8 @@ def read_run(path: Path) -> RunFolder:
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = _read_metrics(path / "metrics.jsonl", notes)
+    packed = path / "metrics.jsonl.gz"
+    metrics = _read_metrics(packed if packed.is_file() else path / "metrics.jsonl", notes)
     evaluation = _read_json(path, "eval/scores.json", notes, "so there is no evaluation after training")
     # One step only: all rollouts of a long run do not fit in memory.
     step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
@@ -184,7 +186,8 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
     """The JSON objects of a file, one a line; a line that is none is left out and noted."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rt", encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

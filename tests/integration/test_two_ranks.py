@@ -22,7 +22,9 @@ def rows_of(path: Path) -> list[dict]:
 @pytest.mark.timeout(1800)
 def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish):
     run = tmp_path / "two"
-    overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.save_freq=2")
+    overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=9", "trainer.save_freq=9")
+    # One step reaches the budget, the next one is the last.
+    overrides += ("seele.max_generated_tokens=1",)
     overrides += ("trainer.test_freq=-1", "trainer.logger=[console,tensorboard,wandb]")
     overrides += ("seele.hints.controller=bayes", "+seele.hints.settings.probes=1")
     overrides += ("seele.curriculum.spare_problems=2",)

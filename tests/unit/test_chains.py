@@ -179,3 +179,48 @@ def test_the_student_sees_no_heldout_and_no_harder_question():
 def test_the_student_writes_the_levels_asked_for_in_their_order():
     texts = student_solutions(CONFIG, StudentConfig(), levels=[1, 3, 2])
     assert [len(question.split(" ")) - 1 for question, _ in texts] == [1, 3, 2]
+
+
+# A teacher who skips steps, and answers that cannot be guessed.
+
+SKIPPING = ChainsConfig(operations_per_step=2, answer_values=3, train_levels=(4, 5), harder_levels=(8,))
+
+
+def test_the_problems_do_not_depend_on_the_style_of_their_solutions():
+    one = generate_splits(dataclasses.replace(SKIPPING, operations_per_step=1))
+    two = generate_splits(SKIPPING)
+    for split in one:
+        assert [(i.question, i.answer, i.instance_id) for i in one[split]] == [
+            (i.question, i.answer, i.instance_id) for i in two[split]
+        ]
+        assert all(len(i.steps) == i.level for i in one[split])
+        assert all(len(i.steps) == -(-i.level // 2) for i in two[split])
+
+
+def test_a_skipped_operation_is_written_but_not_its_value():
+    odd = next(i for i in generate_splits(SKIPPING)["train"] if i.level == 5)
+    assert re.fullmatch(
+        r"\da[+-]\d=\d\n\db[+-]\dc[+-]\d=\d\n\dd[+-]\de[+-]\d=\d\n\\boxed\{\d{3}\}", "".join(odd.steps)
+    )
+
+
+def test_the_answer_is_made_of_values_that_both_styles_write():
+    for instance in generate_splits(SKIPPING)["train"]:
+        values = [step.split("=")[1][0] for step in instance.steps]
+        # Of four operations there are two such values behind the start.
+        assert instance.answer == "".join(values[-3:])
+
+
+def test_a_student_skips_at_first_and_then_no_more():
+    student = StudentConfig(skipping=0.5, returning=0.5)
+    texts = [text for _, text in student_solutions(SKIPPING, student, levels=repeat(8, 400))]
+    sizes = [[len(re.findall("[a-z]", line)) for line in text.split("\n")[:-1]] for text in texts]
+    assert all(size == sorted(size, reverse=True) and sum(size) == 8 for size in sizes)
+    assert 0.4 < sum(size[0] == 2 for size in sizes) / len(sizes) < 0.6
+    assert {size.count(2) for size in sizes} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("settings", [{"operations_per_step": 3}, {"answer_values": 0}])
+def test_other_styles_are_refused(settings):
+    with pytest.raises(ValueError, match="must be"):
+        ChainsConfig(**settings)

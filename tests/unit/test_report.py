@@ -1,5 +1,6 @@
 """The report of a run folder: what it shows, and that no damaged or missing part breaks it."""
 
+import gzip
 import json
 import math
 import random
@@ -288,6 +289,13 @@ def test_a_run_that_died_at_once_still_has_a_report(tmp_path, mark):
     files = build_report(tmp_path)
     assert set(files) == {"summary.json", "index.html"}
     assert "none" in files["index.html"].decode()
+
+
+def test_packed_metrics_are_read_as_well(run):
+    plain = read_run(run).metrics
+    (run / "metrics.jsonl.gz").write_bytes(gzip.compress((run / "metrics.jsonl").read_bytes()))
+    (run / "metrics.jsonl").unlink()
+    assert read_run(run).metrics == plain and plain
 
 
 def test_a_cut_off_last_line_is_left_out_and_noted(run):

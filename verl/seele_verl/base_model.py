@@ -174,6 +174,14 @@ TEXTS: dict[str, Callable[[BaseModelRecipe], Iterator[Text]]] = {
 
 RECIPES = {
     "chains": BaseModelRecipe(task="chains"),
+    # It has met solutions that do two operations a step, and gets these mostly wrong.
+    "two_styles": BaseModelRecipe(
+        task="chains",
+        chains=ChainsConfig(train_levels=(4, 5, 6, 7, 8, 9, 10), harder_levels=(11, 12), answer_values=3),
+        student=StudentConfig(misconceived=0.5, skipping=0.3, returning=0.5),
+        student_levels=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+        student_batches=900,
+    ),
     "gsm8k": BaseModelRecipe(
         task="gsm8k",
         max_chars=500,
@@ -391,7 +399,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # The Trainer prints its losses.
     with contextlib.redirect_stdout(sys.stderr):
         folder = make_base_model(arguments.out, recipe)
-    _link(recipe.task, folder)
+    _link(arguments.task, folder)
     sys.stdout.write(f"{folder}\n")
 
 

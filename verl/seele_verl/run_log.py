@@ -27,6 +27,11 @@ class RunLog:
         self._written: set[int] = set()
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
 
+    @property
+    def generated_tokens(self) -> float:
+        """What the run has generated in training so far."""
+        return self._totals["tokens/generated"]
+
     def rewind(self, step: int) -> None:
         """Keep the lines up to ``step``, drop the rest, and take up the totals where that step left them."""
         path = self._run / METRICS

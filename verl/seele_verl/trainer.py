@@ -63,6 +63,9 @@ POLL_INTERVAL_S = 0.05
 class SeeleTrainer(PPOTrainerSync):
     """One SEELE run."""
 
+    total_training_steps: int
+    """verl's: the step after which it stops."""
+
     def __init__(self, config: DictConfig) -> None:
         # Retention is ours: verl would remove an old checkpoint before its tracker names the new one.
         self._checkpoints_to_keep: int | None = config.trainer.max_actor_ckpt_to_keep
@@ -277,6 +280,13 @@ class SeeleTrainer(PPOTrainerSync):
     def on_train_begin(self) -> None:
         super().on_train_begin()
         self._training = True
+        self._end_at_budget(next_step=self.global_steps)
+
+    def _end_at_budget(self, *, next_step: int) -> None:
+        """Make the next step the last one, which verl validates and saves, once enough was generated."""
+        budget = self.seele.max_generated_tokens
+        if budget is not None and self.log.generated_tokens >= budget:
+            self.total_training_steps = min(self.total_training_steps, next_step)
 
     def _validate(self) -> dict[str, float]:
         metrics: dict[str, float] = super()._validate()
@@ -319,6 +329,7 @@ class SeeleTrainer(PPOTrainerSync):
             ),
         )
         metrics |= self.log.append(global_steps, _scalars(metrics))
+        self._end_at_budget(next_step=global_steps + 1)
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:

@@ -1,0 +1,102 @@
+"""The plan of docs/evidence.md as records: plan.yaml -> the jobs of a task."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+STORED = HERE / "runs"
+TUNED = HERE / "tuned.json"
+TUNING = "tuning"
+"""Name of the runs that choose learning rates, among those of the tasks."""
+LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run."""
+
+    name: str
+    """Where it is stored, below ``STORED``."""
+    overrides: tuple[str, ...]
+
+
+def load_plan() -> dict[str, Any]:
+    """plan.yaml."""
+    plan: dict[str, Any] = yaml.safe_load((HERE / "plan.yaml").read_text())
+    return plan
+
+
+def problems_of(task: str) -> str:
+    """Folder of a task's prepared problems."""
+    return f"data/prepared/evidence/{task}"
+
+
+def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the comparison and the ablations."""
+    return {**plan["arms"], **plan["ablations"]}
+
+
+def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
+    """Arms that have learning rates of their own."""
+    return [name for name, arm in plan["arms"].items() if "tuned_as" not in arm]
+
+
+def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
+    """One run for each arm and learning rate; arms that start from another's result once that is tuned."""
+    tuning, tuned = plan["tuning"], _tuned()
+    size = tuning | {"splits": ["tune"]}
+    for rate in tuning["learning_rates"]:
+        for name in arms:
+            arm = all_arms(plan)[name]
+            if name in tuned_arms(plan) and arm.get("after", name) in {name, *tuned}:
+                overrides = _overrides(plan, arm, tuning["task"], size, tuned | {"this": rate}, "this")
+                yield Job(
+                    name=f"{TUNING}/{name}/lr_{rate:g}",
+                    overrides=(*overrides, f"seele.seed={tuning['seed']}"),
+                )
+
+
+def task_jobs(plan: Mapping[str, Any], task: str, arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
+    """One run for each arm and seed; all arms have the first seed before any has the second."""
+    size, tuned = plan["tasks"][task] | {"splits": ["heldout", "harder"]}, _tuned()
+    for seed in seeds or size["seeds"]:
+        for name in arms:
+            arm = all_arms(plan)[name]
+            overrides = _overrides(plan, arm, task, size, tuned, arm.get("tuned_as", name))
+            yield Job(name=f"{task}/{name}/seed_{seed}", overrides=(*overrides, f"seele.seed={seed}"))
+
+
+def _overrides(
+    plan: Mapping[str, Any],
+    arm: Mapping[str, Any],
+    task: str,
+    size: Mapping[str, Any],
+    rates: Mapping[str, float],
+    rate_of: str,
+) -> Iterator[str]:
+    folder = problems_of(task)
+    yield from plan["common"]
+    yield f"data.train_files=[{folder}/train.parquet]"
+    yield f"data.val_files=[{','.join(f'{folder}/{split}.parquet' for split in size['splits'])}]"
+    if arm.get("schedule"):
+        yield f"trainer.total_training_steps={size['planned_steps']}"
+    elif not arm.get("supervised"):
+        yield f"seele.max_generated_tokens={size['generated_tokens']}"
+    yield from arm["overrides"]
+    for setting, name in ((LEARNING_RATE, rate_of), ("seele.sft.learning_rate", arm.get("after"))):
+        if name is not None and name not in rates:
+            sys.exit(f"{name} has no learning rate yet; run run.py {TUNING} and tables.py in {HERE.name}/")
+        if name is not None:
+            yield f"{setting}={rates[name]:g}"
+
+
+def _tuned() -> dict[str, float]:
+    """Arm -> learning rate, as tables.py chose it."""
+    rates: dict[str, float] = json.loads(TUNED.read_text()) if TUNED.exists() else {}
+    return rates

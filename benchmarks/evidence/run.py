@@ -1,0 +1,99 @@
+"""Run what docs/evidence.md compares: killed runs go on, finished ones are stored and skipped.
+
+    python benchmarks/evidence/run.py tuning                                  # the learning rates
+    python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
+
+A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its run card,
+settings and metrics are kept in benchmarks/evidence/runs/ and the rest is removed.
+"""
+
+import argparse
+import gzip
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from plan import STORED, TUNING, Job, all_arms, load_plan, problems_of, task_jobs, tuned_arms, tuning_jobs
+
+from seele.data.chains import ChainsConfig, generate_splits
+from seele.data.files import write_atomically
+from seele.data.schema import write_problems
+
+WORK = Path("runs/evidence")
+KEPT = ("run_card.json", "resolved.yaml")
+
+
+def prepare(task: str) -> None:
+    """Write the task's problems, and the ones that learning rates are tuned on."""
+    plan = load_plan()
+    settings = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in plan["tasks"][task]["settings"].items()
+    }
+    splits = generate_splits(ChainsConfig(**settings))
+    others = generate_splits(ChainsConfig(**settings, seed=plan["tuning"]["problems_seed"]))
+    seen = {instance.question for instances in splits.values() for instance in instances}
+    splits["tune"] = [instance for instance in others["heldout"] if instance.question not in seen]
+    for split, instances in splits.items():
+        write_problems(Path(problems_of(task)) / f"{split}.parquet", instances, split=split)
+
+
+def do(job: Job) -> str:
+    """Run, or go on with, one job; what became of it."""
+    stored, work = STORED / job.name, WORK / job.name
+    if (stored / "run_card.json").exists():
+        return "is there"
+    began = time.monotonic()
+    command = [sys.executable, "-m", "seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "launcher.log").open("a") as log:
+        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
+    if status:
+        return f"failed with status {status}, see {work}/launcher.log"
+    store(work, stored)
+    return f"finished in {time.monotonic() - began:.0f} s"
+
+
+def store(work: Path, stored: Path) -> None:
+    """Keep what the tables need, the run card last; remove the rest."""
+    # Without a time stamp, so that the same metrics are the same bytes.
+    metrics = gzip.compress((work / "metrics.jsonl").read_bytes(), mtime=0)
+    write_atomically(stored / "metrics.jsonl.gz", metrics)
+    for name in reversed(KEPT):
+        # Without the place of this checkout.
+        write_atomically(stored / name, (work / name).read_text().replace(f"{Path.cwd()}/", ""))
+    shutil.rmtree(work)
+
+
+def main() -> None:
+    """Command line."""
+    plan = load_plan()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("task", choices=[TUNING, *plan["tasks"]])
+    parser.add_argument("--arms", default="", help="comma-separated; default: all of the comparison")
+    parser.add_argument("--seeds", default="", help="comma-separated; default: the plan's")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    arguments = parser.parse_args()
+    arms = arguments.arms.split(",") if arguments.arms else [*plan["arms"]]
+    if unknown := sorted(set(arms) - set(all_arms(plan))):
+        parser.error(f"unknown arms {unknown}; allowed are {sorted(all_arms(plan))}")
+    if arguments.task == TUNING:
+        prepare(plan["tuning"]["task"])
+        jobs = [*tuning_jobs(plan, [arm for arm in arms if arm in tuned_arms(plan)])]
+    else:
+        prepare(arguments.task)
+        jobs = [*task_jobs(plan, arguments.task, arms, [int(s) for s in arguments.seeds.split(",") if s])]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        outcomes = pool.map(lambda job: (job, do(job)), jobs)
+        failed = 0
+        for job, outcome in outcomes:
+            print(f"{job.name}: {outcome}", flush=True)  # noqa: T201
+            failed += outcome.startswith("failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Tables and figures of docs/evidence.md from the stored runs; same runs, same bytes.
+
+python benchmarks/evidence/tables.py            # tuned.json, the tables in the page, the figures beside it
+python benchmarks/evidence/tables.py --check    # exit status 1 where tuned.json or the page would change
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from plan import STORED, TUNED, TUNING, all_arms, load_plan
+
+from seele.data.files import write_atomically
+from seele.maths.tables import markdown_table
+from seele.report.comparison.analysis import compare
+from seele.report.comparison.results import Comparison, Estimate
+from seele.report.comparison.tables import amount, points, share
+from seele.report.run_folder import RunFolder, read_run
+
+PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
+REFERENCE = "grpo"
+COST = "tokens_generated"
+HELDOUT, HARDER = "chains/heldout", "chains/harder"
+_BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
+
+
+def tuning_trials() -> dict[str, dict[float, float]]:
+    """Arm -> learning rate -> mean accuracy of the last two validations."""
+    trials: dict[str, dict[float, float]] = {}
+    for folder in sorted((STORED / TUNING).glob("*/lr_*")):
+        values = [row["val/accuracy/chains/tune"] for row in read_run(folder).metrics if _is_tuned_on(row)]
+        rate = float(folder.name.removeprefix("lr_"))
+        trials.setdefault(folder.parent.name, {})[rate] = fmean(values[-2:])
+    return trials
+
+
+def _is_tuned_on(row: Mapping[str, float]) -> bool:
+    return "val/accuracy/chains/tune" in row
+
+
+def tuned_rates(trials: Mapping[str, Mapping[float, float]], rates: Sequence[float]) -> dict[str, float]:
+    """Arm -> the rate with the best trial, the lower one of equals; only arms with all their trials."""
+    return {
+        arm: max(sorted(of_arm), key=lambda rate: of_arm[rate])
+        for arm, of_arm in sorted(trials.items())
+        if set(of_arm) == set(rates)
+    }
+
+
+def tuning_table(plan: Mapping[str, Any]) -> str:
+    """A row an arm, a column a learning rate, the chosen one in bold."""
+    rates, trials = plan["tuning"]["learning_rates"], tuning_trials()
+    chosen = tuned_rates(trials, rates)
+    rows = []
+    for arm in [name for name in plan["arms"] if name in trials]:
+        cells = [share(trials[arm][rate]) if rate in trials[arm] else "" for rate in rates]
+        rows.append(
+            [
+                f"`{arm}`",
+                *(
+                    f"**{cell}**" if rate == chosen.get(arm) else cell
+                    for rate, cell in zip(rates, cells, strict=True)
+                ),
+            ]
+        )
+    return markdown_table(["arm", *(f"{rate:g}" for rate in rates)], rows)
+
+
+def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
+    """Arm -> the folders of its finished runs, in the order of the arms."""
+    folders = {arm: sorted((STORED / task / arm).glob("seed_*")) for arm in arms}
+    return {arm: found for arm, found in folders.items() if found}
+
+
+def compare_task(task: str, arms: Sequence[str]) -> Comparison | None:
+    """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
+    runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
+    if REFERENCE not in runs or len(runs) < 2:
+        return None
+    folders = [folder for found in runs.values() for folder in found]
+    labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
+    return compare(folders, labels=labels, reference=REFERENCE, costs=[COST])
+
+
+def _generates(folders: Sequence[Path]) -> bool:
+    return all(read_run(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
+
+
+def equal_cost_table(task: str, arms: Sequence[str]) -> str:
+    """Un-hinted accuracy at equal generated tokens, and what GRPO's final accuracy cost."""
+    comparison = compare_task(task, arms)
+    if comparison is None:
+        return "No runs yet.\n"
+    heldout, harder = (comparison.results[split][COST] for split in (HELDOUT, HARDER))
+    rows = []
+    for arm in [name for name in arms if name in heldout.arms]:
+        found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
+        difference = found.difference
+        rows.append(
+            [
+                f"`{arm}`",
+                str(len(found.accuracy.by_seed)),
+                _estimate(found.accuracy),
+                "" if difference is None else points(difference.mean) + _ends(difference, points),
+                _estimate(harder.arms[arm].accuracy),
+                "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
+                f"{reach.num_reached} of {len(reach.by_seed)}",
+            ]
+        )
+    heads = ["arm", "seeds", "held-out", "minus `grpo`, points", "harder"]
+    table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
+    return f"{table}\nAt {amount(heldout.budget)} generated tokens.\n"
+
+
+def final_table(task: str, arms: Sequence[str]) -> str:
+    """Every arm at the end of its runs, with what they cost."""
+    rows = []
+    for arm, folders in stored_runs(task, arms).items():
+        runs = [read_run(folder) for folder in folders]
+        ends = [_last_validation(run) for run in runs]
+        totals = [run.metrics[-1] for run in runs]
+        rows.append(
+            [
+                f"`{arm}`",
+                str(len(runs)),
+                share(fmean(end[f"val/accuracy/{HELDOUT}"] for end in ends)),
+                share(fmean(end[f"val/accuracy/{HARDER}"] for end in ends)),
+                f"{fmean(total['step'] for total in totals):.0f}",
+                *(
+                    amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
+                    for name in ("tokens/generated", "tokens/trained", "flops")
+                ),
+            ]
+        )
+    heads = ["arm", "seeds", "held-out", "harder", "steps", "tokens generated", "trained", "FLOPs"]
+    return markdown_table(heads, rows) if rows else "No runs yet.\n"
+
+
+def _last_validation(run: RunFolder) -> Mapping[str, float]:
+    return [row for row in run.metrics if f"val/accuracy/{HELDOUT}" in row][-1]
+
+
+def training_table(task: str, arms: Sequence[str]) -> str:
+    """What the hints did over training: means over the first, second and last third of the steps."""
+    rows = []
+    for arm, folders in stored_runs(task, arms).items():
+        runs = [
+            [row for row in read_run(folder).metrics if "rounds/mean_a_1_minus_a" in row]
+            for folder in folders
+        ]
+        cells = [
+            _by_thirds(runs, key)
+            for key in (
+                "rounds/mean_a_1_minus_a",
+                "hint_ratio/mean",
+                "accuracy/mean",
+                "rounds/all_same_share",
+            )
+        ]
+        rows.append([f"`{arm}`", str(len(runs)), *cells])
+    return markdown_table(["arm", "seeds", "a(1-a)", "hint ratio", "accuracy", "rounds that agree"], rows)
+
+
+def _by_thirds(runs: Sequence[Sequence[Mapping[str, float]]], key: str) -> str:
+    thirds = []
+    for third in range(3):
+        values = [
+            fmean(row.get(key, 0.0) for row in run[len(run) * third // 3 : len(run) * (third + 1) // 3])
+            for run in runs
+        ]
+        thirds.append(f"{fmean(values):.3f}")
+    return " ".join(thirds)
+
+
+def _estimate(estimate: Estimate) -> str:
+    return share(estimate.mean) + _ends(estimate, share)
+
+
+def _ends(estimate: Estimate, show: Any) -> str:
+    if estimate.interval_95 is None:
+        return ""
+    low, high = estimate.interval_95
+    return f" ({show(low)} to {show(high)})"
+
+
+def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
+    """The page with each block between its marks made anew."""
+    arms, ablations = [*plan["arms"]], [REFERENCE, "seele", "seele_paper", *plan["ablations"]]
+    tables = {"tuning": tuning_table(plan), "ablations": equal_cost_table("mixed", ablations)}
+    for task in plan["tasks"]:
+        tables[task] = equal_cost_table(task, arms)
+        tables[f"{task}-final"] = final_table(task, arms)
+        tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
+    return _BLOCK.sub(
+        lambda block: f"<!-- table {block['name']} -->\n{tables[block['name']]}<!-- end -->\n", page
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where something would change"
+    )
+    check = parser.parse_args().check
+    plan = load_plan()
+    page = PAGE.read_text()
+    rates = tuned_rates(tuning_trials(), plan["tuning"]["learning_rates"])
+    contents = {
+        TUNED: json.dumps(rates, indent=1) + "\n",
+        PAGE: page_with_tables(page, plan),
+    }
+    changed = [path for path, content in contents.items() if not path.exists() or path.read_text() != content]
+    if check:
+        sys.exit("".join(f"{path} is not what the stored runs give\n" for path in changed) or 0)
+    for path in changed:
+        write_atomically(path, contents[path])
+
+
+if __name__ == "__main__":
+    main()

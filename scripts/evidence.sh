@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Run what docs/evidence.md compares and fill in its tables. Finished runs are stored and skipped, killed ones go on.
+#
+#   needs    nothing: .venv is made where it is not there (scripts/setup.sh); a CPU; hours
+#   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence.md
+#
+#   bash scripts/evidence.sh                                          # learning rates, then every task
+#   bash scripts/evidence.sh --task mixed --arms grpo,seele --seeds 0,1 --jobs 2
+source "$(dirname "$0")/lib/common.sh"
+
+task=all
+if [ "${1:-}" = --task ]; then
+    task=$2
+    shift 2
+fi
+run bash scripts/setup.sh
+# Twice for the learning rates: SFT's must be known before that of the RL behind it.
+run python -m seele_verl.base_model --task two_styles --out models
+for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own || echo "$task"); do
+    run python benchmarks/evidence/run.py "$each" "$@"
+    run python benchmarks/evidence/tables.py
+done
