@@ -280,8 +280,7 @@ class SeeleConfig:
     sft: SftConfig = field(default_factory=SftConfig)
 
     def __post_init__(self) -> None:
-        bound = self.max_generated_tokens
-        require(bound is None or bound > 0, f"max_generated_tokens must be positive or null, got {bound}")
+        _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         if self.off_policy.adds_rollouts:
             require(
                 self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,
@@ -293,3 +292,7 @@ class SeeleConfig:
                 self.advantage.baseline == "pooled",
                 f"advantage.baseline must be 'pooled' with off-policy rows, got {self.advantage.baseline!r}",
             )
+
+
+def _require_positive_or_none(name: str, value: int | None) -> None:
+    require(value is None or value > 0, f"{name} must be positive or null, got {value}")

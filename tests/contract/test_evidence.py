@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,7 @@ EVIDENCE = ROOT / "benchmarks" / "evidence"
 def evidence(monkeypatch):
     """Its modules import each other by name, as scripts do."""
     monkeypatch.syspath_prepend(str(EVIDENCE))
-    import plan
-    import tables
-
-    yield plan, tables
+    yield import_module("plan"), import_module("tables")
     for name in ("plan", "tables"):
         del sys.modules[name]
 

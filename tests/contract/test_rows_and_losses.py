@@ -4,7 +4,7 @@ A group of one problem is turned into rows as in training, put together as verl'
 and differentiated. Prompt 2 tokens, solution 3 steps of 2 tokens, responses of 3 tokens or what is given.
 """
 
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -79,9 +79,14 @@ def group_of(method):
     return [rollout(0, True), rollout(1, False), rollout(2, False), rollout(3, False)]
 
 
-def rows_of(method):
+@cache
+def config_of(method):
     size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1")
-    config = compose([f"method={method}", "hardware=cpu", *size])
+    return compose([f"method={method}", "hardware=cpu", *size])
+
+
+def rows_of(method):
+    config = config_of(method)
     rows = training_rows(
         "step1-000000",
         INSTANCE,

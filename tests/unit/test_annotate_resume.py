@@ -129,7 +129,13 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
 def test_an_interrupted_run_waits_for_what_is_paid_for(server, tmp_path):
     write_problems(tmp_path / "in.parquet", PROBLEMS, split="train")
     server.answer, server.delay_s = solve, 0.5
-    process = subprocess.Popen(process_command(server, tmp_path), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        process_command(server, tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background are deaf to it, and so would this process be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while len(server.asked) < 4:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.01)

@@ -258,8 +258,8 @@ def test_what_is_not_handed_to_a_grader(monkeypatch, answer, gold, reason):
 
 
 def test_only_a_verdict_counts_as_graded():
-    verdicts = {GradeReason.CORRECT, GradeReason.WRONG, GradeReason.NO_ANSWER, GradeReason.TRUNCATED}
-    assert set(GradeReason) - UNGRADED == verdicts
+    wrong = {GradeReason.WRONG, GradeReason.MALFORMED, GradeReason.NO_ANSWER, GradeReason.TRUNCATED}
+    assert set(GradeReason) - UNGRADED == {GradeReason.CORRECT, *wrong}
 
 
 @pytest.mark.parametrize("gold", [3, None, 27.0])

@@ -112,6 +112,7 @@ BAD_SETTINGS = [
     ("+reward_manager=naive", "reward_manager: unknown key; '+' adds keys only under"),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=ppo", "unknown method 'ppo'"),
+    ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),
     ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
     ("algorithm.adv_estimator=gae", "algorithm.adv_estimator: got 'gae'; allowed is 'grpo'"),
     ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
