@@ -61,5 +61,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"SEELE_REQUIRE={marker}, but {reason}")
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=str(reason)))
-    # The longest first, so that no process is left alone with them at the end.
-    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
