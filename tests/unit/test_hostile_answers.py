@@ -189,7 +189,7 @@ def grade_among_honest_answers(grader: str, count: int, canary: Path) -> dict[st
     }
 
 
-@pytest.mark.parametrize(("grader", "count"), [("mathruler", 1000), ("strict+", 260)])
+@pytest.mark.parametrize(("grader", "count"), [("mathruler", 1000), ("strict+", 104)])
 def test_hostile_answers_cost_nothing_but_themselves(tmp_path, grader, count):
     canary = tmp_path / "canary"
     # In a process whose children are the graders: to the kernel, what they were forked from counts as theirs.
