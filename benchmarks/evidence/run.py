@@ -14,27 +14,26 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from plan import STORED, TUNING, Job, all_arms, load_plan, problems_of, task_jobs, tuned_arms, tuning_jobs
+from plan import STORED, TUNING, Job, all_arms, load_plan, problems_of, task_jobs, tuning_jobs
 
+from seele.config.build import from_mapping
 from seele.data.chains import ChainsConfig, generate_splits
 from seele.data.files import write_atomically
 from seele.data.schema import write_problems
 
 WORK = Path("runs/evidence")
-KEPT = ("run_card.json", "resolved.yaml")
+RUN_CARD = "run_card.json"
 
 
 def prepare(task: str) -> None:
     """Write the task's problems, and the ones that learning rates are tuned on."""
     plan = load_plan()
-    settings = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in plan["tasks"][task]["settings"].items()
-    }
-    splits = generate_splits(ChainsConfig(**settings))
-    others = generate_splits(ChainsConfig(**settings, seed=plan["tuning"]["problems_seed"]))
+    config = from_mapping(ChainsConfig, plan["tasks"][task]["settings"], task)
+    splits = generate_splits(config)
+    others = generate_splits(replace(config, seed=plan["tuning"]["problems_seed"]))
     seen = {instance.question for instances in splits.values() for instance in instances}
     splits["tune"] = [instance for instance in others["heldout"] if instance.question not in seen]
     for split, instances in splits.items():
@@ -44,7 +43,7 @@ def prepare(task: str) -> None:
 def do(job: Job) -> str:
     """Run, or go on with, one job; what became of it."""
     stored, work = STORED / job.name, WORK / job.name
-    if (stored / "run_card.json").exists():
+    if (stored / RUN_CARD).exists():
         return "is there"
     began = time.monotonic()
     command = [sys.executable, "-m", "seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]
@@ -59,12 +58,13 @@ def do(job: Job) -> str:
 
 def store(work: Path, stored: Path) -> None:
     """Keep what the tables need, the run card last; remove the rest."""
-    # Without a time stamp, so that the same metrics are the same bytes.
-    metrics = gzip.compress((work / "metrics.jsonl").read_bytes(), mtime=0)
-    write_atomically(stored / "metrics.jsonl.gz", metrics)
-    for name in reversed(KEPT):
-        # Without the place of this checkout.
-        write_atomically(stored / name, (work / name).read_text().replace(f"{Path.cwd()}/", ""))
+    for name in ("metrics.jsonl", "resolved.yaml", RUN_CARD):
+        # Without the place of this checkout, and packed without a time stamp: the same run is the same bytes.
+        content = (work / name).read_text().replace(f"{Path.cwd()}/", "").encode()
+        if name == RUN_CARD:
+            write_atomically(stored / name, content)
+        else:
+            write_atomically(stored / f"{name}.gz", gzip.compress(content, mtime=0))
     shutil.rmtree(work)
 
 
@@ -82,7 +82,7 @@ def main() -> None:
         parser.error(f"unknown arms {unknown}; allowed are {sorted(all_arms(plan))}")
     if arguments.task == TUNING:
         prepare(plan["tuning"]["task"])
-        jobs = [*tuning_jobs(plan, [arm for arm in arms if arm in tuned_arms(plan)])]
+        jobs = [*tuning_jobs(plan, arms)]
     else:
         prepare(arguments.task)
         jobs = [*task_jobs(plan, arguments.task, arms, [int(s) for s in arguments.seeds.split(",") if s])]

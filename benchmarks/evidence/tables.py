@@ -1,7 +1,7 @@
-"""Tables and figures of docs/evidence.md from the stored runs; same runs, same bytes.
+"""Tables of docs/evidence.md from the stored runs; same runs, same bytes.
 
-python benchmarks/evidence/tables.py            # tuned.json, the tables in the page, the figures beside it
-python benchmarks/evidence/tables.py --check    # exit status 1 where tuned.json or the page would change
+python benchmarks/evidence/tables.py            # tuned.json, and the tables in the page
+python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
 """
 
 import argparse
@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,22 +26,22 @@ from seele.report.run_folder import RunFolder, read_run
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 REFERENCE = "grpo"
 COST = "tokens_generated"
+TUNED_ON = "val/accuracy/chains/tune"
 HELDOUT, HARDER = "chains/heldout", "chains/harder"
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
+
+# Several tables are made of a run.
+read = cache(read_run)
 
 
 def tuning_trials() -> dict[str, dict[float, float]]:
     """Arm -> learning rate -> mean accuracy of the last two validations."""
     trials: dict[str, dict[float, float]] = {}
     for folder in sorted((STORED / TUNING).glob("*/lr_*")):
-        values = [row["val/accuracy/chains/tune"] for row in read_run(folder).metrics if _is_tuned_on(row)]
+        values = [row[TUNED_ON] for row in read(folder).metrics if TUNED_ON in row]
         rate = float(folder.name.removeprefix("lr_"))
         trials.setdefault(folder.parent.name, {})[rate] = fmean(values[-2:])
     return trials
-
-
-def _is_tuned_on(row: Mapping[str, float]) -> bool:
-    return "val/accuracy/chains/tune" in row
 
 
 def tuned_rates(trials: Mapping[str, Mapping[float, float]], rates: Sequence[float]) -> dict[str, float]:
@@ -88,7 +89,7 @@ def compare_task(task: str, arms: Sequence[str]) -> Comparison | None:
 
 
 def _generates(folders: Sequence[Path]) -> bool:
-    return all(read_run(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
+    return all(read(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
 
 
 def equal_cost_table(task: str, arms: Sequence[str]) -> str:
@@ -121,7 +122,7 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     """Every arm at the end of its runs, with what they cost."""
     rows = []
     for arm, folders in stored_runs(task, arms).items():
-        runs = [read_run(folder) for folder in folders]
+        runs = [read(folder) for folder in folders]
         ends = [_last_validation(run) for run in runs]
         totals = [run.metrics[-1] for run in runs]
         rows.append(
@@ -150,8 +151,7 @@ def training_table(task: str, arms: Sequence[str]) -> str:
     rows = []
     for arm, folders in stored_runs(task, arms).items():
         runs = [
-            [row for row in read_run(folder).metrics if "rounds/mean_a_1_minus_a" in row]
-            for folder in folders
+            [row for row in read(folder).metrics if "rounds/mean_a_1_minus_a" in row] for folder in folders
         ]
         cells = [
             _by_thirds(runs, key)

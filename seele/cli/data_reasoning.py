@@ -1,6 +1,7 @@
 """``seele data prepare countdown | zebra | arc_1d``: SEC's reasoning tasks."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -22,43 +23,34 @@ WorkersOption = Annotated[
 ]
 
 
+# Task -> what its command says, and how many processes draw its problems unless told otherwise.
+_COMMANDS = {
+    "countdown": ("Countdown: reach a target with 3 to 6 numbers; with worked steps.", _WORKERS),
+    "zebra": (
+        "Zebra puzzles: who lives where, from clues; 3 to 6 houses. SEC's numbers take hours to draw.",
+        _WORKERS,
+    ),
+    "arc_1d": ("ARC-1D: find a rule on rows of 10 to 40 digits from three examples.", 1),
+}
+
+
 def register(prepare_app: typer.Typer) -> None:
     """Add the three commands."""
-    for task, command in (("countdown", countdown), ("zebra", zebra), ("arc_1d", arc_1d)):
-        prepare_app.command(task)(command)
+    for task, (says, workers) in _COMMANDS.items():
+        prepare_app.command(task, help=says)(_command(task, workers))
 
 
-def countdown(
-    out: OutOption,
-    seed: SeedOption = 0,
-    preset: PresetOption = "sec",
-    settings: SetOption = None,
-    workers: WorkersOption = _WORKERS,
-) -> None:
-    """Countdown: reach a target with 3 to 6 numbers; with worked steps."""
-    _prepare("countdown", out, seed, preset, settings, workers)
+def _command(task: str, default_workers: int) -> Callable[..., None]:
+    def command(
+        out: OutOption,
+        seed: SeedOption = 0,
+        preset: PresetOption = "sec",
+        settings: SetOption = None,
+        workers: WorkersOption = default_workers,
+    ) -> None:
+        _prepare(task, out, seed, preset, settings, workers)
 
-
-def zebra(
-    out: OutOption,
-    seed: SeedOption = 0,
-    preset: PresetOption = "sec",
-    settings: SetOption = None,
-    workers: WorkersOption = _WORKERS,
-) -> None:
-    """Zebra puzzles: who lives where, from clues; 3 to 6 houses. SEC's numbers take hours to draw."""
-    _prepare("zebra", out, seed, preset, settings, workers)
-
-
-def arc_1d(
-    out: OutOption,
-    seed: SeedOption = 0,
-    preset: PresetOption = "sec",
-    settings: SetOption = None,
-    workers: WorkersOption = 1,
-) -> None:
-    """ARC-1D: find a rule on rows of 10 to 40 digits from three examples."""
-    _prepare("arc_1d", out, seed, preset, settings, workers)
+    return command
 
 
 def _prepare(task: str, out: Path, seed: int, preset: str, settings: list[str] | None, workers: int) -> None:

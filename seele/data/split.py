@@ -1,15 +1,10 @@
 """Problems divided into two parts that never overlap, whatever the order and the files they come in."""
 
 import hashlib
-import io
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from seele.data.files import write_atomically
-from seele.data.schema import read_problems
+from seele.data.parquet import copy_rows
+from seele.data.schema import iterate_problems
 
 
 def is_in_first_part(instance_id: str, *, share: float, seed: int) -> bool:
@@ -34,11 +29,7 @@ def divide_file(file: Path, first: Path, rest: Path, *, share: float, seed: int)
     Raises:
         DataError: The file is missing, or a row is not what the schema asks for.
     """
-    problems = read_problems(file)
-    table = pq.read_table(file)
-    is_first = np.array([is_in_first_part(each.instance_id, share=share, seed=seed) for each in problems])
-    for target, is_chosen in ((first, is_first), (rest, ~is_first)):
-        if is_chosen.any():
-            sink = io.BytesIO()
-            pq.write_table(table.filter(pa.array(is_chosen)), sink)
-            write_atomically(target, sink.getvalue())
+    is_first = [is_in_first_part(each.instance_id, share=share, seed=seed) for each in iterate_problems(file)]
+    for target, part in ((first, True), (rest, False)):
+        if part in is_first:
+            copy_rows(file, target, (each is part for each in is_first))

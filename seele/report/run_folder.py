@@ -1,4 +1,4 @@
-"""Read what a run left behind, finished or not; its metrics may be packed (``metrics.jsonl.gz``).
+"""Read what a run left behind, finished or not; metrics and settings may be packed (``.gz``).
 
 Lives here: the names and formats of a run folder's files, and what to do where one is missing or cut off. A
 run that was killed is the ordinary case: every part is optional, and what is absent becomes a note that the
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TextIO, TypeVar, get_type_hints
 
 import yaml
 
@@ -110,8 +110,7 @@ def read_run(path: Path) -> RunFolder:
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    packed = path / "metrics.jsonl.gz"
-    metrics = _read_metrics(packed if packed.is_file() else path / "metrics.jsonl", notes)
+    metrics = _read_metrics(_packed_or_plain(path / "metrics.jsonl"), notes)
     evaluation = _read_json(path, "eval/scores.json", notes, "so there is no evaluation after training")
     # One step only: all rollouts of a long run do not fit in memory.
     step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
@@ -120,7 +119,7 @@ def read_run(path: Path) -> RunFolder:
     return RunFolder(
         name=path.resolve().name,
         card=_read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
-        settings=_read_settings(path / "resolved.yaml", notes),
+        settings=_read_settings(_packed_or_plain(path / "resolved.yaml"), notes),
         metrics=metrics,
         rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
         rollouts_step=step,
@@ -129,6 +128,17 @@ def read_run(path: Path) -> RunFolder:
         conditions=_section(evaluation, "conditions"),
         notes=tuple(notes),
     )
+
+
+def _packed_or_plain(file: Path) -> Path:
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.is_file() else file
+
+
+def _open(file: Path, *, errors: str | None = None) -> TextIO:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rt", encoding="utf-8", errors=errors)
+    return file.open(encoding="utf-8", errors=errors)
 
 
 def _listing(path: Path) -> str:
@@ -177,7 +187,8 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
         notes.append("resolved.yaml is missing, so the settings are unknown.")
         return {}
     try:
-        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+        with _open(file) as stream:
+            value = yaml.safe_load(stream.read())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         notes.append(f"resolved.yaml is not YAML ({error}), so the settings are unknown.")
         return {}
@@ -186,8 +197,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
     """The JSON objects of a file, one a line; a line that is none is left out and noted."""
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "rt", encoding="utf-8", errors="replace") as lines:
+    with _open(file, errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

@@ -291,11 +291,14 @@ def test_a_run_that_died_at_once_still_has_a_report(tmp_path, mark):
     assert "none" in files["index.html"].decode()
 
 
-def test_packed_metrics_are_read_as_well(run):
-    plain = read_run(run).metrics
-    (run / "metrics.jsonl.gz").write_bytes(gzip.compress((run / "metrics.jsonl").read_bytes()))
-    (run / "metrics.jsonl").unlink()
-    assert read_run(run).metrics == plain and plain
+def test_packed_metrics_and_settings_are_read_as_well(run):
+    plain = read_run(run)
+    for name in ("metrics.jsonl", "resolved.yaml"):
+        (run / f"{name}.gz").write_bytes(gzip.compress((run / name).read_bytes()))
+        (run / name).unlink()
+    packed = read_run(run)
+    assert packed.metrics == plain.metrics and plain.metrics
+    assert packed.settings == plain.settings and plain.settings
 
 
 def test_a_cut_off_last_line_is_left_out_and_noted(run):
