@@ -3,10 +3,12 @@
 import contextlib
 import hashlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 
@@ -22,6 +24,33 @@ def boxed_digit(prompt: str, seed: int) -> str:
 def no_waiting_for_the_hub(monkeypatch):
     """Attempts at a hub that is not there follow one another at once."""
     monkeypatch.setattr("seele.data.hub.RETRY_DELAYS_S", (0.0, 0.0))
+
+
+class HubDouble(ModuleType):
+    """Stands in for the ``datasets`` library: serves ``rows``, or fails as it does without a network."""
+
+    def __init__(self, rows):
+        super().__init__("datasets")
+        self.rows = rows
+        self.calls = []
+
+    def load_dataset(self, *args, **kwargs):
+        self.calls.append((args, kwargs))
+        if self.rows is None:
+            raise ConnectionError("Couldn't reach the hub")
+        return self.rows
+
+
+@pytest.fixture
+def serve_rows(monkeypatch):
+    """Makes the hub serve these rows, or be out of reach with ``None``; returns its stand-in."""
+
+    def serve(rows):
+        hub = HubDouble(rows)
+        monkeypatch.setitem(sys.modules, "datasets", hub)
+        return hub
+
+    return serve
 
 
 class StandInServer:

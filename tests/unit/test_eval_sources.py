@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -115,24 +113,8 @@ def test_a_row_may_hold_a_line_separator(tmp_path):
 # The hub
 
 
-class HubDouble(ModuleType):
-    """Stands in for the ``datasets`` library."""
-
-    def __init__(self, rows):
-        super().__init__("datasets")
-        self.rows = rows
-        self.calls = []
-
-    def load_dataset(self, *args, **kwargs):
-        self.calls.append((args, kwargs))
-        if self.rows is None:
-            raise ConnectionError("Couldn't reach the hub")
-        return self.rows
-
-
-def test_without_a_folder_the_pinned_revision_comes_from_the_hub(monkeypatch):
-    hub = HubDouble([{"question": "2+2?", "options": ["3", "4"], "answer": "B"}])
-    monkeypatch.setitem(sys.modules, "datasets", hub)
+def test_without_a_folder_the_pinned_revision_comes_from_the_hub(serve_rows):
+    hub = serve_rows([{"question": "2+2?", "options": ["3", "4"], "answer": "B"}])
     task = load("mmlu_pro", data_dir=None)
     assert hub.calls == [
         (("TIGER-Lab/MMLU-Pro", None), {"split": "test", "revision": BENCHMARKS["mmlu_pro"].hub.revision})
@@ -144,17 +126,17 @@ def test_without_a_folder_the_pinned_revision_comes_from_the_hub(monkeypatch):
     }
 
 
-def test_the_hubs_copy_of_olympiadbench_lacks_one_problem(monkeypatch):
+def test_the_hubs_copy_of_olympiadbench_lacks_one_problem(serve_rows):
     row = {"question": "?", "final_answer": ["2"]}
-    monkeypatch.setitem(sys.modules, "datasets", HubDouble([row] * 674))
+    serve_rows([row] * 674)
     assert len(load("olympiadbench", data_dir=None, any_row_count=False).problems) == 674
-    monkeypatch.setitem(sys.modules, "datasets", HubDouble([row] * 675))
+    serve_rows([row] * 675)
     with pytest.raises(DataError, match="675 rows, but olympiadbench has 674"):
         load("olympiadbench", data_dir=None, any_row_count=False)
 
 
-def test_a_hub_that_cannot_be_reached_says_what_else_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", HubDouble(None))
+def test_a_hub_that_cannot_be_reached_says_what_else_to_do(serve_rows):
+    serve_rows(None)
     with pytest.raises(DataError, match=r"reach the hub.*put arc_c/valid.arc_c.parquet below a folder"):
         load("arc_c", data_dir=None)
     with pytest.raises(DataError, match=r"is gated: accept its terms at .*Idavidrein/gpqa and set HF_TOKEN"):

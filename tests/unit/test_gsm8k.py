@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -19,21 +18,6 @@ ROW = {"question": "Two boxes of 6 eggs?", "answer": "2*6=<<2*6=12>>12 eggs.\nTh
 def write_split(folder: Path, *rows: object) -> Path:
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
-
-
-class HubDouble(ModuleType):
-    """Stands in for the ``datasets`` library: serves ``rows``, or fails as it does without a network."""
-
-    def __init__(self, rows):
-        super().__init__("datasets")
-        self.rows = rows
-        self.calls = []
-
-    def load_dataset(self, *args, **kwargs):
-        self.calls.append((args, kwargs))
-        if self.rows is None:
-            raise ConnectionError("Couldn't reach the hub")
-        return self.rows
 
 
 def test_steps_are_the_solution_lines_and_the_boxed_answer():
@@ -83,15 +67,14 @@ def test_a_missing_split_is_named(tmp_path):
         read_gsm8k("test", folder=tmp_path)
 
 
-def test_without_a_folder_the_pinned_revision_comes_from_the_hub(tmp_path, monkeypatch):
-    hub = HubDouble([ROW])
-    monkeypatch.setitem(sys.modules, "datasets", hub)
+def test_without_a_folder_the_pinned_revision_comes_from_the_hub(tmp_path, serve_rows):
+    hub = serve_rows([ROW])
     assert read_gsm8k("train") == read_gsm8k("train", folder=write_split(tmp_path, ROW))
     assert hub.calls == [((HUB_NAME, "main"), {"split": "train", "revision": HUB_REVISION})]
 
 
-def test_a_hub_that_cannot_be_reached_suggests_a_folder(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", HubDouble(None))
+def test_a_hub_that_cannot_be_reached_suggests_a_folder(serve_rows):
+    serve_rows(None)
     with pytest.raises(DataError, match=r"Couldn't reach the hub.*give the folder"):
         read_gsm8k("test")
 
