@@ -4,12 +4,15 @@
 machine that must have it.
 """
 
+import copy
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 TESTS = Path(__file__).parent
 
@@ -61,3 +64,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"SEELE_REQUIRE={marker}, but {reason}")
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_yaml_file_is_parsed_once() -> Iterator[None]:
+    """Composing a run reads some forty YAML files, which takes most of its half second."""
+    load, parsed = OmegaConf.load, {}
+
+    def load_once(file: Any) -> Any:
+        name = getattr(file, "name", file)
+        key = (name, os.stat(name).st_mtime_ns)
+        if key not in parsed:
+            parsed[key] = load(file)
+        return copy.deepcopy(parsed[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", load_once)
+        yield

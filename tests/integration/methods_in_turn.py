@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ray
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seele.config import SeeleConfig
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele_verl import train
+from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.preflight import check_run
 from seele_verl.settings import read_settings
 
@@ -38,6 +38,7 @@ def change_controller(controller: Any, settings: SeeleConfig) -> None:
 
 def task_runner() -> type:
     """Its bases read the environment of the run when they are imported."""
+    import ray
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
@@ -92,10 +93,12 @@ def main(arguments: list[str]) -> None:
     os.environ.update(environment)
     os.environ[TURNS] = json.dumps(overrides)
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
-    from seele_verl import runner
+    # As train.run does it, but open already when the runner is imported here.
+    with forked_workers(config):
+        from seele_verl import runner
 
-    runner.run_training = partial(runner.run_training, task_runner=task_runner())
-    train.run(config, common)
+        runner.run_training = partial(runner.run_training, task_runner=task_runner())
+        train.run(config, common)
 
 
 if __name__ == "__main__":

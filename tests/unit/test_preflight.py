@@ -46,8 +46,9 @@ def model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def check(tmp_path, model):
-    """Check a run of eight problems under the given overrides."""
+def check(tmp_path, model, monkeypatch):
+    """Check a run of eight problems under the given overrides, out of the hub's reach."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
     def run(*overrides, train=None, held_out=None):
         write_problems(tmp_path / "train.parquet", train or [problem(i) for i in range(8)], split="train")

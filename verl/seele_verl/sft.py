@@ -5,8 +5,8 @@ The trainer cannot generate, so accuracy is measured on its checkpoints once it 
 """
 
 import json
+import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
@@ -33,22 +33,24 @@ def supervised_steps(config: DictConfig, preflight: Preflight) -> int:
 
 
 def train_supervised(
-    config: DictConfig, run: Path, *, total_steps: int, resumed_at: int | None, terminal: TextIO
+    config: DictConfig, run: Path, *, python: str, total_steps: int, resumed_at: int | None, terminal: TextIO
 ) -> None:
-    """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept."""
+    """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept.
+    ``python`` is what the processes are started with.
+    """
     done = resumed_at or 0
     if done < total_steps:
         with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
-            _train(config, run, total_steps=total_steps, resumed_at=resumed_at)
+            _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
     last = max(done, total_steps)
-    for step, metrics in _measure(run, due_models(config, run, last_step=last)):
+    for step, metrics in _measure(run, due_models(config, run, last_step=last), python):
         RunLog(run).amend(step, metrics)
         print(format_step({"step": step} | metrics, total_steps), file=terminal)
     if keep := config.trainer.max_actor_ckpt_to_keep:
         drop_old_checkpoints(run, newest=last, keep=keep)
 
 
-def _train(config: DictConfig, run: Path, *, total_steps: int, resumed_at: int | None) -> None:
+def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resumed_at: int | None) -> None:
     # Imported here: the driver of every other method starts without it.
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
@@ -59,6 +61,7 @@ def _train(config: DictConfig, run: Path, *, total_steps: int, resumed_at: int |
         command += [f"--resume-from={config.trainer.resume_from_path}"]
     elif resumed_at:
         command += [f"--resume-from={step_folder(run, resumed_at)}"]
+    os.environ["PYTHON_EXEC"] = python
     try:
         torchrun(command)
     except ChildFailedError as error:
@@ -81,11 +84,11 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
     return {step: model for step, model in models.items() if step not in measured}
 
 
-def _measure(run: Path, models: Mapping[int, Path]) -> Iterator[tuple[int, dict[str, float]]]:
+def _measure(run: Path, models: Mapping[int, Path], python: str) -> Iterator[tuple[int, dict[str, float]]]:
     """Un-hinted accuracy of each model on each validation file, as soon as it is known."""
     if not models:
         return
-    command = [sys.executable, "-m", "seele_eval.validation", "--run", str(run), "--models"]
+    command = [python, "-m", "seele_eval.validation", "--run", str(run), "--models"]
     command += [f"{step}={model}" for step, model in models.items()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None, "it is a pipe"

@@ -23,6 +23,7 @@ from seele.data.files import write_atomically
 from seele.errors import SeeleError
 from seele_verl.checkpoints import repair_tracker
 from seele_verl.compat import require_verl
+from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
@@ -137,15 +138,17 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
     )
     with terminal_apart_from(folder / LOG) as terminal:
         try:
-            if preflight.is_supervised:
-                steps = supervised_steps(config, preflight)
-                train_supervised(config, folder, total_steps=steps, resumed_at=resumed_at, terminal=terminal)
-                return
-            with progress(terminal=terminal):
-                # Only now: importing verl takes seconds and reads the environment that was just set.
-                from seele_verl.runner import run_training
+            with forked_workers(config) as python:
+                if preflight.is_supervised:
+                    steps = supervised_steps(config, preflight)
+                    supervised = partial(train_supervised, python=python, terminal=terminal)
+                    supervised(config, folder, total_steps=steps, resumed_at=resumed_at)
+                    return
+                with progress(terminal=terminal):
+                    # Only now: importing verl takes seconds and reads the environment that was just set.
+                    from seele_verl.runner import run_training
 
-                run_training(config)
+                    run_training(config)
         except Exception as error:
             traceback.print_exc()  # into the log
             cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised.

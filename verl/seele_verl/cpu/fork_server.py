@@ -1,0 +1,267 @@
+"""Every process of a CPU run is forked from one that has imported torch and vLLM already.
+
+A run has about ten processes. Importing verl takes each 20 s of a core, most of a start on two cores; all but
+3 s of that are libraries that verl needs. Here the driver imports those and forks a server. Ray (through its
+``py_executable``) and multiprocessing (``set_executable``; vLLM's engine) call ``fork_client.py`` in place of
+Python. That hands arguments, environment, folder and descriptors over to the server, which forks a process
+that runs them, and stays as its stand-in: signals go through it, each ends with the other, and all end with
+the driver.
+
+Ray, and with it verl, is imported by each process: when it is loaded, Ray reads what the raylet sets for this
+worker and begins the random numbers that its identifiers are made of. Not for CUDA, which a forked process
+cannot use once its parent has asked for a device.
+"""
+
+import atexit
+import fcntl
+import gc
+import importlib
+import json
+import logging
+import multiprocessing.spawn
+import os
+import runpy
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+
+from seele_verl.cpu import fork_client
+from seele_verl.cpu.fork_client import HEADER, REPLY
+
+PRELOADED = (
+    *("torch", "torch._dynamo", "torch.utils.tensorboard", "transformers", "tensordict", "datasets", "peft"),
+    *("scipy.stats", "vllm.v1.core.sched.scheduler", "vllm.entrypoints.openai.api_server"),
+)
+"""What takes verl's processes the time to import; nothing of it imports Ray."""
+MAX_DESCRIPTORS = 250
+"""The kernel passes no more than 253 in one message."""
+
+
+@contextmanager
+def forked_workers(config: DictConfig) -> Iterator[str]:
+    """While open, Ray's workers in a run of this configuration on a CPU are forked from this process; yields
+    what other processes of the run may be started with in place of Python.
+    """
+    runtime_env = config.ray_kwargs.ray_init.runtime_env
+    if config.trainer.device != "cpu" or runtime_env.py_executable or "ray" in sys.modules:
+        yield sys.executable
+        return
+    for name in PRELOADED:
+        importlib.import_module(name)
+    assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
+    with fork_server() as executable:
+        runtime_env.py_executable = executable
+        try:
+            yield executable
+        finally:
+            runtime_env.py_executable = None
+
+
+@contextmanager
+def fork_server() -> Iterator[str]:
+    """While open, yields the path of an executable that takes Python's place; what it runs has the modules
+    that this process has imported before.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="seele-fork-"))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "socket"))
+    listener.listen(128)
+    lifeline, ours = os.pipe()
+    executable = folder / "python"
+    client = [sys.executable, "-I", "-S", fork_client.__file__, str(folder / "socket"), sys.executable]
+    executable.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
+    executable.chmod(0o700)
+    before = multiprocessing.spawn.get_executable()
+    multiprocessing.set_executable(str(executable))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    gc.freeze()  # a collection would copy every page that the processes share
+    server = os.fork()
+    if server == 0:
+        try:
+            os.setsid()  # Ctrl-C is for the driver
+            close_all_but({0, 1, 2, listener.fileno(), lifeline})
+            _Server(listener, lifeline).serve()
+        finally:
+            os._exit(1)
+    listener.close()
+    os.close(lifeline)
+    try:
+        yield str(executable)
+    finally:
+        gc.unfreeze()
+        multiprocessing.set_executable(before)
+        os.close(ours)
+        os.waitpid(server, 0)
+        shutil.rmtree(folder)
+
+
+def close_all_but(kept: set[int]) -> None:
+    """Close this process's descriptors."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with suppress(OSError):  # the one of the listing itself
+                os.close(int(name))
+
+
+class _Server:
+    def __init__(self, listener: socket.socket, lifeline: int) -> None:
+        self.listener = listener
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(listener, selectors.EVENT_READ, self.accept)
+        # The driver's end closes with the driver, however that ends.
+        self.selector.register(lifeline, selectors.EVENT_READ, self.end)
+        self.children: dict[int, tuple[int, socket.socket]] = {}
+        """Descriptor of the process -> its number and its client."""
+
+    def serve(self) -> None:
+        while True:
+            for key, _ in self.selector.select():
+                if key.fd in self.selector.get_map():  # not gone in this very turn
+                    key.data(key.fd)
+
+    def accept(self, _: int) -> None:
+        connection, _ = self.listener.accept()
+        try:
+            request, descriptors = receive_request(connection)
+        except (OSError, ValueError):
+            connection.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            become(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        process = os.pidfd_open(pid)
+        self.children[process] = pid, connection
+        self.selector.register(process, selectors.EVENT_READ, self.reap)
+        self.selector.register(connection, selectors.EVENT_READ, lambda _: self.abandon(process))
+        reply(connection, pid)
+
+    def abandon(self, process: int) -> None:
+        """The client is gone, and so must its process be."""
+        pid, connection = self.children[process]
+        self.selector.unregister(connection)
+        os.kill(pid, signal.SIGKILL)
+
+    def reap(self, process: int) -> None:
+        pid, connection = self.children.pop(process)
+        _, status = os.waitpid(pid, 0)
+        self.selector.unregister(process)
+        os.close(process)
+        if connection.fileno() in self.selector.get_map():
+            self.selector.unregister(connection)
+        reply(connection, status)
+        connection.close()
+
+    def end(self, _: int) -> NoReturn:
+        for pid, _connection in self.children.values():
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+
+def reply(connection: socket.socket, number: int) -> None:
+    with suppress(OSError):  # the client is gone, which its closed connection tells
+        connection.sendall(REPLY.pack(number))
+
+
+def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What a client wants run, and its descriptors in the order that the request names them."""
+    connection.settimeout(10)
+    header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, MAX_DESCRIPTORS)
+    (size,) = HEADER.unpack(header)
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise OSError("the client went away")
+        data += part
+    connection.settimeout(None)
+    return json.loads(data), descriptors
+
+
+def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Be the process that was asked for; never returns into the frames of the driver."""
+    status = 1
+    try:
+        take_over(request, descriptors)
+        run_python(request["arguments"])
+        status = 0
+    except SystemExit as end:
+        status = exit_status(end)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+    finally:
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
+def take_over(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Descriptors, signals, folder and environment as a process started by the client would have them."""
+    wanted = request["descriptors"]
+    spare = [fcntl.fcntl(each, fcntl.F_DUPFD, max(wanted) + 1) for each in descriptors]
+    for descriptor, number in zip(spare, wanted, strict=True):
+        os.dup2(descriptor, number)
+    close_all_but(set(wanted))
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Each with a buffer of its own; line by line, for what it was started for may be killed.
+    sys.stdin = os.fdopen(0, "r", closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    python_path = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:0] = [each for each in python_path if each not in sys.path]
+    logging.getLogger().handlers.clear()  # Hydra's
+    GlobalHydra.instance().clear()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # as after an import: not the same numbers in every process
+
+
+def run_python(arguments: list[str]) -> None:
+    """What ``python ARGUMENTS...`` does; flags of the interpreter are those of the driver."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        rest = rest[2 if rest[0] in ("-X", "-W") else 1 :]
+    if rest[0] == "-c":
+        sys.argv = ["-c", *rest[2:]]
+        module = type(sys)("__main__")
+        sys.modules["__main__"] = module
+        exec(compile(rest[1], "<string>", "exec"), module.__dict__)
+    elif rest[0] == "-m":
+        sys.argv = rest[1:]
+        runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = rest
+        runpy.run_path(rest[0], run_name="__main__")
+
+
+def exit_status(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    sys.stderr.write(f"{end.code}\n")
+    return 1
