@@ -72,7 +72,9 @@ def each_yaml_file_is_parsed_once() -> Iterator[None]:
     load, parsed = OmegaConf.load, {}
 
     def load_once(file: Any) -> Any:
-        name = getattr(file, "name", file)
+        name = str(getattr(file, "name", file))
+        if not os.path.isabs(name):  # not one of Hydra's
+            return load(file)
         key = (name, os.stat(name).st_mtime_ns)
         if key not in parsed:
             parsed[key] = load(file)
