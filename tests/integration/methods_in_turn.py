@@ -86,11 +86,11 @@ def main(arguments: list[str]) -> None:
     run, *turns = arguments[: arguments.index("--")]
     common = [*arguments[arguments.index("--") + 1 :], f"trainer.default_local_dir={run}"]
     overrides = [[*common, *turn.split()] for turn in turns]
-    for turn in overrides:
-        check_run(train.compose(turn), turn)
     config = train.compose([*common, f"trainer.total_training_steps={len(turns)}"])
     environment = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env.env_vars, resolve=True)
     os.environ.update(environment)
+    for turn in overrides:
+        check_run(train.compose(turn), turn)
     os.environ[TURNS] = json.dumps(overrides)
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
     # As train.run does it, but open already when the runner is imported here.

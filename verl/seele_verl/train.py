@@ -60,6 +60,9 @@ def compose(overrides: list[str]) -> DictConfig:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
+    # First of all: OpenMP reads its variables when torch is imported, which the checks do.
+    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
+    os.environ.update(OmegaConf.to_container(environment, resolve=True))  # type: ignore[arg-type]
     for stage, preflight in stages(config, overrides):
         _run_stage(stage, overrides, preflight)
 
@@ -122,10 +125,6 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
 
 
 def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
-    environment = OmegaConf.to_container(
-        config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}, resolve=True
-    )
-    os.environ.update(environment)  # type: ignore[arg-type]
     os.environ.setdefault("TENSORBOARD_DIR", str(folder / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(folder))
     if "WANDB_API_KEY" not in os.environ:
@@ -145,7 +144,7 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                     supervised(config, folder, total_steps=steps, resumed_at=resumed_at)
                     return
                 with progress(terminal=terminal):
-                    # Only now: importing verl takes seconds and reads the environment that was just set.
+                    # Only now: importing verl takes seconds and reads the environment that was set.
                     from seele_verl.runner import run_training
 
                     run_training(config)

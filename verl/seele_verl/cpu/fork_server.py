@@ -62,6 +62,8 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
     for name in PRELOADED:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
+    threads = sys.modules["torch"].get_num_threads()
+    assert threads == int(os.environ["OMP_NUM_THREADS"]), "torch was imported before its variables were set"
     with fork_server() as executable:
         runtime_env.py_executable = executable
         try:
