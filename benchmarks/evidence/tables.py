@@ -1,6 +1,6 @@
-"""Tables of docs/evidence.md from the stored runs; same runs, same bytes.
+"""Tables and figure of docs/evidence.md from the stored runs; same runs, same bytes.
 
-python benchmarks/evidence/tables.py            # tuned.json, and the tables in the page
+python benchmarks/evidence/tables.py            # tuned.json, the tables in the page, the figure beside it
 python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
 """
 
@@ -19,11 +19,13 @@ from plan import STORED, TUNED, TUNING, all_arms, load_plan
 from seele.data.files import write_atomically
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
+from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison, Estimate
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
+FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
 REFERENCE = "grpo"
 COST = "tokens_generated"
 TUNED_ON = "val/accuracy/chains/tune"
@@ -136,9 +138,10 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
                     for name in ("tokens/generated", "tokens/trained", "flops")
                 ),
+                f"{fmean(run.card['wall_s'] for run in runs) / 60:.0f}",
             ]
         )
-    heads = ["arm", "seeds", "held-out", "harder", "steps", "tokens generated", "trained", "FLOPs"]
+    heads = ["arm", "seeds", "held-out", "harder", "steps", "tokens generated", "trained", "FLOPs", "minutes"]
     return markdown_table(heads, rows) if rows else "No runs yet.\n"
 
 
@@ -209,13 +212,17 @@ def main() -> None:
     )
     check = parser.parse_args().check
     plan = load_plan()
-    page = PAGE.read_text()
+    page = PAGE.read_text(encoding="utf-8")
     rates = tuned_rates(tuning_trials(), plan["tuning"]["learning_rates"])
     contents = {
-        TUNED: json.dumps(rates, indent=1) + "\n",
-        PAGE: page_with_tables(page, plan),
+        TUNED: (json.dumps(rates, indent=1) + "\n").encode(),
+        PAGE: page_with_tables(page, plan).encode(),
     }
-    changed = [path for path, content in contents.items() if not path.exists() or path.read_text() != content]
+    if comparison := compare_task("mixed", [*plan["arms"]]):
+        contents[FIGURE] = draw_figures(comparison)[COST]
+    changed = [
+        path for path, content in contents.items() if not path.exists() or path.read_bytes() != content
+    ]
     if check:
         sys.exit("".join(f"{path} is not what the stored runs give\n" for path in changed) or 0)
     for path in changed:
