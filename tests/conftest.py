@@ -7,6 +7,8 @@ machine that must have it.
 import copy
 import importlib.util
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,16 @@ import pytest
 from omegaconf import OmegaConf
 
 TESTS = Path(__file__).parent
+
+LAUNCHER = """
+import importlib, sys
+from seele_verl.cpu.fork_server import PRELOADED, fork_server
+for name in PRELOADED:
+    importlib.import_module(name)
+with fork_server() as executable:
+    print(executable, flush=True)
+    sys.stdin.read()
+"""
 
 if importlib.util.find_spec("seele_verl") and not Path("/dev/nvidiactl").exists():
     # Tests that import verl do so as a CPU run does.
@@ -83,3 +95,15 @@ def each_yaml_file_is_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OmegaConf, "load", load_once)
         yield
+
+
+@pytest.fixture(scope="session")
+def python() -> Iterator[str]:
+    """Runs what Python would; the libraries that verl needs are imported already, once for all tests."""
+    from seele_verl.train import compose
+
+    variables = dict(compose(["hardware=cpu"]).ray_kwargs.ray_init.runtime_env.env_vars)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", LAUNCHER], env=os.environ | variables, **pipes) as process:
+        yield next(line.strip() for line in process.stdout if line.endswith("/python\n"))
+        process.communicate()

@@ -1,8 +1,8 @@
 """Each CPU fix is still needed, still does its work, and is not active on a GPU."""
 
 import inspect
+import os
 import subprocess
-import sys
 
 import pytest
 
@@ -11,17 +11,20 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 from seele_verl.cpu.environment import ENVIRONMENT
 
 
-def run_python(code, *, cpu):
-    """Run ``code`` in a fresh process, with or without the environment of a CPU run; what it prints."""
-    import os
-
+@pytest.fixture
+def run_python(python):
+    """Runs code in a fresh process, with or without the environment of a CPU run; returns what it prints."""
     clean = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
-    environment = clean | (ENVIRONMENT if cpu else {})
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.split()
+
+    def run(code, *, cpu):
+        environment = clean | (ENVIRONMENT if cpu else {})
+        result = subprocess.run(
+            [python, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout.split()
+
+    return run
 
 
 STATE = """
@@ -34,7 +37,7 @@ print(inspect.isfunction(torch.distributed.fsdp.CPUOffloadPolicy))
 """
 
 
-def test_everything_is_active_in_a_cpu_run_and_nothing_elsewhere():
+def test_everything_is_active_in_a_cpu_run_and_nothing_elsewhere(run_python):
     code = "import inspect" + STATE
     # torch wraps init_process_group itself: what counts is the difference.
     with_cpu, without = run_python(code, cpu=True), run_python(code, cpu=False)
@@ -71,7 +74,7 @@ def test_the_platform_answers_every_question_of_the_contract():
         assert callable(getattr(platform.device_module, name))
 
 
-def test_verl_builds_a_backend_that_torch_refuses():
+def test_verl_builds_a_backend_that_torch_refuses(run_python):
     from verl.utils import distributed
 
     assert 'f"cpu:gloo,{get_device_name()}:{get_nccl_backend()}"' in inspect.getsource(distributed)
@@ -100,7 +103,7 @@ def test_verl_registers_its_engine_for_accelerators_only():
     assert 'os.getenv("VERL_ENGINE_DEVICE")' in inspect.getsource(EngineRegistry.get_engine_cls)
 
 
-def test_verl_pins_the_memory_of_forward_only_models():
+def test_verl_pins_the_memory_of_forward_only_models(run_python):
     from verl.workers.engine.fsdp import transformer_impl
 
     assert "CPUOffloadPolicy(pin_memory=True)" in inspect.getsource(transformer_impl)
@@ -108,7 +111,7 @@ def test_verl_pins_the_memory_of_forward_only_models():
     assert run_python(code, cpu=True) == ["False"]
 
 
-def test_the_installed_vllm_answers_to_another_name():
+def test_the_installed_vllm_answers_to_another_name(run_python):
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -156,7 +159,7 @@ def test_vllm_cannot_rewind_a_seeded_generator_on_a_cpu():
         torch.Generator("cpu").get_offset()
 
 
-def test_verl_takes_log_probs_token_by_token():
+def test_verl_takes_log_probs_token_by_token(run_python):
     import torch
     from verl.utils import torch_functional
 
@@ -207,7 +210,7 @@ def test_ranks_divide_the_cores(monkeypatch, ranks, threads):
     assert group.asked == [("execute_func_rank_zero", torch.set_num_threads, threads)]
 
 
-def test_verl_mixes_lengths_in_a_micro_batch():
+def test_verl_mixes_lengths_in_a_micro_batch(run_python):
     code = """
 import verl
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions as parts

@@ -51,12 +51,12 @@ def train_command(problems, base_model):
 
 
 @pytest.fixture(scope="session")
-def supervised_command(problems, base_model):
+def supervised_command(problems, base_model, python):
     """The command line of a run with a supervised stage, given its method, folder and further overrides."""
 
     def command(method: str, run: Path, *overrides: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "seele_verl.train", f"method={method}", "hardware=cpu"),
+            *(python, "-m", "seele_verl.train", f"method={method}", "hardware=cpu"),
             f"actor_rollout_ref.model.path={base_model}",
             f"data.train_files=[{problems}/train.parquet]",
             f"data.val_files=[{problems}/heldout.parquet,{problems}/harder.parquet]",

@@ -1,7 +1,6 @@
 """``seele data filter`` through real vLLM: a tiny model, a few samples of a few problems, several bands."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,10 @@ SAMPLES = 4
 
 
 @pytest.fixture(scope="module")
-def folder(problems, base_model, tmp_path_factory, finish) -> Path:
+def folder(problems, base_model, tmp_path_factory, finish, python) -> Path:
     """Samples of the training problems in ``samples/``, and all problems again in ``all.parquet``."""
     made = tmp_path_factory.mktemp("filtered")
-    command = (sys.executable, "-m", "seele.cli.main", "data", "filter", str(problems / "train.parquet"))
+    command = (python, "-m", "seele.cli.main", "data", "filter", str(problems / "train.parquet"))
     places = ("--out", str(made / "all.parquet"), "--samples-dir", str(made / "samples"))
     settings = ("--samples", str(SAMPLES), "--temperature", "1.0", "--max-tokens", "96")
     sampling = ("--band", f"0:{SAMPLES}", "--model", str(base_model), *settings, "--", "--template", "plain")

@@ -1,7 +1,6 @@
 """Every method for a step or two on the real stack, on one start of it (``methods_in_turn.py``)."""
 
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -26,7 +25,7 @@ TURNS = {
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory, problems, base_model, finish) -> dict[str, list[tuple[dict, list[dict]]]]:
+def steps(tmp_path_factory, problems, base_model, finish, python) -> dict[str, list[tuple[dict, list[dict]]]]:
     """Method -> metrics and rollouts of each of its steps."""
     run = tmp_path_factory.mktemp("methods") / "run"
     turns = [turn for turns in TURNS.values() for turn in turns]
@@ -39,7 +38,7 @@ def steps(tmp_path_factory, problems, base_model, finish) -> dict[str, list[tupl
         *("trainer.save_freq=-1", "trainer.test_freq=-1", "trainer.val_before_train=false"),
     ]
     script = Path(__file__).parent / "methods_in_turn.py"
-    finish([sys.executable, str(script), str(run), *turns, "--", *common], log=run / "logs" / "train.log")
+    finish([python, str(script), str(run), *turns, "--", *common], log=run / "logs" / "train.log")
     metrics = [row for _, row in read_json_lines(run / "metrics.jsonl")]
     assert [line["step"] for line in metrics] == list(range(1, len(turns) + 1))
     left = iter(metrics)

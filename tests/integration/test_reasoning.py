@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,10 +49,10 @@ def model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(mixed, model, tmp_path_factory, finish) -> Path:
+def run(mixed, model, tmp_path_factory, finish, python) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "sec_2d"
     command = [
-        *(sys.executable, "-m", "seele_verl.train", "method=grpo", "data=sec_2d", "curriculum=sec_2d"),
+        *(python, "-m", "seele_verl.train", "method=grpo", "data=sec_2d", "curriculum=sec_2d"),
         *("hardware=cpu", f"actor_rollout_ref.model.path={model}", f"trainer.default_local_dir={folder}"),
         f"data.train_files=[{mixed}/train.parquet]",
         f"data.val_files=[{mixed}/heldout.parquet]",

@@ -127,13 +127,13 @@ def test_every_metric_of_a_supervised_run_is_documented(sft_command, resumed):
     assert sorted(name for name in logged if not any(pattern.fullmatch(name) for pattern in patterns)) == []
 
 
-def test_what_a_supervised_run_leaves(sft_command, resumed, finish):
+def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     run, _ = sft_command
     card = json.loads((run / "run_card.json").read_text())
     assert (card["status"], card["resumed_at_step"], card["steps"]) == ("finished", SAVE_FREQ, STEPS)
     # Forward and backward, and nothing else.
     assert card["flops"] == 6 * card["parameters"] * card["tokens"]["trained"]
     assert list((run / "tensorboard").rglob("events*"))
-    merged = finish([sys.executable, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
+    merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert (Path(merged) / "model.safetensors").is_file()
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])

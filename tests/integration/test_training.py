@@ -171,11 +171,11 @@ def test_the_terminal_shows_progress_and_no_chatter(resumed):
     assert not any("pid=" in line for line in lines)
 
 
-def test_merge_evaluation_and_report(run, resumed, finish):
-    merged = finish([sys.executable, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
+def test_merge_evaluation_and_report(run, resumed, finish, python):
+    merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert Path(merged) == run / "merged"
     out = run / "eval"
-    finish([sys.executable, "-m", "seele_eval.run", "--run", str(run), "--out", str(out)])
+    finish([python, "-m", "seele_eval.run", "--run", str(run), "--out", str(out)])
     scores = json.loads((out / "scores.json").read_text())
     assert {"heldout", "harder"} <= {score["benchmark"].split("/")[-1] for score in scores["scores"]}
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])

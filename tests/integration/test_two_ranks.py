@@ -5,7 +5,6 @@ Apart from the one-rank runs so that both can run side by side.
 """
 
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def rows_of(path: Path) -> list[dict]:
 
 
 @pytest.mark.timeout(1800)
-def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish):
+def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish, python):
     run = tmp_path / "two"
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=9", "trainer.save_freq=9")
     # One step reaches the budget, the next one is the last.
@@ -29,12 +28,12 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     overrides += ("seele.hints.controller=bayes", "+seele.hints.settings.probes=1")
     overrides += ("seele.curriculum.spare_problems=2",)
     overrides += ("seele.advantage.baseline=hint_conditional", "seele.advantage.prior_rollouts=2")
-    finish(train_command(run, *overrides), log=run / "logs" / "train.log")
+    finish([python, *train_command(run, *overrides)[1:]], log=run / "logs" / "train.log")
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == [0, 1, 2]
     assert all(line["actor/grad_norm"] > 0 for line in metrics[1:])
     assert len(list((run / "global_step_2" / "actor").glob("model_world_size_2_rank_*.pt"))) == 2
-    finish([sys.executable, "-m", "seele_verl.merge", str(run)])
+    finish([python, "-m", "seele_verl.merge", str(run)])
     assert (run / "merged" / "config.json").is_file()
     assert list((run / "wandb").glob("offline-run-*")), "without a key, wandb logs offline"
     check_metrics_of_the_controller(metrics)

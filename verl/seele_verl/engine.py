@@ -14,12 +14,18 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.sampling_params import RequestOutputKind
 
+from seele_verl.weight_socket import receive_on_own_socket
+
 # No output per token, and no text: the rollout worker decodes whole completions.
 FINAL_TOKENS = {"output_kind": RequestOutputKind.FINAL_ONLY, "detokenize": False}
 
 
 class RoundServer(vLLMHttpServer):
-    """verl's vLLM server with one more method."""
+    """verl's vLLM server with one more method, and a socket of its own for weights."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        receive_on_own_socket()
 
     async def generate_round(
         self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str

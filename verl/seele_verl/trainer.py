@@ -55,6 +55,7 @@ from seele_verl.protocol import (
 from seele_verl.run_card import count_parameters
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
+from seele_verl.weight_socket import send_on_own_socket
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model.
 POLL_INTERVAL_S = 0.05
@@ -220,6 +221,8 @@ class SeeleTrainer(PPOTrainerSync):
                     seele_loss, config=actor, imitation=self.seele.imitation, off_policy=self.seele.off_policy
                 )
             )
+        # execute_all: in every rank's process, not only in the one that the method's own dispatch would pick.
+        self.actor_rollout_wg.execute_all_sync("execute_func_rank_zero", send_on_own_socket)
         if self.config.trainer.device == "cpu":
             use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
         super().on_init_end()

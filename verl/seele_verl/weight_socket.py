@@ -1,0 +1,54 @@
+"""A socket of its own for each run's weights on their way to the engine.
+
+verl names the socket after Ray's job (``vllm_rollout.py: ServerAdapter``, ``vLLMHttpServer.__init__``), to
+keep runs on one machine apart. But every cluster counts its jobs from 1, so two runs that each start Ray share
+the name: one waits for ever, or its engine takes the other's weights. The node's identifier tells them
+apart, and trainer and engine, which share a node, both know it.
+"""
+
+import functools
+import os
+from typing import Any
+
+import ray
+
+JOB_VARIABLE = "VERL_RAY_JOB_ID"
+"""What verl's engine calls the job."""
+_DIGITS = 12  # of the node's 56: a socket's path has at most 107 characters
+
+
+def unique_job() -> str:
+    """Ray's job, and the beginning of this node's identifier."""
+    context = ray.get_runtime_context()
+    return f"{context.get_job_id()}-{context.get_node_id()[:_DIGITS]}"
+
+
+def own_socket(handle: str, job: str, unique: str) -> str:
+    """verl's ``handle`` with ``unique`` in place of ``job``.
+
+    Raises:
+        ValueError: If verl no longer names its socket after the job.
+    """
+    before = f"zmq-{job}-"
+    if before not in handle:
+        raise ValueError(f"verl's socket {handle!r} is not named after the job {job!r}")
+    return handle.replace(before, f"zmq-{unique}-")
+
+
+def receive_on_own_socket() -> None:
+    """In an engine's server, before it starts the engine."""
+    os.environ[JOB_VARIABLE] = unique_job()
+
+
+def send_on_own_socket() -> None:
+    """In a process of the trainer, before it sends weights."""
+    from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
+
+    init = BucketedWeightSender.__init__
+
+    @functools.wraps(init)
+    def init_with_own_socket(self: Any, zmq_handle: str, *args: Any, **kwargs: Any) -> None:
+        job = ray.get_runtime_context().get_job_id()
+        init(self, own_socket(zmq_handle, job, unique_job()), *args, **kwargs)
+
+    BucketedWeightSender.__init__ = init_with_own_socket
