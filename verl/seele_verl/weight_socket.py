@@ -1,8 +1,8 @@
 """A socket of its own for each run's weights on their way to the engine.
 
 verl names the socket after Ray's job (``vllm_rollout.py: ServerAdapter``, ``vLLMHttpServer.__init__``), to
-keep runs on one machine apart. But every cluster counts its jobs from 1, so two runs that each start Ray share
-the name: one waits for ever, or its engine takes the other's weights. The node's identifier tells them
+keep runs on one machine apart. But every cluster counts its jobs from 1, so two runs that each start Ray
+share the name: one waits for ever, or its engine takes the other's weights. The node's identifier tells them
 apart, and trainer and engine, which share a node, both know it.
 """
 
