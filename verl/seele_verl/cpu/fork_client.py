@@ -44,7 +44,7 @@ def main() -> None:
     connection = socket.socket(socket.AF_UNIX)
     # multiprocessing's resource tracker must outlive all others, to clean up after them.
     is_tracker = any("multiprocessing.resource_tracker" in argument for argument in arguments)
-    # Without a server this is another machine, or the run is over.
+    # Without a server, whatever became of it, this is Python itself.
     if is_tracker or connection.connect_ex(address) != 0:
         connection.close()
         os.execv(python, [python, *arguments])

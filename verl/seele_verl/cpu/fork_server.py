@@ -56,7 +56,8 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
     what other processes of the run may be started with in place of Python.
     """
     runtime_env = config.ray_kwargs.ray_init.runtime_env
-    if config.trainer.device != "cpu" or runtime_env.py_executable or "ray" in sys.modules:
+    is_here = config.trainer.device == "cpu" and config.trainer.nnodes == 1
+    if not is_here or runtime_env.py_executable or "ray" in sys.modules:
         yield sys.executable
         return
     for name in PRELOADED:
@@ -108,7 +109,6 @@ def fork_server() -> Iterator[str]:
         multiprocessing.set_executable(before)
         os.close(ours)
         os.waitpid(server, 0)
-        shutil.rmtree(folder)
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -122,6 +122,7 @@ def close_all_but(kept: set[int]) -> None:
 class _Server:
     def __init__(self, listener: socket.socket, lifeline: int) -> None:
         self.listener = listener
+        self.folder = Path(listener.getsockname()).parent
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ, self.accept)
         # The driver's end closes with the driver, however that ends.
@@ -172,6 +173,7 @@ class _Server:
     def end(self, _: int) -> NoReturn:
         for pid, _connection in self.children.values():
             os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
         os._exit(0)
 
 
