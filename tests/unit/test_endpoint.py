@@ -157,8 +157,11 @@ def test_by_all_threads_that_share_the_patience(server):
     assert len(called) == 3 and min(called[1:]) - called[0] >= 0.6
 
 
+# Named: the processes of a test run collect in different seconds.
 @pytest.mark.parametrize(
-    "asks_for", ["86400", "inf", email.utils.formatdate(time.time() + 86400, usegmt=True)]
+    "asks_for",
+    ["86400", "inf", email.utils.formatdate(time.time() + 86400, usegmt=True)],
+    ids=["seconds", "for ever", "date"],
 )
 def test_a_server_that_wants_to_be_left_alone_for_a_day_is_given_up(server, asks_for):
     server.failures = [(429, "quota", {"Retry-After": asks_for})] * 2
