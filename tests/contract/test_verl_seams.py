@@ -2,6 +2,7 @@
 
 import inspect
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
@@ -162,3 +163,24 @@ def test_the_replay_buffer_is_replaceable_and_asks_where_ours_answers():
     source = inspect.getsource(ReplayBuffer.sample)
     assert "has_enough_samples = len(sampleable_keys) >= batch_size" in source
     assert "self._select_prompt_uids(\n" in source
+
+
+def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(monkeypatch):
+    from seele_verl import trainer as module
+
+    def answers(value):
+        return SimpleNamespace(remote=lambda *_: value)
+
+    monkeypatch.setattr(module.ray, "get", lambda answer: answer)
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "on_sample_end", lambda self: None)
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.seele = SimpleNamespace(curriculum=SimpleNamespace(spare_problems=1))
+    trainer.agent_loop_manager = SimpleNamespace(agent_loop_workers=[])
+    trainer.replay_buffer = SimpleNamespace(left_behind=lambda: ["step2-000001"], forget=lambda uids: None)
+    trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 9}
+    # Of step 1, after that step had ended; and of this one, just before it is cancelled.
+    visits = dict.fromkeys(["step1-000009", "step2-000000", "step2-000001", "step2-000002"], "visit")
+    trainer.controller = SimpleNamespace(take_step=answers((visits, {})))
+    trainer.on_sample_end()
+    assert trainer._visits.keys() == {"step2-000000", "step2-000002"}
+    assert trainer._carried == [8]

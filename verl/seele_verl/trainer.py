@@ -142,14 +142,17 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def on_sample_end(self) -> None:
-        self._visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
+        visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
+        left_behind = []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
             workers = self.agent_loop_manager.agent_loop_workers
             ray.get([worker.cancel_prompts.remote(left_behind) for worker in workers])
             self.replay_buffer.forget(left_behind)
             self._carried = [self._problem_of_uid[uid] for uid in left_behind]
-            self._visits = {uid: visit for uid, visit in self._visits.items() if uid not in left_behind}
+        # One of an earlier step ended between that step's end and its own cancellation.
+        of_this_step = self._problem_of_uid.keys() - left_behind
+        self._visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
         super().on_sample_end()
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
