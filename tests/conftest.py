@@ -19,10 +19,9 @@ from omegaconf import OmegaConf
 TESTS = Path(__file__).parent
 
 LAUNCHER = """
-import importlib, sys
-from seele_verl.cpu.fork_server import PRELOADED, fork_server
-for name in PRELOADED:
-    importlib.import_module(name)
+import sys
+from seele_verl.cpu.fork_server import fork_server, preload
+preload()
 with fork_server() as executable:
     print(executable, flush=True)
     sys.stdin.read()

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from seele.config import SeeleConfig
 from seele.curriculum import columns_needed
@@ -87,8 +87,7 @@ def main(arguments: list[str]) -> None:
     common = [*arguments[arguments.index("--") + 1 :], f"trainer.default_local_dir={run}"]
     overrides = [[*common, *turn.split()] for turn in turns]
     config = train.compose([*common, f"trainer.total_training_steps={len(turns)}"])
-    environment = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env.env_vars, resolve=True)
-    os.environ.update(environment)
+    train.set_environment(config)
     for turn in overrides:
         check_run(train.compose(turn), turn)
     os.environ[TURNS] = json.dumps(overrides)

@@ -18,6 +18,11 @@ def undecorated(actor_class: Any) -> type:
     return modified
 
 
+def call_on_every_rank(worker_group: Any, function: Any, *args: Any) -> None:
+    """Call a function in every process of a worker group, not only in the one that verl's dispatch picks."""
+    worker_group.execute_all_sync("execute_func_rank_zero", function, *args)
+
+
 def require_verl() -> None:
     """Check that the released verl is installed.
 

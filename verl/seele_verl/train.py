@@ -60,11 +60,17 @@ def compose(overrides: list[str]) -> DictConfig:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
-    # First of all: OpenMP reads its variables when torch is imported, which the checks do.
-    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
-    os.environ.update(OmegaConf.to_container(environment, resolve=True))  # type: ignore[arg-type]
+    set_environment(config)
     for stage, preflight in stages(config, overrides):
         _run_stage(stage, overrides, preflight)
+
+
+def set_environment(config: DictConfig) -> None:
+    """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
+    imported, which the checks do.
+    """
+    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
+    os.environ.update(OmegaConf.to_container(environment, resolve=True))  # type: ignore[arg-type]
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
@@ -140,8 +146,14 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
             with forked_workers(config) as python:
                 if preflight.is_supervised:
                     steps = supervised_steps(config, preflight)
-                    supervised = partial(train_supervised, python=python, terminal=terminal)
-                    supervised(config, folder, total_steps=steps, resumed_at=resumed_at)
+                    train_supervised(
+                        config,
+                        folder,
+                        python=python,
+                        total_steps=steps,
+                        resumed_at=resumed_at,
+                        terminal=terminal,
+                    )
                     return
                 with progress(terminal=terminal):
                     # Only now: importing verl takes seconds and reads the environment that was set.

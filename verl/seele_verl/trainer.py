@@ -40,6 +40,7 @@ from seele_verl.checkpoints import (
     save_part,
     step_folder,
 )
+from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.losses import needs_seele_loss, seele_loss
@@ -224,8 +225,7 @@ class SeeleTrainer(PPOTrainerSync):
                     seele_loss, config=actor, imitation=self.seele.imitation, off_policy=self.seele.off_policy
                 )
             )
-        # execute_all: in every rank's process, not only in the one that the method's own dispatch would pick.
-        self.actor_rollout_wg.execute_all_sync("execute_func_rank_zero", send_on_own_socket)
+        call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
             use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
         super().on_init_end()

@@ -60,9 +60,7 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
     if not is_here or runtime_env.py_executable or "ray" in sys.modules:
         yield sys.executable
         return
-    for name in PRELOADED:
-        importlib.import_module(name)
-    assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
+    preload()
     threads = sys.modules["torch"].get_num_threads()
     assert threads == int(os.environ["OMP_NUM_THREADS"]), "torch was imported before its variables were set"
     with fork_server() as executable:
@@ -71,6 +69,13 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
             yield executable
         finally:
             runtime_env.py_executable = None
+
+
+def preload() -> None:
+    """Import what the processes to come need."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
 
 
 @contextmanager

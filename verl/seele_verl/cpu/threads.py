@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from seele_verl.compat import call_on_every_rank
+
 
 def threads_per_rank(ranks: int) -> int:
     """Threads of each of ``ranks`` processes that divide this machine's cores."""
@@ -18,5 +20,4 @@ def threads_per_rank(ranks: int) -> int:
 
 def use_all_cores(worker_group: Any, *, ranks: int) -> None:
     """Divide the cores over the ranks of ``worker_group``, all on this machine."""
-    # execute_all: on every rank, not only on the one that the method's own dispatch would pick.
-    worker_group.execute_all_sync("execute_func_rank_zero", torch.set_num_threads, threads_per_rank(ranks))
+    call_on_every_rank(worker_group, torch.set_num_threads, threads_per_rank(ranks))
