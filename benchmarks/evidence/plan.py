@@ -24,6 +24,8 @@ class Job:
     name: str
     """Where it is stored, below ``STORED``."""
     overrides: tuple[str, ...]
+    sampled: str | None = None
+    """File of problems on which the trained model is sampled, for pass@k; None: it is not."""
 
 
 def load_plan() -> dict[str, Any]:
@@ -35,6 +37,11 @@ def load_plan() -> dict[str, Any]:
 def problems_of(task: str) -> str:
     """Folder of a task's prepared problems."""
     return f"data/prepared/evidence/{task}"
+
+
+def heldout_of(task: str) -> str:
+    """The problems of the primary metric."""
+    return f"{problems_of(task)}/heldout.parquet"
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +76,11 @@ def task_jobs(plan: Mapping[str, Any], task: str, arms: Sequence[str], seeds: Se
         for name in arms:
             arm = all_arms(plan)[name]
             overrides = _overrides(plan, arm, task, size, tuned, arm.get("tuned_as", name))
-            yield Job(name=f"{task}/{name}/seed_{seed}", overrides=(*overrides, f"seele.seed={seed}"))
+            yield Job(
+                name=f"{task}/{name}/seed_{seed}",
+                overrides=(*overrides, f"seele.seed={seed}"),
+                sampled=heldout_of(task),
+            )
 
 
 def _overrides(

@@ -3,8 +3,9 @@
     python benchmarks/evidence/run.py tuning                                  # the learning rates
     python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
 
-A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its run card,
-settings and metrics are kept in benchmarks/evidence/runs/ and the rest is removed.
+A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
+on the held-out problems for pass@k; run card, settings, metrics and scores are kept in
+benchmarks/evidence/runs/ and the rest is removed. So is the base model, once a task.
 """
 
 import argparse
@@ -13,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from plan import STORED, TUNING, Job, all_arms, load_plan, problems_of, task_jobs, tuning_jobs
+from plan import STORED, TUNING, Job, all_arms, heldout_of, load_plan, problems_of, task_jobs, tuning_jobs
 
 from seele.config.build import from_mapping
 from seele.data.chains import ChainsConfig, generate_splits
@@ -26,6 +28,10 @@ from seele.data.schema import write_problems
 
 WORK = Path("runs/evidence")
 RUN_CARD = "run_card.json"
+SCORES = "scores.json"
+SAMPLED = ("--temperature", "1", "--samples", "32")
+BASE_SETTINGS = ("--template", "plain", "--max-tokens", "96")
+"""What a run folder says of itself."""
 
 
 def prepare(task: str) -> None:
@@ -46,19 +52,49 @@ def do(job: Job) -> str:
     if (stored / RUN_CARD).exists():
         return "is there"
     began = time.monotonic()
-    command = [sys.executable, "-m", "seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "launcher.log").open("a") as log:
-        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
-    if status:
+    commands = [["seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]]
+    if job.sampled:
+        problems = f"heldout={job.sampled}"
+        commands += [
+            ["seele_verl.merge", str(work)],
+            ["seele_eval.run", "--run", str(work), "--problems", problems, "--out", f"{work}/eval", *SAMPLED],
+        ]
+    if status := run_modules(commands, work):
         return f"failed with status {status}, see {work}/launcher.log"
+    if job.sampled:
+        (work / "eval" / SCORES).rename(work / SCORES)
     store(work, stored)
     return f"finished in {time.monotonic() - began:.0f} s"
 
 
+def sample_base(task: str, model: str) -> None:
+    """Sample the base model on the task's held-out problems, like the trained ones."""
+    stored, work = STORED / task / "base", WORK / task / "base"
+    if (stored / f"{SCORES}.gz").exists():
+        return
+    problems, folder = f"heldout={heldout_of(task)}", f"models/{model}"
+    where = ["--model", folder, "--problems", problems, "--out", str(work)]
+    if status := run_modules([["seele_eval.run", *where, *BASE_SETTINGS, *SAMPLED]], work):
+        sys.exit(f"sampling the base model failed with status {status}, see {work}/launcher.log")
+    store(work, stored)
+
+
+def run_modules(commands: Sequence[Sequence[str]], work: Path) -> int:
+    """Run modules one after the other; the first exit status that is not 0."""
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "launcher.log").open("a") as log:
+        for module, *arguments in commands:
+            command = [sys.executable, "-m", module, *arguments]
+            if status := subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode:
+                return status
+    return 0
+
+
 def store(work: Path, stored: Path) -> None:
     """Keep what the tables need, the run card last; remove the rest."""
-    for name in ("metrics.jsonl", "resolved.yaml", RUN_CARD):
+    for name in ("metrics.jsonl", "resolved.yaml", SCORES, RUN_CARD):
+        if not (work / name).exists():
+            continue
         # Without the place of this checkout, and packed without a time stamp: the same run is the same bytes.
         content = (work / name).read_text().replace(f"{Path.cwd()}/", "").encode()
         if name == RUN_CARD:
@@ -85,6 +121,7 @@ def main() -> None:
         jobs = [*tuning_jobs(plan, arms)]
     else:
         prepare(arguments.task)
+        sample_base(arguments.task, plan["base_model"])
         jobs = [*task_jobs(plan, arguments.task, arms, [int(s) for s in arguments.seeds.split(",") if s])]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = pool.map(lambda job: (job, do(job)), jobs)
