@@ -5,6 +5,7 @@ python benchmarks/evidence/tables.py --check    # exit status 1 where one of the
 """
 
 import argparse
+import gzip
 import json
 import re
 import sys
@@ -15,6 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from plan import STORED, TUNED, TUNING, all_arms, load_plan
+from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
 from seele.data.files import write_atomically
 from seele.maths.tables import markdown_table
@@ -26,10 +28,13 @@ from seele.report.run_folder import RunFolder, read_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
+PREDICTION = FIGURE.with_name("evidence-prediction.png")
+PREDICTED_ARMS = ("seele", "seele_paper")
 REFERENCE = "grpo"
 COST = "tokens_generated"
 TUNED_ON = "val/accuracy/chains/tune"
 HELDOUT, HARDER = "chains/heldout", "chains/harder"
+SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
 
 # Several tables are made of a run.
@@ -121,18 +126,19 @@ def equal_cost_table(task: str, arms: Sequence[str]) -> str:
 
 
 def final_table(task: str, arms: Sequence[str]) -> str:
-    """Every arm at the end of its runs, with what they cost."""
+    """Every arm at the end of its runs, with what they cost; first of all, the base model."""
     rows = []
     for arm, folders in stored_runs(task, arms).items():
         runs = [read(folder) for folder in folders]
-        ends = [_last_validation(run) for run in runs]
+        if not rows:
+            start = _validations(runs[0])[0]
+            rows.append(["base", "", *_accuracies([start], [STORED / task / "base"]), *["0"] * 4, ""])
         totals = [run.metrics[-1] for run in runs]
         rows.append(
             [
                 f"`{arm}`",
                 str(len(runs)),
-                share(fmean(end[f"val/accuracy/{HELDOUT}"] for end in ends)),
-                share(fmean(end[f"val/accuracy/{HARDER}"] for end in ends)),
+                *_accuracies([_validations(run)[-1] for run in runs], folders),
                 f"{fmean(total['step'] for total in totals):.0f}",
                 *(
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
@@ -141,12 +147,35 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                 f"{fmean(run.card['wall_s'] for run in runs) / 60:.0f}",
             ]
         )
-    heads = ["arm", "seeds", "held-out", "harder", "steps", "tokens generated", "trained", "FLOPs", "minutes"]
-    return markdown_table(heads, rows) if rows else "No runs yet.\n"
+    heads = [
+        "arm",
+        "seeds",
+        "held-out",
+        "harder",
+        "mean@32",
+        "pass@32",
+        "steps",
+        "tokens generated",
+        "trained",
+    ]
+    return markdown_table([*heads, "FLOPs", "minutes"], rows) if rows else "No runs yet.\n"
 
 
-def _last_validation(run: RunFolder) -> Mapping[str, float]:
-    return [row for row in run.metrics if f"val/accuracy/{HELDOUT}" in row][-1]
+def _accuracies(ends: Sequence[Mapping[str, float]], folders: Sequence[Path]) -> list[str]:
+    """Means over runs: greedy on held-out and harder problems, and of 32 samples of each held-out one."""
+    greedy = [fmean(end[f"val/accuracy/{split}"] for end in ends) for split in (HELDOUT, HARDER)]
+    sampled = [fmean(_sampled(folder)[name]["value"] for folder in folders) for name in SAMPLED]
+    return [share(value) for value in greedy + sampled]
+
+
+def _sampled(folder: Path) -> Mapping[str, Any]:
+    scores = json.loads(gzip.decompress((folder / "scores.json.gz").read_bytes()))
+    estimates: Mapping[str, Any] = scores["scores"][0]["estimates"]
+    return estimates
+
+
+def _validations(run: RunFolder) -> list[Mapping[str, float]]:
+    return [row for row in run.metrics if f"val/accuracy/{HELDOUT}" in row]
 
 
 def training_table(task: str, arms: Sequence[str]) -> str:
@@ -167,6 +196,28 @@ def training_table(task: str, arms: Sequence[str]) -> str:
         ]
         rows.append([f"`{arm}`", str(len(runs)), *cells])
     return markdown_table(["arm", "seeds", "a(1-a)", "hint ratio", "accuracy", "rounds that agree"], rows)
+
+
+@cache
+def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
+    """Arm -> what its hints did, and what the simulator expects of them."""
+    return {
+        arm: (
+            [measured(read(folder)) for folder in folders],
+            [predicted(read(folder), heldout=f"val/accuracy/{HELDOUT}") for folder in folders],
+        )
+        for arm, folders in stored_runs(task, PREDICTED_ARMS).items()
+    }
+
+
+def prediction_table(task: str) -> str:
+    """What the hints did beside what the simulator expects of them, by thirds of the steps."""
+    rows = [
+        [f"`{arm}`", name, str(len(of_arm)), *(by_thirds(of_arm, field) for field in PANELS)]
+        for arm, both in courses(task).items()
+        for name, of_arm in zip(("measured", "simulated"), both, strict=True)
+    ]
+    return markdown_table(["arm", "", "seeds", *PANELS.values()], rows) if rows else "No runs yet.\n"
 
 
 def _by_thirds(runs: Sequence[Sequence[Mapping[str, float]]], key: str) -> str:
@@ -194,7 +245,11 @@ def _ends(estimate: Estimate, show: Any) -> str:
 def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
     """The page with each block between its marks made anew."""
     arms, ablations = [*plan["arms"]], [REFERENCE, "seele", "seele_paper", *plan["ablations"]]
-    tables = {"tuning": tuning_table(plan), "ablations": equal_cost_table("mixed", ablations)}
+    tables = {
+        "tuning": tuning_table(plan),
+        "ablations": equal_cost_table("mixed", ablations),
+        "prediction": prediction_table("mixed"),
+    }
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-final"] = final_table(task, arms)
@@ -220,6 +275,8 @@ def main() -> None:
     }
     if comparison := compare_task("mixed", [*plan["arms"]]):
         contents[FIGURE] = draw_figures(comparison)[COST]
+    if pairs := courses("mixed"):
+        contents[PREDICTION] = draw(pairs)
     changed = [
         path for path, content in contents.items() if not path.exists() or path.read_bytes() != content
     ]

@@ -21,7 +21,7 @@ def evidence(monkeypatch):
     """Its modules import each other by name, as scripts do."""
     monkeypatch.syspath_prepend(str(EVIDENCE))
     yield import_module("plan"), import_module("tables")
-    for name in ("plan", "tables"):
+    for name in ("plan", "tables", "run", "prediction", "base_accuracy"):
         del sys.modules[name]
 
 
@@ -54,6 +54,37 @@ def test_the_best_trial_wins_once_there_are_all(evidence):
     _, tables = evidence
     trials = {"grpo": {1e-4: 0.2, 3e-4: 0.3, 6e-4: 0.3}, "uft": {1e-4: 0.2}}
     assert tables.tuned_rates(trials, [1e-4, 3e-4, 6e-4]) == {"grpo": 3e-4}
+
+
+def test_the_simulated_world_learns_as_fast_as_the_run(evidence):
+    import prediction
+
+    names, ratio_PJ, is_legal_PJ, accuracy_PJ = prediction.base_world()
+    assert len(names) == 512 and is_legal_PJ[:, 0].all() and (ratio_PJ[:, 0] == 0).all()
+    base = accuracy_PJ[:, 0].mean()
+    assert prediction.power_of(base / 2) == pytest.approx(1.0, abs=1e-5)
+    for unhinted in (0.2, 0.6):
+        assert (accuracy_PJ[:, 0] ** prediction.power_of(unhinted)).mean() == pytest.approx(
+            unhinted, abs=1e-4
+        )
+
+
+def test_a_stored_run_is_simulated_step_by_step(evidence):
+    plan, tables = evidence
+    import prediction
+
+    run = tables.read(plan.STORED / "tuning" / "seele" / "lr_0.0003")
+    measured, predicted = prediction.measured(run), prediction.predicted(run, heldout=tables.TUNED_ON)
+    steps = run.metrics[-1]["step"]
+    for field in prediction.PANELS:
+        course, simulated = getattr(measured, field), getattr(predicted, field)
+        assert len(course) == len(simulated) == steps
+        assert simulated.min() > 0.0 and simulated.max() < 1.0
+    # Before anything is known of them, problems get the same hints in both.
+    assert predicted.hint_ratio_S[0] == pytest.approx(measured.hint_ratio_S[0], abs=0.1)
+    assert prediction.by_thirds([measured, measured], "worth_S") == prediction.by_thirds(
+        [measured], "worth_S"
+    )
 
 
 def test_the_page_and_the_learning_rates_are_what_the_stored_runs_give():
