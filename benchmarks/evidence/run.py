@@ -10,6 +10,7 @@ benchmarks/evidence/runs/ and the rest is removed. So is the base model, once a 
 
 import argparse
 import gzip
+import os
 import shutil
 import subprocess
 import sys
@@ -82,11 +83,14 @@ def sample_base(task: str, model: str) -> None:
 def run_modules(commands: Sequence[Sequence[str]], work: Path) -> int:
     """Run modules one after the other; the first exit status that is not 0."""
     work.mkdir(parents=True, exist_ok=True)
+    # Training has settings of its own; of sampling, two threads that wait would spin on others' cores.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with (work / "launcher.log").open("a") as log:
         for module, *arguments in commands:
             command = [sys.executable, "-m", module, *arguments]
-            if status := subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode:
-                return status
+            done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            if done.returncode:
+                return done.returncode
     return 0
 
 
