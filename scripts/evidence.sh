@@ -15,8 +15,7 @@ if [ "${1:-}" = --task ]; then
 fi
 run bash scripts/setup.sh
 # Twice for the learning rates: SFT's must be known before that of the RL behind it.
-run python -m seele_verl.base_model --task two_styles --out models
-for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own || echo "$task"); do
+for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own countdown || echo "$task"); do
     run python benchmarks/evidence/run.py "$each" "$@"
     run python benchmarks/evidence/tables.py
 done

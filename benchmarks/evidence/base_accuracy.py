@@ -59,7 +59,7 @@ def main() -> None:
     plan = load_plan()
     task = next(iter(plan["tasks"]))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", type=Path, default=Path("models") / plan["base_model"])
+    parser.add_argument("--model", type=Path, default=Path("models") / plan["tasks"][task]["base_model"])
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Job:
     """File of problems on which the trained model is sampled, for pass@k; None: it is not."""
 
 
+@cache
 def load_plan() -> dict[str, Any]:
     """plan.yaml."""
     plan: dict[str, Any] = yaml.safe_load((HERE / "plan.yaml").read_text())
@@ -93,6 +95,8 @@ def _overrides(
 ) -> Iterator[str]:
     folder = problems_of(task)
     yield from plan["common"]
+    yield f"data={plan['tasks'][task]['source']}"
+    yield f"actor_rollout_ref.model.path=models/{plan['tasks'][task]['base_model']}"
     yield f"data.train_files=[{folder}/train.parquet]"
     yield f"data.val_files=[{','.join(f'{folder}/{split}.parquet' for split in size['splits'])}]"
     if arm.get("schedule"):

@@ -15,17 +15,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from plan import STORED, TUNING, Job, all_arms, heldout_of, load_plan, problems_of, task_jobs, tuning_jobs
 
 from seele.config.build import from_mapping
-from seele.data.chains import ChainsConfig, generate_splits
+from seele.data import chains, reasoning
+from seele.data.chains import ChainsConfig
 from seele.data.files import write_atomically
 from seele.data.schema import write_problems
+from seele.records import Instance
+from seele_verl.base_model import RECIPES, make_base_model
 
 WORK = Path("runs/evidence")
 RUN_CARD = "run_card.json"
@@ -36,15 +40,37 @@ BASE_SETTINGS = ("--template", "plain", "--max-tokens", "96")
 
 
 def prepare(task: str) -> None:
-    """Write the task's problems, and the ones that learning rates are tuned on."""
+    """Write the task's problems, and the ones that learning rates are tuned on; make its base model."""
     plan = load_plan()
-    config = from_mapping(ChainsConfig, plan["tasks"][task]["settings"], task)
-    splits = generate_splits(config)
-    others = generate_splits(replace(config, seed=plan["tuning"]["problems_seed"]))
+    source, settings = plan["tasks"][task]["source"], plan["tasks"][task]["settings"]
+    splits = draw(source, settings)
     seen = {instance.question for instances in splits.values() for instance in instances}
+    others = draw(source, settings | {"seed": plan["tuning"]["problems_seed"]})
     splits["tune"] = [instance for instance in others["heldout"] if instance.question not in seen]
+    folder = Path(problems_of(task))
     for split, instances in splits.items():
-        write_problems(Path(problems_of(task)) / f"{split}.parquet", instances, split=split)
+        write_problems(folder / f"{split}.parquet", instances, split=split)
+
+    name = plan["tasks"][task]["base_model"]
+    base = plan["base_models"][name]
+    changes = dict(base.get("changes", {}))
+    if text := base.get("text"):
+        seen |= {instance.question for instance in splits["tune"]}
+        instances = [each for each in draw(source, settings | text)["train"] if each.question not in seen]
+        changes["data_folder"] = str(folder / "base_text")
+        write_problems(folder / "base_text" / "train.parquet", instances, split="train")
+    made = make_base_model(Path("models"), replace(RECIPES[base["recipe"]], **changes))
+    link = made.with_name(name)
+    link.unlink(missing_ok=True)
+    link.symlink_to(made.name)
+
+
+def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:
+    """The splits of ``seele data prepare SOURCE``."""
+    if source == "chains":
+        return chains.generate_splits(from_mapping(ChainsConfig, settings, source))
+    config = from_mapping(reasoning.CONFIGS[source], settings, source)
+    return reasoning.generate_splits(source, config, workers=os.cpu_count() or 1)
 
 
 def do(job: Job) -> str:
@@ -125,7 +151,7 @@ def main() -> None:
         jobs = [*tuning_jobs(plan, arms)]
     else:
         prepare(arguments.task)
-        sample_base(arguments.task, plan["base_model"])
+        sample_base(arguments.task, plan["tasks"][arguments.task]["base_model"])
         jobs = [*task_jobs(plan, arguments.task, arms, [int(s) for s in arguments.seeds.split(",") if s])]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = pool.map(lambda job: (job, do(job)), jobs)

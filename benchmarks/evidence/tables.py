@@ -32,8 +32,7 @@ PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele_paper")
 REFERENCE = "grpo"
 COST = "tokens_generated"
-TUNED_ON = "val/accuracy/chains/tune"
-HELDOUT, HARDER = "chains/heldout", "chains/harder"
+GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
 
@@ -45,7 +44,7 @@ def tuning_trials() -> dict[str, dict[float, float]]:
     """Arm -> learning rate -> mean accuracy of the last two validations."""
     trials: dict[str, dict[float, float]] = {}
     for folder in sorted((STORED / TUNING).glob("*/lr_*")):
-        values = [row[TUNED_ON] for row in read(folder).metrics if TUNED_ON in row]
+        values = validations(read(folder), load_plan()["tuning"]["task"], "tune")
         rate = float(folder.name.removeprefix("lr_"))
         trials.setdefault(folder.parent.name, {})[rate] = fmean(values[-2:])
     return trials
@@ -104,7 +103,7 @@ def equal_cost_table(task: str, arms: Sequence[str]) -> str:
     comparison = compare_task(task, arms)
     if comparison is None:
         return "No runs yet.\n"
-    heldout, harder = (comparison.results[split][COST] for split in (HELDOUT, HARDER))
+    heldout, harder = (comparison.results[split][COST] for split in (split_of(task, name) for name in GREEDY))
     rows = []
     for arm in [name for name in arms if name in heldout.arms]:
         found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
@@ -131,14 +130,15 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     for arm, folders in stored_runs(task, arms).items():
         runs = [read(folder) for folder in folders]
         if not rows:
-            start = _validations(runs[0])[0]
-            rows.append(["base", "", *_accuracies([start], [STORED / task / "base"]), *["0"] * 4, ""])
+            base = STORED / task / "base"
+            rows.append(["base", "", *_greedy(runs[:1], task, at=0), *_sampled([base]), *["0"] * 4, ""])
         totals = [run.metrics[-1] for run in runs]
         rows.append(
             [
                 f"`{arm}`",
                 str(len(runs)),
-                *_accuracies([_validations(run)[-1] for run in runs], folders),
+                *_greedy(runs, task, at=-1),
+                *_sampled(folders),
                 f"{fmean(total['step'] for total in totals):.0f}",
                 *(
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
@@ -161,21 +161,27 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     return markdown_table([*heads, "FLOPs", "minutes"], rows) if rows else "No runs yet.\n"
 
 
-def _accuracies(ends: Sequence[Mapping[str, float]], folders: Sequence[Path]) -> list[str]:
-    """Means over runs: greedy on held-out and harder problems, and of 32 samples of each held-out one."""
-    greedy = [fmean(end[f"val/accuracy/{split}"] for end in ends) for split in (HELDOUT, HARDER)]
-    sampled = [fmean(_sampled(folder)[name]["value"] for folder in folders) for name in SAMPLED]
-    return [share(value) for value in greedy + sampled]
+def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
+    """Mean over runs of the greedy validation that is number ``at``, split by split."""
+    return [share(fmean(validations(run, task, split)[at] for run in runs)) for split in GREEDY]
 
 
-def _sampled(folder: Path) -> Mapping[str, Any]:
-    scores = json.loads(gzip.decompress((folder / "scores.json.gz").read_bytes()))
-    estimates: Mapping[str, Any] = scores["scores"][0]["estimates"]
-    return estimates
+def _sampled(folders: Sequence[Path]) -> list[str]:
+    """Means over runs of what 32 samples of each held-out problem gave."""
+    scores = [json.loads(gzip.decompress((folder / "scores.json.gz").read_bytes())) for folder in folders]
+    estimates = [score["scores"][0]["estimates"] for score in scores]
+    return [share(fmean(each[name]["value"] for each in estimates)) for name in SAMPLED]
 
 
-def _validations(run: RunFolder) -> list[Mapping[str, float]]:
-    return [row for row in run.metrics if f"val/accuracy/{HELDOUT}" in row]
+def validations(run: RunFolder, task: str, split: str) -> list[float]:
+    """Greedy accuracies on a validation file of the task, in order of steps."""
+    name = f"val/accuracy/{split_of(task, split)}"
+    return [row[name] for row in run.metrics if name in row]
+
+
+def split_of(task: str, split: str) -> str:
+    """The name of a validation file in the metrics."""
+    return f"{load_plan()['tasks'][task]['source']}/{split}"
 
 
 def training_table(task: str, arms: Sequence[str]) -> str:
@@ -204,7 +210,10 @@ def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
     return {
         arm: (
             [measured(read(folder)) for folder in folders],
-            [predicted(read(folder), heldout=f"val/accuracy/{HELDOUT}") for folder in folders],
+            [
+                predicted(read(folder), heldout=f"val/accuracy/{split_of(task, 'heldout')}")
+                for folder in folders
+            ],
         )
         for arm, folders in stored_runs(task, PREDICTED_ARMS).items()
     }

@@ -40,6 +40,19 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         assert settings.max_generated_tokens == (None if plans_ahead else budget), job.name
 
 
+def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):
+    plan, tables = evidence
+    contents = plan.load_plan()
+    monkeypatch.setattr(plan, "_tuned", lambda: {"grpo": 3e-4})
+    for task, settings in contents["tasks"].items():
+        (job,) = plan.task_jobs(contents, task, ["grpo"], [0])
+        config = compose(job.overrides)
+        assert config.data.train_files == [f"{plan.problems_of(task)}/train.parquet"]
+        assert config.actor_rollout_ref.model.path == f"models/{settings['base_model']}"
+        assert tables.split_of(task, "heldout") == f"{settings['source']}/heldout"
+        assert read_settings(config).reward.format_score == (0.1 if task == "countdown" else 0.0)
+
+
 def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
@@ -74,7 +87,10 @@ def test_a_stored_run_is_simulated_step_by_step(evidence):
     import prediction
 
     run = tables.read(plan.STORED / "tuning" / "seele" / "lr_0.0003")
-    measured, predicted = prediction.measured(run), prediction.predicted(run, heldout=tables.TUNED_ON)
+    measured, predicted = (
+        prediction.measured(run),
+        prediction.predicted(run, heldout=f"val/accuracy/{tables.split_of('mixed', 'tune')}"),
+    )
     steps = run.metrics[-1]["step"]
     for field in prediction.PANELS:
         course, simulated = getattr(measured, field), getattr(predicted, field)
