@@ -67,10 +67,10 @@ def main() -> None:
         dtype="float32",
         max_model_len=176,
         max_num_batched_tokens=4096,
-        max_num_seqs=256,
+        max_num_seqs=512,
         enforce_eager=True,
         enable_chunked_prefill=False,
-        block_size=32,
+        block_size=16,
         distributed_executor_backend="uni",
     )
     common: dict[str, Any] = {
