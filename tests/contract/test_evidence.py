@@ -70,7 +70,7 @@ def test_the_best_trial_wins_once_there_are_all(evidence):
 
 
 def test_the_simulated_world_learns_as_fast_as_the_run(evidence):
-    import prediction
+    prediction = import_module("prediction")
 
     names, ratio_PJ, is_legal_PJ, accuracy_PJ = prediction.base_world()
     assert len(names) == 512 and is_legal_PJ[:, 0].all() and (ratio_PJ[:, 0] == 0).all()
@@ -84,7 +84,7 @@ def test_the_simulated_world_learns_as_fast_as_the_run(evidence):
 
 def test_a_stored_run_is_simulated_step_by_step(evidence):
     plan, tables = evidence
-    import prediction
+    prediction = import_module("prediction")
 
     run = tables.read(plan.STORED / "tuning" / "seele" / "lr_0.0003")
     measured, predicted = (
