@@ -21,6 +21,7 @@ from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 from seele.data.files import write_atomically
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
+from seele.report.comparison.costs import COSTS
 from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison, Estimate
 from seele.report.comparison.tables import amount, points, share
@@ -31,7 +32,7 @@ FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele_paper")
 REFERENCE = "grpo"
-COST = "tokens_generated"
+COST, TRAINED = "tokens_generated", "tokens_trained"
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
@@ -84,26 +85,27 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
     return {arm: found for arm, found in folders.items() if found}
 
 
-def compare_task(task: str, arms: Sequence[str]) -> Comparison | None:
+@cache
+def compare_task(task: str, arms: tuple[str, ...]) -> Comparison | None:
     """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
     if REFERENCE not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, reference=REFERENCE, costs=[COST])
+    return compare(folders, labels=labels, reference=REFERENCE, costs=[COST, TRAINED])
 
 
 def _generates(folders: Sequence[Path]) -> bool:
     return all(read(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
 
 
-def equal_cost_table(task: str, arms: Sequence[str]) -> str:
-    """Un-hinted accuracy at equal generated tokens, and what GRPO's final accuracy cost."""
-    comparison = compare_task(task, arms)
+def equal_cost_table(task: str, arms: Sequence[str], cost: str = COST) -> str:
+    """Un-hinted accuracy at equal generated or trained tokens, and what GRPO's final accuracy cost."""
+    comparison = compare_task(task, tuple(arms))
     if comparison is None:
         return "No runs yet.\n"
-    heldout, harder = (comparison.results[split][COST] for split in (split_of(task, name) for name in GREEDY))
+    heldout, harder = (comparison.results[split][cost] for split in (split_of(task, name) for name in GREEDY))
     rows = []
     for arm in [name for name in arms if name in heldout.arms]:
         found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
@@ -121,7 +123,7 @@ def equal_cost_table(task: str, arms: Sequence[str]) -> str:
         )
     heads = ["arm", "seeds", "held-out", "minus `grpo`, points", "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
-    return f"{table}\nAt {amount(heldout.budget)} generated tokens.\n"
+    return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
 
 
 def final_table(task: str, arms: Sequence[str]) -> str:
@@ -152,8 +154,7 @@ def final_table(task: str, arms: Sequence[str]) -> str:
         "seeds",
         "held-out",
         "harder",
-        "mean@32",
-        "pass@32",
+        *SAMPLED,
         "steps",
         "tokens generated",
         "trained",
@@ -226,7 +227,8 @@ def prediction_table(task: str) -> str:
         for arm, both in courses(task).items()
         for name, of_arm in zip(("measured", "simulated"), both, strict=True)
     ]
-    return markdown_table(["arm", "", "seeds", *PANELS.values()], rows) if rows else "No runs yet.\n"
+    heads = ["arm", "", "seeds", *PANELS.values()]
+    return markdown_table(heads, rows, num_names=2) if rows else "No runs yet.\n"
 
 
 def _by_thirds(runs: Sequence[Sequence[Mapping[str, float]]], key: str) -> str:
@@ -257,6 +259,7 @@ def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations),
+        "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
     }
     for task in plan["tasks"]:
@@ -282,7 +285,7 @@ def main() -> None:
         TUNED: (json.dumps(rates, indent=1) + "\n").encode(),
         PAGE: page_with_tables(page, plan).encode(),
     }
-    if comparison := compare_task("mixed", [*plan["arms"]]):
+    if comparison := compare_task("mixed", tuple(plan["arms"])):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
