@@ -166,7 +166,7 @@ def draw(pairs: Mapping[str, tuple[Sequence[Course], Sequence[Course]]]) -> byte
                 shortest = min(len(getattr(course, field)) for course in courses)
                 mean_S = np.mean([getattr(course, field)[:shortest] for course in courses], axis=0)
                 axes.plot(np.arange(1, shortest + 1), mean_S, color=colour, label=label)
-            axes.set_ylabel(name if axes in grid[:, 0] else "")
+            axes.set_ylabel(name if axes in grid[:, 0] else "", fontsize="small")
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", alpha=0.25)
         column[0].set_title(arm)
