@@ -8,19 +8,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from plan import HERE, load_plan, problems_of
+from plan import HERE, load_plan, problems_of, response_tokens
 from run import prepare
 
 from seele.data.files import write_atomically
 from seele.data.schema import read_problems
-from seele.reward.grader import GraderPool
-from seele.rollout.seeding import rollout_seed
 from seele_eval.conditions import installed_versions
-from seele_eval.generation import EngineSettings, complete_here
-from seele_eval.prompts import Request
+from seele_eval.generation import EngineSettings
+from seele_eval.hint_curve import sample_hinted
 
 BASE_ACCURACY = HERE / "base_accuracy.json"
-MAX_TOKENS = 96
 
 
 def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dict[str, list[float]]:
@@ -30,27 +27,13 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
         for problem in read_problems(problems_file)
         for revealed in range(len(problem.legal_hint_ratios))
     ]
-    requests = [
-        Request(
-            question=problem.question,
-            template="plain",
-            temperature=1.0,
-            seed=rollout_seed(seed, 0, problem.instance_id, revealed, sample),
-            hint=problem.steps[:revealed],
-        )
-        for problem, revealed in asked
-        for sample in range(samples)
-    ]
-    responses = dict(complete_here(model, requests, EngineSettings(max_tokens=MAX_TOKENS, seed=seed)))
-    graded = [problem for problem, _ in asked for _ in range(samples)]
-    with GraderPool() as grader:
-        grades = grader.grade_problems(
-            [(responses[index].text, problem) for index, problem in enumerate(graded)]
-        )
+    settings = EngineSettings(max_tokens=response_tokens(load_plan()), seed=seed)
+    verdicts = sample_hinted(
+        model, asked, samples=samples, template="plain", temperature=1.0, settings=settings
+    )
     accuracies: dict[str, list[float]] = {}
-    for index, (problem, _) in enumerate(asked):
-        correct = sum(grade.correct for grade in grades[index * samples : (index + 1) * samples])
-        accuracies.setdefault(problem.instance_id, []).append(correct / samples)
+    for (problem, _), corrects in zip(asked, verdicts, strict=True):
+        accuracies.setdefault(problem.instance_id, []).append(sum(corrects) / samples)
     return accuracies
 
 

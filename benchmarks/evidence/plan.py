@@ -46,6 +46,12 @@ def heldout_of(task: str) -> str:
     return f"{problems_of(task)}/heldout.parquet"
 
 
+def response_tokens(plan: Mapping[str, Any]) -> int:
+    """The longest response of every run."""
+    (setting,) = (each for each in plan["common"] if each.startswith("data.max_response_length="))
+    return int(setting.partition("=")[2])
+
+
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the comparison and the ablations."""
     return {**plan["arms"], **plan["ablations"]}

@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 from base_accuracy import BASE_ACCURACY
 from matplotlib.figure import Figure
+from omegaconf import OmegaConf
 
 from seele.curriculum import UniformCurriculum
-from seele.hints import build_controller
+from seele.hints import configured_controller
 from seele.maths.irt import Array
 from seele.report.run_folder import RunFolder
 from seele.simulate.figure import COLOURS
 from seele.simulate.visits import Schedule, simulate
 from seele.simulate.worlds import Cuts
+from seele_verl.settings import read_settings
 
 PANELS = {
     "first_round_S": "accuracy of the first round",
@@ -81,8 +83,8 @@ def measured(run: RunFolder) -> Course:
 
 def predicted(run: RunFolder, *, heldout: str) -> Course:
     """Simulate the controller of ``run``, of the main task; ``heldout`` names its validation accuracy."""
-    settings = run.settings["seele"]
-    hints, seed = settings["hints"], settings["seed"]
+    settings = read_settings(OmegaConf.create(run.settings))
+    hints, seed = settings.hints, settings.seed
     batch_size = run.settings["data"]["train_batch_size"]
     num_steps = sum("accuracy/round_0" in row for row in run.metrics)
     names, ratio_PJ, is_legal_PJ, accuracy_PJ = base_world()
@@ -98,16 +100,8 @@ def predicted(run: RunFolder, *, heldout: str) -> Course:
         Cuts(ratio_PJ[drawn_N], is_legal_NJ),
         np.where(is_legal_NJ, accuracy_NJ, 0.0),
     )
-    controller = build_controller(
-        hints["controller"],
-        rounds=hints["rounds"],
-        rollouts_per_round=hints["rollouts_per_prompt"] // hints["rounds"],
-        seed=seed,
-        target_accuracy=hints["target_accuracy"],
-        **(hints["settings"] or {}),
-    )
-    schedule = Schedule(rounds=hints["rounds"], rollouts=hints["rollouts_per_prompt"], batch_size=batch_size)
-    trace = simulate(controller, world, schedule, seed=seed)
+    schedule = Schedule(rounds=hints.rounds, rollouts=hints.rollouts_per_prompt, batch_size=batch_size)
+    trace = simulate(configured_controller(settings), world, schedule, seed=seed)
 
     def by_step(values_N: Array) -> Array:
         return values_N.reshape(num_steps, batch_size).mean(axis=1)
@@ -150,10 +144,13 @@ def power_of(unhinted: float) -> float:
     return 0.5 * (low + high)
 
 
-def by_thirds(courses: Sequence[Course], field: str) -> str:
-    """Mean over runs of the means over the first, second and last third of their steps."""
-    thirds = [[part.mean() for part in np.array_split(getattr(course, field), 3)] for course in courses]
-    return " ".join(f"{mean:.3f}" for mean in np.mean(thirds, axis=0))
+def by_thirds(runs: Sequence[Array]) -> str:
+    """Mean over runs of the means over the first, second and last third of their (S,) steps."""
+    thirds = []
+    for third in range(3):
+        parts = [run_S[len(run_S) * third // 3 : len(run_S) * (third + 1) // 3] for run_S in runs]
+        thirds.append(f"{np.mean([part_S.mean() for part_S in parts]):.3f}")
+    return " ".join(thirds)
 
 
 def draw(pairs: Mapping[str, tuple[Sequence[Course], Sequence[Course]]]) -> bytes:

@@ -21,7 +21,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plan import STORED, TUNING, Job, all_arms, heldout_of, load_plan, problems_of, task_jobs, tuning_jobs
+from plan import (
+    STORED,
+    TUNING,
+    Job,
+    all_arms,
+    heldout_of,
+    load_plan,
+    problems_of,
+    response_tokens,
+    task_jobs,
+    tuning_jobs,
+)
 
 from seele.config.build import from_mapping
 from seele.data import chains, reasoning
@@ -35,8 +46,6 @@ WORK = Path("runs/evidence")
 RUN_CARD = "run_card.json"
 SCORES = "scores.json"
 SAMPLED = ("--temperature", "1", "--samples", "32")
-BASE_SETTINGS = ("--template", "plain", "--max-tokens", "96")
-"""What a run folder says of itself."""
 
 
 def prepare(task: str) -> None:
@@ -101,7 +110,9 @@ def sample_base(task: str, model: str) -> None:
         return
     problems, folder = f"heldout={heldout_of(task)}", f"models/{model}"
     where = ["--model", folder, "--problems", problems, "--out", str(work)]
-    if status := run_modules([["seele_eval.run", *where, *BASE_SETTINGS, *SAMPLED]], work):
+    # A run's folder says these of itself.
+    settings = ["--template", "plain", "--max-tokens", str(response_tokens(load_plan()))]
+    if status := run_modules([["seele_eval.run", *where, *settings, *SAMPLED]], work):
         sys.exit(f"sampling the base model failed with status {status}, see {work}/launcher.log")
     store(work, stored)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from plan import STORED, TUNED, TUNING, all_arms, load_plan
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
@@ -149,17 +150,9 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                 f"{fmean(run.card['wall_s'] for run in runs) / 60:.0f}",
             ]
         )
-    heads = [
-        "arm",
-        "seeds",
-        "held-out",
-        "harder",
-        *SAMPLED,
-        "steps",
-        "tokens generated",
-        "trained",
-    ]
-    return markdown_table([*heads, "FLOPs", "minutes"], rows) if rows else "No runs yet.\n"
+    heads = ["arm", "seeds", "held-out", "harder", *SAMPLED, "steps"]
+    costs = ["tokens generated", "trained", "FLOPs", "minutes"]
+    return markdown_table([*heads, *costs], rows) if rows else "No runs yet.\n"
 
 
 def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
@@ -193,7 +186,7 @@ def training_table(task: str, arms: Sequence[str]) -> str:
             [row for row in read(folder).metrics if "rounds/mean_a_1_minus_a" in row] for folder in folders
         ]
         cells = [
-            _by_thirds(runs, key)
+            by_thirds([np.array([row.get(key, 0.0) for row in run]) for run in runs])
             for key in (
                 "rounds/mean_a_1_minus_a",
                 "hint_ratio/mean",
@@ -223,23 +216,17 @@ def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
 def prediction_table(task: str) -> str:
     """What the hints did beside what the simulator expects of them, by thirds of the steps."""
     rows = [
-        [f"`{arm}`", name, str(len(of_arm)), *(by_thirds(of_arm, field) for field in PANELS)]
+        [
+            f"`{arm}`",
+            name,
+            str(len(of_arm)),
+            *(by_thirds([getattr(course, field) for course in of_arm]) for field in PANELS),
+        ]
         for arm, both in courses(task).items()
         for name, of_arm in zip(("measured", "simulated"), both, strict=True)
     ]
     heads = ["arm", "", "seeds", *PANELS.values()]
     return markdown_table(heads, rows, num_names=2) if rows else "No runs yet.\n"
-
-
-def _by_thirds(runs: Sequence[Sequence[Mapping[str, float]]], key: str) -> str:
-    thirds = []
-    for third in range(3):
-        values = [
-            fmean(row.get(key, 0.0) for row in run[len(run) * third // 3 : len(run) * (third + 1) // 3])
-            for run in runs
-        ]
-        thirds.append(f"{fmean(values):.3f}")
-    return " ".join(thirds)
 
 
 def _estimate(estimate: Estimate) -> str:

@@ -88,30 +88,56 @@ def measure(options: argparse.Namespace) -> list[Point]:
     """Generate and grade every hint length of every problem."""
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
     find_weights(find_model(str(options.model)))
+    verdicts = sample_hinted(
+        options.model,
+        [(problem, revealed) for revealed in range(options.steps) for problem in problems],
+        samples=options.samples,
+        template=options.template,
+        temperature=options.temperature,
+        settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed),
+    )
+    firsts = range(0, len(verdicts), len(problems))
+    return curve([verdicts[first : first + len(problems)] for first in firsts], steps=options.steps)
+
+
+def sample_hinted(
+    model: Path,
+    asked: Sequence[tuple[Instance, int]],
+    *,
+    samples: int,
+    template: str,
+    temperature: float,
+    settings: EngineSettings,
+) -> list[list[bool]]:
+    """Verdicts on ``samples`` completions of each problem behind so many of its steps.
+
+    Args:
+        model: Hugging Face folder.
+        asked: Problem and number of revealed steps.
+        samples: Completions of each.
+        template: Of the prompt.
+        temperature: 0 is greedy.
+        settings: Longest response, and the seed that every completion's own is made from.
+    """
     requests = [
         Request(
             question=problem.question,
-            template=options.template,
-            temperature=options.temperature,
-            seed=rollout_seed(options.seed, 0, problem.instance_id, revealed, sample),
+            template=template,
+            temperature=temperature,
+            seed=rollout_seed(settings.seed, 0, problem.instance_id, revealed, sample),
             hint=problem.steps[:revealed],
         )
-        for revealed in range(options.steps)
-        for problem in problems
-        for sample in range(options.samples)
+        for problem, revealed in asked
+        for sample in range(samples)
     ]
-    settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed)
-    responses = dict(complete_here(options.model, requests, settings))
-    asked = [problem for problem in problems for _ in range(options.samples)] * options.steps
+    responses = dict(complete_here(model, requests, settings))
+    sampled = [problem for problem, _ in asked for _ in range(samples)]
     with GraderPool() as grader:
         grades = grader.grade_problems(
-            [(responses[index].text, problem) for index, problem in enumerate(asked)]
+            [(responses[index].text, problem) for index, problem in enumerate(sampled)]
         )
     verdicts = iter(grade.correct for grade in grades)
-    corrects = [
-        [[next(verdicts) for _ in range(options.samples)] for _ in problems] for _ in range(options.steps)
-    ]
-    return curve(corrects, steps=options.steps)
+    return [[next(verdicts) for _ in range(samples)] for _ in asked]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

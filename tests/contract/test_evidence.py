@@ -98,9 +98,8 @@ def test_a_stored_run_is_simulated_step_by_step(evidence):
         assert simulated.min() > 0.0 and simulated.max() < 1.0
     # Before anything is known of them, problems get the same hints in both.
     assert predicted.hint_ratio_S[0] == pytest.approx(measured.hint_ratio_S[0], abs=0.1)
-    assert prediction.by_thirds([measured, measured], "worth_S") == prediction.by_thirds(
-        [measured], "worth_S"
-    )
+    worth_S = measured.worth_S
+    assert prediction.by_thirds([worth_S, worth_S]) == prediction.by_thirds([worth_S])
 
 
 def test_the_page_and_the_learning_rates_are_what_the_stored_runs_give():
