@@ -222,3 +222,55 @@ print(str(parts([9, 1, 8, 2], k_partitions=2, equal_size=True)).replace(" ", "")
     assert mixed != "[[1,3,5],[0,2,4]]", "verl groups by length now: drop ours"
     assert grouped == "[[1,3,5],[0,2,4]]"
     assert over_ranks == still_over_ranks
+
+
+def test_vllm_draws_the_noise_of_seeded_requests_one_by_one():
+    sampler = pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler").TopKTopPSampler
+    source = inspect.getsource(sampler.forward_cpu)
+    assert (
+        "for i, generator in generators.items():\n            q[i].exponential_(generator=generator)"
+        in source
+    )
+
+
+SAMPLE = """
+import torch
+from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+from seele_verl.cpu import vllm_plugin
+
+vllm_plugin.register()
+vllm_plugin.register()  # as vLLM does
+sampler = TopKTopPSampler("processed_logprobs")
+assert hasattr(sampler.forward, "__wrapped__") and not hasattr(sampler.forward.__wrapped__, "__wrapped__")
+rows = 5_000
+logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
+k = torch.full((rows,), 3)
+
+
+def generators(seeds):
+    return {row: torch.Generator().manual_seed(seed) for row, seed in enumerate(seeds)}
+
+
+def frequencies(k):
+    drawn, log_probs = sampler.forward(logits.repeat(rows, 1), generators(range(rows)), k, None)
+    expected = log_probs[0].exp()
+    found = torch.bincount(drawn, minlength=4) / rows
+    return (found - expected).abs().max() < 4 * (0.25 / rows) ** 0.5, expected[3] == 0.0
+
+
+def tokens(seeds, steps):
+    batch = generators(seeds)
+    steps = [sampler.forward(logits.repeat(len(seeds), 1), batch, None, None)[0] for _ in range(steps)]
+    return torch.stack(steps, dim=1).tolist()
+
+
+print(*map(bool, frequencies(None)), *map(bool, frequencies(k)))
+both, alone = tokens([3, 4], 40), tokens([4], 40)
+print(both[1] == alone[0], both[0] != both[1], len(set(alone[0])) > 1)
+"""
+
+
+def test_seeded_requests_are_sampled_at_once_and_alike_in_every_batch(run_python):
+    pytest.importorskip("vllm")
+    # Frequencies are right and all tokens possible; then with the three likeliest of four; then batches.
+    assert run_python(SAMPLE, cpu=True) == ["True", "False", "True", "True"] + ["True"] * 3

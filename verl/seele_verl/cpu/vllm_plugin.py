@@ -1,12 +1,15 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-Two fixes make it possible to update weights while the engine runs. Neither is applied on a GPU.
+Two fixes make it possible to update weights while the engine runs, a third makes seeds cheap. None is applied
+on a GPU.
 """
 
 import os
 from typing import Any
 
 import torch
+
+from seele_verl.cpu.seeded_sampling import sample_seeded_at_once
 
 
 def keep_live_weights() -> None:
@@ -54,5 +57,6 @@ def register() -> None:
     if not current_platform.is_cpu():
         return
     keep_live_weights()
+    sample_seeded_at_once()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()
