@@ -4,40 +4,43 @@ import functools
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-# SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), as signed words.
-GAMMA = 0x9E3779B97F4A7C15 - 2**64
-FIRST_FACTOR, SECOND_FACTOR = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+Words = NDArray[np.uint64]
+
+# SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
-def exponential_noise(seeds_R: torch.Tensor, positions_R: torch.Tensor, vocab_size: int) -> torch.Tensor:
+def exponential_noise(seeds_R: Words, positions_R: Words, vocab_size: int) -> torch.Tensor:
     """Exponential variables of mean 1 that depend on nothing but seed, position and token.
 
     Args:
-        seeds_R: (R,) int64, seeds of the requests.
-        positions_R: (R,) int64, tokens that each request has drawn before.
+        seeds_R: (R,), seeds of the requests.
+        positions_R: (R,), tokens that each request has drawn before.
         vocab_size: V.
 
     Returns:
         (R, V) float32, positive; a multiple of 2^-24 apart near 0.
     """
-    keys_R = _mix(seeds_R + _mix((positions_R + 1) * GAMMA))
-    tokens_V = torch.arange(1, vocab_size + 1) * GAMMA
-    words_RV = _mix(keys_R[:, None] + tokens_V)
-    uniform_RV = _shifted(words_RV, 41).to(torch.float32).add_(0.5).mul_(2.0**-23)
+    keys_R = mix(seeds_R + mix((positions_R + np.uint64(1)) * GAMMA))
+    tokens_V = np.arange(1, vocab_size + 1, dtype=np.uint64) * GAMMA
+    words_RV = mix(keys_R[:, None] + tokens_V)
+    words_RV >>= np.uint64(41)
+    uniform_RV = torch.from_numpy(words_RV.view(np.int64)).to(torch.float32).add_(0.5).mul_(2.0**-23)
     return uniform_RV.neg_().log1p_().neg_()
 
 
-def _mix(words: torch.Tensor) -> torch.Tensor:
-    words = (words ^ _shifted(words, 30)) * FIRST_FACTOR
-    words = (words ^ _shifted(words, 27)) * SECOND_FACTOR
-    return words ^ _shifted(words, 31)
-
-
-def _shifted(words: torch.Tensor, bits: int) -> torch.Tensor:
-    """Shift to the right without the sign."""
-    return (words >> bits) & ((1 << (64 - bits)) - 1)
+def mix(words: Words) -> Words:
+    """SplitMix64's mixing of states, in place: many times faster than torch, whose shifts have a sign."""
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 def sample_seeded_at_once() -> None:
@@ -68,15 +71,15 @@ def sample_seeded_at_once() -> None:
         ordered = [generators[row] for row in range(len(logits_RV))]
         positions = [num_drawn.get(generator, 0) for generator in ordered]
         num_drawn.update(zip(ordered, (position + 1 for position in positions), strict=True))
+        seeds = [generator.initial_seed() for generator in ordered]
         noise_RV = exponential_noise(
-            torch.tensor([generator.initial_seed() for generator in ordered]),
-            torch.tensor(positions),
-            logits_RV.shape[1],
+            np.array(seeds, dtype=np.uint64), np.array(positions, dtype=np.uint64), logits_RV.shape[1]
         )
         logits_RV = topk_topp_sampler.apply_top_k_top_p(logits_RV, k, p)
         wants_log_probs = self.logprobs_mode == "processed_logprobs"
         log_probs_RV = logits_RV.log_softmax(dim=-1) if wants_log_probs else None
         # The first of the tokens' exponential clocks to ring, each at the rate of its probability.
-        return (logits_RV - noise_RV.log_()).argmax(dim=-1), log_probs_RV
+        first_R = (logits_RV - noise_RV.log_()).numpy().argmax(axis=-1)  # a tenth of torch's time
+        return torch.from_numpy(first_R), log_probs_RV
 
     TopKTopPSampler.forward_cpu = forward
