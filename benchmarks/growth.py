@@ -25,7 +25,7 @@ def job(*, prompts: int = 16, rollouts: int = 16, workers: int = 1, ranks: int =
         f"actor_rollout_ref.actor.ppo_mini_batch_size={prompts // 4}",
         f"actor_rollout_ref.rollout.agent.num_workers={workers}",
         f"trainer.n_gpus_per_node={ranks}",
-        "actor_rollout_ref.actor.optim.lr=0",
+        "actor_rollout_ref.actor.optim.lr=1e-12",  # 0 is refused
     )
 
 

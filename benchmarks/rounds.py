@@ -23,7 +23,7 @@ JOB = (
     f"seele.hints.rollouts_per_prompt={ROLLOUTS}",
     f"data.max_response_length={LONGEST}",
     "actor_rollout_ref.actor.ppo_mini_batch_size=32",
-    "actor_rollout_ref.actor.optim.lr=0",
+    "actor_rollout_ref.actor.optim.lr=1e-12",  # 0 is refused
     f"actor_rollout_ref.rollout.max_model_len={80 + LONGEST}",
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class=benchmarks.forced_rounds.ForcedRoundsManager",
 )
