@@ -23,7 +23,7 @@ def exponential_noise(seeds_R: Words, positions_R: Words, vocab_size: int) -> to
         vocab_size: V.
 
     Returns:
-        (R, V) float32, positive; a multiple of 2^-24 apart near 0.
+        (R, V) float32, positive; near 0 it is a multiple of 2^-24.
     """
     keys_R = mix(seeds_R + mix((positions_R + np.uint64(1)) * GAMMA))
     tokens_V = np.arange(1, vocab_size + 1, dtype=np.uint64) * GAMMA
@@ -66,7 +66,8 @@ def sample_seeded_at_once() -> None:
         k: torch.Tensor | None,
         p: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if len(generators) != len(logits_RV) or self.logprobs_mode == "processed_logits":
+        all_seeded = len(generators) == len(logits_RV)
+        if not all_seeded or self.use_fp64_gumbel or self.logprobs_mode == "processed_logits":
             return forward_cpu(self, logits_RV, generators, k, p)  # type: ignore[no-any-return]
         ordered = [generators[row] for row in range(len(logits_RV))]
         positions = [num_drawn.get(generator, 0) for generator in ordered]
