@@ -63,13 +63,16 @@ def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
 
 
 def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
-    """One run for each arm and learning rate; arms that start from another's result once that is tuned."""
+    """One run for each arm and learning rate; arms that start from another's result once that is tuned.
+
+    An arm that takes another's rate may be among them: a change that is tried before anything is reported of it.
+    """
     tuning, tuned = plan["tuning"], _tuned()
     size = tuning | {"splits": ["tune"]}
     for rate in tuning["learning_rates"]:
         for name in arms:
             arm = all_arms(plan)[name]
-            if name in tuned_arms(plan) and arm.get("after", name) in {name, *tuned}:
+            if arm.get("after", name) in {name, *tuned}:
                 overrides = _overrides(plan, arm, tuning["task"], size, tuned | {"this": rate}, "this")
                 yield Job(
                     name=f"{TUNING}/{name}/lr_{rate:g}",

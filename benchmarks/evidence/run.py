@@ -31,6 +31,7 @@ from plan import (
     problems_of,
     response_tokens,
     task_jobs,
+    tuned_arms,
     tuning_jobs,
 )
 
@@ -154,7 +155,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="", help="comma-separated; default: the plan's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     arguments = parser.parse_args()
-    arms = arguments.arms.split(",") if arguments.arms else [*plan["arms"]]
+    default = tuned_arms(plan) if arguments.task == TUNING else [*plan["arms"]]
+    arms = arguments.arms.split(",") if arguments.arms else default
     if unknown := sorted(set(arms) - set(all_arms(plan))):
         parser.error(f"unknown arms {unknown}; allowed are {sorted(all_arms(plan))}")
     if arguments.task == TUNING:

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from plan import STORED, TUNED, TUNING, all_arms, load_plan
+from plan import STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
 from seele.data.files import write_atomically
@@ -62,11 +62,11 @@ def tuned_rates(trials: Mapping[str, Mapping[float, float]], rates: Sequence[flo
 
 
 def tuning_table(plan: Mapping[str, Any]) -> str:
-    """A row an arm, a column a learning rate, the chosen one in bold."""
+    """A row an arm, a column a learning rate, the best one in bold."""
     rates, trials = plan["tuning"]["learning_rates"], tuning_trials()
     chosen = tuned_rates(trials, rates)
     rows = []
-    for arm in [name for name in plan["arms"] if name in trials]:
+    for arm in [name for name in all_arms(plan) if name in trials]:
         cells = [share(trials[arm][rate]) if rate in trials[arm] else "" for rate in rates]
         rows.append(
             [
@@ -267,7 +267,8 @@ def main() -> None:
     check = parser.parse_args().check
     plan = load_plan()
     page = PAGE.read_text(encoding="utf-8")
-    rates = tuned_rates(tuning_trials(), plan["tuning"]["learning_rates"])
+    trials = {arm: of_arm for arm, of_arm in tuning_trials().items() if arm in tuned_arms(plan)}
+    rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {
         TUNED: (json.dumps(rates, indent=1) + "\n").encode(),
         PAGE: page_with_tables(page, plan).encode(),

@@ -61,6 +61,9 @@ def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypa
     jobs = [job.name for job in plan.tuning_jobs(contents, arms)]
     assert len(jobs) == len(arms) * len(contents["tuning"]["learning_rates"])
     assert {arm.get("tuned_as", name) for name, arm in plan.all_arms(contents).items()} == set(arms)
+    tried = plan.tuning_jobs(contents, ["seele-no-imitation"])
+    rates = [compose(job.overrides).actor_rollout_ref.actor.optim.lr for job in tried]
+    assert rates == contents["tuning"]["learning_rates"]
 
 
 def test_the_best_trial_wins_once_there_are_all(evidence):
