@@ -1,11 +1,12 @@
-"""The rollout worker of ``benchmarks/rounds.py``: the number of rounds, a barrier between them and the
+"""The rollout worker of ``benchmarks/rounds.py``: number of rounds, barrier between them, quorum and the
 lengths of all responses are given, and change from step to step.
 """
 
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import ray
@@ -27,16 +28,18 @@ class ForcedRoundsWorker(rounds_worker.RoundsWorker):
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         if prompt["global_steps"] != self.step:
             self.step = prompt["global_steps"]
-            rounds, self.waits = ROUNDS[variant_of_step(self.step)[1]]
+            rounds, self.waits, quorum = ROUNDS[variant_of_step(self.step)[1]]
+            # The run's controller gives no hints; under its name a quorum would be refused.
+            changed = {"rounds": rounds, "round_quorum": quorum, "controller": "bayes"}
             self.seele = dataclasses.replace(
-                self.seele, hints=dataclasses.replace(self.seele.hints, rounds=rounds)
+                self.seele, hints=dataclasses.replace(self.seele.hints, **changed)
             )
             self.lengths, self.barrier = lengths_of_step(self.step), asyncio.Barrier(PROMPTS)
         await super()._run_prompt(prompt, *args, **kwargs)
 
     async def _generate_round(
         self, client: Any, *, session_id: str, sampling_params: Sequence[dict[str, Any]], **request: Any
-    ) -> list[Any]:
+    ) -> AsyncGenerator[dict[int, Any], None]:
         if self.waits:
             await self.barrier.wait()
         first = self.sampled[session_id]
@@ -46,7 +49,10 @@ class ForcedRoundsWorker(rounds_worker.RoundsWorker):
             {**params, "max_tokens": int(length), "ignore_eos": True}
             for params, length in zip(sampling_params, lengths, strict=False)
         ]
-        return await generate_round(client, session_id=session_id, sampling_params=forced, **request)
+        generated = generate_round(client, session_id=session_id, sampling_params=forced, **request)
+        async with aclosing(generated) as parts:
+            async for part in parts:
+                yield part
 
 
 class ForcedRoundsManager(AgentLoopManagerTQ):

@@ -10,8 +10,15 @@ PROMPTS, ROLLOUTS = 32, 32
 LENGTHS = {"even": (44, 0.1), "heavy-tailed": (44, 1.5), "even, 4 times as long": (176, 0.1)}
 """Kind -> mean and coefficient of variation of a log-normal distribution, cut at ``LONGEST``."""
 
-ROUNDS = {"1 round": (1, False), "4 rounds": (4, False), "4 rounds, barrier": (4, True)}
-"""Name -> number of rounds, and whether each waits until all problems have ended the one before."""
+ROUNDS = {
+    "1 round": (1, False, 1.0),
+    "4 rounds": (4, False, 1.0),
+    "4 rounds, quorum 3/4": (4, False, 0.75),
+    "4 rounds, barrier": (4, True, 1.0),
+}
+"""Name -> number of rounds, whether each waits until all problems have ended the one before, and the share
+of the problem's own rollouts that it waits for (``seele.hints.round_quorum``).
+"""
 
 VARIANTS = (*product(("even", "heavy-tailed"), ROUNDS), ("even, 4 times as long", "1 round"))
 

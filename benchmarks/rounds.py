@@ -1,4 +1,4 @@
-"""One round against four, with and without a barrier between them, at equal rollouts and lengths.
+"""One round against four, with a barrier, without and with a quorum, at equal rollouts and lengths.
 
     python benchmarks/rounds.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
@@ -50,6 +50,7 @@ def main() -> None:
     for name, first, second in (
         ("4 rounds / 1 round", "4 rounds", "1 round"),
         ("barrier / no barrier", "4 rounds, barrier", "4 rounds"),
+        ("barrier / quorum 3/4", "4 rounds, barrier", "4 rounds, quorum 3/4"),
     ):
         ratios = []
         for kind in ("even", "heavy-tailed"):

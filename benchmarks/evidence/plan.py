@@ -65,7 +65,7 @@ def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
 def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
     """One run for each arm and learning rate; arms that start from another's result once that is tuned.
 
-    An arm that takes another's rate may be among them: a change that is tried before anything is reported of it.
+    An arm that takes another's rate may be among them: a change that is tried before it is reported on.
     """
     tuning, tuned = plan["tuning"], _tuned()
     size = tuning | {"splits": ["tune"]}

@@ -28,6 +28,9 @@ def simulate_command(
     visits: Annotated[
         int, typer.Option(help="Visits of each problem; of several the first is not scored.")
     ] = 1,
+    quorum: Annotated[
+        float, typer.Option(help="Share of a round's rollouts after which the next round is planned.")
+    ] = 1.0,
     problems: Annotated[int, typer.Option(help="Problems of a world.")] = 3000,
     world: Annotated[list[str] | None, typer.Option(help="Worlds; all by default.")] = None,
     unit: Annotated[str, typer.Option(help="Where solutions are cut: steps or tokens.")] = "steps",
@@ -61,6 +64,7 @@ def simulate_command(
             visits=visits,
             rounds=rounds,
             rollouts=rollouts,
+            quorum=quorum,
             batch_size=problems if batch_size is None else batch_size,
         )
     except ValueError as error:

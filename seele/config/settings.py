@@ -38,6 +38,11 @@ class HintConfig:
     rollouts_per_prompt: int = 32
     """Rollouts of a problem in one step, split evenly over the rounds; mn in the paper."""
 
+    round_quorum: float = 1.0
+    """Share of a round's rollouts after whose grading the problem's next round begins, in (0, 1]; below 1 for
+    controller ``bayes`` only. What it means: ``docs/rollout.md``.
+    """
+
     unit: str = "step"
     """What a hint is cut into: ``step``, as the problems' files have them, ``sentence`` or ``token``. The
     paper does not say; its annotated steps fit what it shows.
@@ -59,6 +64,12 @@ class HintConfig:
             self.rollouts_per_prompt >= 1 and self.rollouts_per_prompt % self.rounds == 0,
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
+        )
+        require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
+        require(
+            self.round_quorum == 1.0 or self.controller == "bayes",
+            f"round_quorum below 1 needs controller 'bayes', which counts rollouts rather than rounds; got "
+            f"{self.controller!r}",
         )
         require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
         require(

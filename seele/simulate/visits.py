@@ -7,6 +7,7 @@ are therefore differences of pairs.
 Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios, S shares of a round.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ class Schedule:
     rounds: int = 4
     rollouts: int = 16
     """Rollouts of a problem in one visit, split evenly over its rounds."""
+    quorum: float = 1.0
+    """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller hears of
+    the others one round later. Here the first ones are no better than the last.
+    """
     batch_size: int = 256
     """Problems that are visited together, as in one training step."""
     drift_mean: float = 0.05
@@ -62,6 +67,8 @@ class Schedule:
         for name in ("visits", "rounds", "rollouts", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0.0 < self.quorum <= 1.0:
+            raise ValueError(f"quorum must lie in (0, 1], got {self.quorum}")
         if self.rollouts % self.rounds:
             raise ValueError(f"rollouts ({self.rollouts}) must be a multiple of rounds ({self.rounds})")
 
@@ -111,6 +118,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
             batch = range(first, min(first + schedule.batch_size, num_problems))
             step += 1
             controller.begin_step(step)
+            late: list[RoundOutcome] = []
             for round_index in range(schedule.rounds):
                 left = schedule.rollouts - round_index * rollouts
                 under_way = [n for n in batch if num_rounds_NV[n, visit] > round_index]
@@ -118,7 +126,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
                 start = time.perf_counter()
                 plans = controller.plan_rounds(requests, num_rollouts=rollouts)
                 seconds += time.perf_counter() - start
-                outcomes: list[RoundOutcome] = []
+                outcomes, late = late, []
                 for n, plan in zip(under_way, plans, strict=True):
                     cell = (n, visit, slice(round_index, None))
                     if sum(share.num_rollouts for share in plan) > rollouts:
@@ -126,9 +134,11 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
                     accuracy_S = np.array(
                         [accuracy_NJ[n, legal[n].index(share.hint_ratio)] for share in plan]
                     )
-                    seen = _roll_out(ids[n], plan, accuracy_S, luck_NRG[n, round_index:].ravel())
-                    outcomes += seen
-                    correct_NVR[n, visit, round_index] = sum(outcome.num_correct for outcome in seen)
+                    luck_G = luck_NRG[n, round_index:].ravel()
+                    soon, stragglers = _roll_out(ids[n], plan, accuracy_S, luck_G, schedule.quorum)
+                    outcomes += soon
+                    late += stragglers
+                    correct_NVR[n, visit, round_index] = sum(seen.num_correct for seen in soon + stragglers)
                     weight_S = np.array(
                         [share.num_rollouts * (not share.is_probe) for share in plan], dtype=float
                     )
@@ -140,6 +150,8 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
                     accuracy_NVR[cell] = weight_S @ accuracy_S
                     worth_NVR[cell] = weight_S @ reward_variance(accuracy_S)
                 controller.observe_rounds(outcomes)
+            if late:
+                controller.observe_rounds(late)
             controller.end_visits([ids[n] for n in batch])
     return Trace(
         hint_ratio_NVR=hint_ratio_NVR,
@@ -154,16 +166,23 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
 
 
 def _roll_out(
-    instance_id: str, plan: Sequence[HintShare], accuracy_S: Array, luck_G: Array
-) -> list[RoundOutcome]:
-    """Outcome of each share, in the order in which the shares take the coming uniform numbers."""
-    ends = np.cumsum([share.num_rollouts for share in plan])
-    return [
-        RoundOutcome(instance_id, share.hint_ratio, int((luck < accuracy).sum()), share.num_rollouts)
-        for share, accuracy, luck in zip(
-            plan, accuracy_S, np.split(luck_G[: ends[-1]], ends[:-1]), strict=True
-        )
-    ]
+    instance_id: str, plan: Sequence[HintShare], accuracy_S: Array, luck_G: Array, quorum: float
+) -> tuple[list[RoundOutcome], list[RoundOutcome]]:
+    """Outcomes of each share's rollouts, which take the coming uniform numbers in the order of the shares:
+    of those within the quorum, and of the stragglers. Probes are always waited for.
+    """
+    soon: list[RoundOutcome] = []
+    stragglers: list[RoundOutcome] = []
+    first = 0
+    for share, accuracy in zip(plan, accuracy_S, strict=True):
+        size = share.num_rollouts
+        enough = size if share.is_probe else math.ceil(quorum * size)
+        correct_G = luck_G[first : first + size] < accuracy
+        first += size
+        for outcomes, part_G in ((soon, correct_G[:enough]), (stragglers, correct_G[enough:])):
+            if len(part_G):
+                outcomes.append(RoundOutcome(instance_id, share.hint_ratio, int(part_G.sum()), len(part_G)))
+    return soon, stragglers
 
 
 def _drift(schedule: Schedule, num_problems: int, seed: list[int]) -> Array:

@@ -8,7 +8,10 @@ import pytest
 
 from seele.data.files import read_json_lines
 
-EVERYTHING = "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2"
+EVERYTHING = (
+    "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "
+    "seele.hints.round_quorum=0.5"
+)
 TURNS = {
     "grpo": ["method=grpo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],

@@ -42,6 +42,11 @@ BAD = [
     ({"hints": {"target_accuracy": 1.0}}, "seele.hints: target_accuracy must lie in (0, 1), got 1.0"),
     ({"hints": {"rounds": 0}}, "seele.hints: rounds must be at least 1, got 0"),
     ({"hints": {"rounds": 3}}, "rollouts_per_prompt (32) must be a positive multiple of rounds (3)"),
+    ({"hints": {"round_quorum": 0.0}}, "seele.hints: round_quorum must lie in (0, 1], got 0.0"),
+    (
+        {"hints": {"controller": "paper", "round_quorum": 0.5}},
+        "round_quorum below 1 needs controller 'bayes', which counts rollouts rather than rounds; got",
+    ),
     ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
     ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
     ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),

@@ -34,11 +34,12 @@ class HalvingController:
 class Engine:
     """Completes with the number of revealed steps."""
 
-    async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
-        return [
-            Completion(text=f"{hint_steps}", token_ids=(1,), log_probs=(), finish=Finish.STOP)
-            for _ in range(num_rollouts)
-        ]
+    async def __call__(self, *, hint_steps, num_rollouts, **_):
+        yield {position: completion(f"{hint_steps}") for position in range(num_rollouts)}
+
+
+def completion(text):
+    return Completion(text=text, token_ids=(1,), log_probs=(), finish=Finish.STOP)
 
 
 async def grade(completion, instance):
@@ -92,12 +93,14 @@ def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
 
 
 def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
-    async def broken(*, hint_steps, round_index, first_rollout, num_rollouts):
+    async def broken(**_):
         raise RuntimeError("engine died")
+        yield
 
     controller = HalvingController()
-    with pytest.raises(RuntimeError, match="engine died"):
+    with pytest.raises(ExceptionGroup) as caught:
         rollouts_of(controller, sample=broken)
+    assert [str(error) for error in caught.value.exceptions] == ["engine died"]
     assert controller.told == [("plan", "chain", 0), ("end", "chain")]
 
 
@@ -109,17 +112,13 @@ def test_problems_do_not_wait_for_each_other():
         def __init__(self, slow):
             self.slow = slow
 
-        async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
+        async def __call__(self, *, round_index, **request):
             if self.slow:
                 await asyncio.wait_for(fast_is_in_last_round.wait(), timeout=5)
             elif round_index == 2:
                 fast_is_in_last_round.set()
-            return await super().__call__(
-                hint_steps=hint_steps,
-                round_index=round_index,
-                first_rollout=first_rollout,
-                num_rollouts=num_rollouts,
-            )
+            async for part in super().__call__(**request):
+                yield part
 
     async def both():
         runs = [
@@ -151,14 +150,10 @@ def test_a_round_may_divide_over_several_hints():
     asked = []
 
     class Recording(Engine):
-        async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts):
+        async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts, quorum):
             asked.append((hint_steps, round_index, first_rollout, num_rollouts))
-            return await super().__call__(
-                hint_steps=hint_steps,
-                round_index=round_index,
-                first_rollout=first_rollout,
-                num_rollouts=num_rollouts,
-            )
+            async for part in super().__call__(hint_steps=hint_steps, num_rollouts=num_rollouts):
+                yield part
 
     controller = Probing()
     rollouts = rollouts_of(controller, sample=Recording(), rounds=2, rollouts_per_round=3)
@@ -169,3 +164,63 @@ def test_a_round_may_divide_over_several_hints():
     assert [rollout.share.is_probe for rollout in rollouts] == [True, False, False] * 2
     observed = [told for told in controller.told if told[0] == "observe"]
     assert observed == [("observe", 0.0, 0, 1), ("observe", 0.5, 2, 2)] * 2
+
+
+class Straggling:
+    """Of each round gives what is asked for at once, the right ones first; the rest once the round after has
+    begun, so a round that waits for it never ends.
+    """
+
+    def __init__(self):
+        self.begun = [asyncio.Event() for _ in range(4)]
+        self.quorums = []
+
+    async def __call__(self, *, round_index, num_rollouts, quorum, **_):
+        self.begun[round_index].set()
+        self.quorums.append(quorum)
+        yield {position: completion("2") for position in reversed(range(num_rollouts - quorum, num_rollouts))}
+        if quorum < num_rollouts:
+            await asyncio.wait_for(self.begun[round_index + 1].wait(), timeout=5)
+            yield {position: completion("0") for position in range(num_rollouts - quorum)}
+
+
+def test_with_a_quorum_the_next_round_begins_before_the_stragglers_are_back():
+    controller, engine = HalvingController(), Straggling()
+    rollouts = rollouts_of(controller, sample=engine, rounds=2, rollouts_per_round=4, quorum=0.7)
+    # Nothing follows the last round, so it comes as a whole.
+    assert engine.quorums == [3, 4]
+    assert [(r.round_index, r.rollout_index, r.reward) for r in rollouts] == [
+        (0, 0, 0.0), *((0, index, 1.0) for index in (1, 2, 3)), *((1, index, 1.0) for index in (4, 5, 6, 7))
+    ]  # fmt: skip
+    assert controller.told[:3] == [("plan", "chain", 0), ("observe", 0.5, 3, 3), ("plan", "chain", 1)]
+    assert sorted(controller.told[3:-1]) == [("observe", 0.25, 4, 4), ("observe", 0.5, 0, 1)]
+    assert controller.told[-1] == ("end", "chain")
+
+
+def test_probes_are_waited_for():
+    class Probing(HalvingController):
+        async def plan_round(self, request, *, num_rollouts):
+            return (HintShare(0.0, 4, is_probe=True), HintShare(0.5, num_rollouts - 4))
+
+    engine = Straggling()
+    rollouts_of(Probing(), sample=engine, rounds=2, rollouts_per_round=8, quorum=0.5)
+    assert engine.quorums == [4, 2, 4, 4]
+
+
+def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
+    closed = []
+
+    async def sample(*, round_index, num_rollouts, quorum, **_):
+        if round_index == 1:
+            raise RuntimeError("engine died")
+        try:
+            yield {position: completion("2") for position in range(quorum)}
+            await asyncio.sleep(60)
+        finally:
+            closed.append(round_index)
+
+    controller = HalvingController()
+    with pytest.raises(ExceptionGroup):
+        rollouts_of(controller, sample=sample, rounds=2, rollouts_per_round=4, quorum=0.5)
+    assert closed == [0]
+    assert controller.told[-1] == ("end", "chain")

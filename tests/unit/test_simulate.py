@@ -195,6 +195,7 @@ def test_an_unknown_world_or_unit_is_named_with_those_that_exist(settings, messa
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"visits": 0}, "visits must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"quorum": 0.0}, r"quorum must lie in \(0, 1\], got 0.0"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(settings, message):
@@ -310,6 +311,21 @@ def test_probes_are_observed_but_left_out_of_the_figures():
     first, second, *_ = probing.outcomes[0]
     assert (first.hint_ratio, first.num_rollouts) == (0.0, 1)
     assert (second.hint_ratio, second.num_rollouts) == (0.4, 3)
+
+
+def test_with_a_quorum_the_last_rollouts_are_observed_one_round_later():
+    problems = draw_problems("3pl", num_problems=1, seed=0, unit=TOKENS)
+    shares = HintShare(0.0, 2, is_probe=True), HintShare(0.4, 3)
+    whole, cut = Planned(*shares), Planned(*shares)
+    schedule = {"rounds": 2, "rollouts": 10}
+    expected = simulate(whole, problems, Schedule(**schedule), seed=0)
+    trace = simulate(cut, problems, Schedule(quorum=0.5, **schedule), seed=0)
+    assert same_trace(trace, expected)
+    assert [[(seen.hint_ratio, seen.num_rollouts) for seen in each] for each in cut.outcomes] == [
+        [(0.0, 2), (0.4, 2)], [(0.4, 1), (0.0, 2), (0.4, 2)], [(0.4, 1)]
+    ]  # fmt: skip
+    for outcomes in (cut.outcomes, whole.outcomes):
+        assert sum(seen.num_correct for each in outcomes for seen in each) == expected.correct_NVR.sum()
 
 
 def test_two_hints_of_one_round_count_by_their_rollouts():

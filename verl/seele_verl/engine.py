@@ -6,7 +6,7 @@ only; generation itself stays verl's ``vLLMHttpServer.generate``.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any
 
 import ray
@@ -33,16 +33,38 @@ class RoundServer(vLLMHttpServer):
         """One completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
         prefilled once.
         """
-        return await asyncio.gather(
-            *(
-                self.generate(
-                    prompt_ids=prompt_ids,
-                    sampling_params={**params, **FINAL_TOKENS},
-                    request_id=f"{request_id}-{index}",
-                )
-                for index, params in enumerate(sampling_params)
+        return await asyncio.gather(*self._requests(prompt_ids, sampling_params, request_id))
+
+    async def generate_round_in_parts(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str, quorum: int
+    ) -> AsyncGenerator[dict[int, TokenOutput], None]:
+        """The same completions by position: those that are there once ``quorum`` are, then the others."""
+        requests = self._requests(prompt_ids, sampling_params, request_id)
+        positions = {asyncio.create_task(request): position for position, request in enumerate(requests)}
+        try:
+            running = set(positions)
+            while len(positions) - len(running) < quorum:
+                _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            yield {positions[task]: task.result() for task in positions.keys() - running}
+            if running:
+                await asyncio.wait(running)
+                yield {positions[task]: task.result() for task in running}
+        finally:
+            for task in positions:
+                task.cancel()
+            await asyncio.gather(*positions, return_exceptions=True)
+
+    def _requests(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str
+    ) -> list[Coroutine[Any, Any, TokenOutput]]:
+        return [
+            self.generate(
+                prompt_ids=prompt_ids,
+                sampling_params={**params, **FINAL_TOKENS},
+                request_id=f"{request_id}-{index}",
             )
-        )
+            for index, params in enumerate(sampling_params)
+        ]
 
 
 class RoundReplica(vLLMReplica):

@@ -7,12 +7,14 @@ way with one round and no hint.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import ray
 import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.workers.rollout.replica import TokenOutput
 
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
 from seele.reward.grader import GraderPool, reward_form
@@ -95,12 +97,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
 
         async def sample(
-            *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int
-        ) -> list[Completion]:
+            *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int, quorum: int
+        ) -> AsyncGenerator[dict[int, Completion], None]:
             nonlocal model_version
             hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
             in_response = not validate and self.seele.off_policy.source == "prefix"
-            completions, model_version = await self._sample(
+            sampled = self._sample(
                 prompt_ids + hint_ids,
                 sampling_params,
                 max_tokens=self.rollout_config.response_length - (len(hint_ids) if in_response else 0),
@@ -115,8 +117,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     )
                     for rollout in range(skipped + first_rollout, skipped + first_rollout + num_rollouts)
                 ],
+                quorum=quorum,
             )
-            return completions
+            async with aclosing(sampled) as parts:
+                async for completions, model_version in parts:  # noqa: B007 - read below
+                    yield completions
 
         if validate:
             rollouts = await run_rounds(
@@ -144,6 +149,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             grade=self._grade,
             rounds=self.seele.hints.rounds,
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
+            quorum=self.seele.hints.round_quorum,
         )
         rollouts += await add_given(
             given, instance, first_index=len(rollouts), origin=self._given_origin, grade=self._grade
@@ -205,41 +211,52 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         max_tokens: int,
         session_id: str,
         seeds: list[int],
-    ) -> tuple[list[Completion], int]:
-        """One completion per seed, and the step whose weights generated them."""
+        quorum: int,
+    ) -> AsyncGenerator[tuple[dict[int, Completion], int], None]:
+        """One completion per seed, by position, and the step whose weights generated them; in parts, as
+        ``generate_round``.
+        """
+        missing = dict(enumerate(seeds))
         for attempt in range(1, MAX_ATTEMPTS + 1):
+            positions = [*missing]
+            generated = generate_round(
+                self.llm_client,
+                session_id=session_id,
+                request_id=f"{session_id}-{seeds[0]}-{attempt}",
+                prompt_ids=prompt_ids,
+                sampling_params=[
+                    {**sampling_params, "max_tokens": max_tokens, "seed": seed} for seed in missing.values()
+                ],
+                quorum=quorum if len(missing) == len(seeds) else len(missing),
+            )
             try:
-                outputs = await generate_round(
-                    self.llm_client,
-                    session_id=session_id,
-                    request_id=f"{session_id}-{seeds[0]}-{attempt}",
-                    prompt_ids=prompt_ids,
-                    sampling_params=[
-                        {**sampling_params, "max_tokens": max_tokens, "seed": seed} for seed in seeds
-                    ],
-                )
+                async with aclosing(generated) as parts:
+                    async for part in parts:
+                        if not all(output.token_ids for output in part.values()):
+                            break
+                        completions = {
+                            positions[index]: self._completion(output, max_tokens)
+                            for index, output in part.items()
+                        }
+                        for position in completions:
+                            del missing[position]
+                        yield completions, next(iter(part.values())).extra_fields["global_steps"]
             except ray.exceptions.RayError:
                 if attempt == MAX_ATTEMPTS:
                     raise
                 logger.warning("generation failed, attempt %d of %d", attempt, MAX_ATTEMPTS, exc_info=True)
-                continue
-            if all(output.token_ids for output in outputs):
-                break
-        else:
-            raise RuntimeError(
-                f"the engine returned empty completions {MAX_ATTEMPTS} times (aborted requests)"
-            )
-        completions = [
-            Completion(
-                text=self.tokenizer.decode(output.token_ids, skip_special_tokens=True),
-                token_ids=tuple(output.token_ids),
-                log_probs=tuple(output.log_probs or ()),
-                finish=self._finish(output.token_ids, max_tokens),
-                cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
-            )
-            for output in outputs
-        ]
-        return completions, outputs[0].extra_fields["global_steps"]
+            if not missing:
+                return
+        raise RuntimeError(f"the engine returned empty completions {MAX_ATTEMPTS} times (aborted requests)")
+
+    def _completion(self, output: TokenOutput, max_tokens: int) -> Completion:
+        return Completion(
+            text=self.tokenizer.decode(output.token_ids, skip_special_tokens=True),
+            token_ids=tuple(output.token_ids),
+            log_probs=tuple(output.log_probs or ()),
+            finish=self._finish(output.token_ids, max_tokens),
+            cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
+        )
 
     def _finish(self, token_ids: list[int], max_tokens: int) -> Finish:
         # verl's server reports a response that hit the length limit as "completed".
