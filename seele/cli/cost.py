@@ -65,6 +65,9 @@ def cost_command(
     ] = True,
     reference: Annotated[bool, typer.Option(help="The reference policy's pass, for the KL term.")] = True,
     barrier: Annotated[bool, typer.Option(help="All prompts wait for each other after every round.")] = False,
+    quorum: Annotated[
+        float, typer.Option(help="Share of a prompt's responses that its next round waits for.")
+    ] = 1.0,
     prefix_cache: Annotated[
         bool, typer.Option(help="Later rounds find the prompt in the engine's cache.")
     ] = True,
@@ -118,6 +121,7 @@ def cost_command(
                 has_old_log_probs=old_log_probs,
                 has_reference=reference,
                 has_barrier=barrier,
+                quorum=quorum,
                 has_prefix_cache=prefix_cache,
             )
             setup = Setup(model=MODELS[model], gpu=GPUS[gpu], cluster=cluster, job=job, efficiency=efficiency)

@@ -149,13 +149,16 @@ def rollout_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
 def _engine_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
     """Decoding of one engine's prompts.
 
-    Every sequence advances one token a step, and a prompt's next round begins when its longest response ends.
+    Every sequence advances one token a step, and a prompt's next round begins when its longest response ends,
+    or the last of its quorum.
     Where more sequences are open than the engine holds at their mean context, they share it evenly and the
     step takes as many times longer. vLLM serves them in turn instead, at the same tokens a second.
     """
-    ends_PR = np.cumsum(lengths_PRN.max(axis=2), axis=1)
-    starts_PRN = np.broadcast_to((ends_PR - lengths_PRN.max(axis=2))[:, :, None], lengths_PRN.shape)
-    start, end, steps = starts_PRN.ravel(), (starts_PRN + lengths_PRN).ravel(), int(ends_PR.max())
+    enough = math.ceil(setup.job.quorum * lengths_PRN.shape[2])
+    waits_PR = np.sort(lengths_PRN, axis=2)[:, :, enough - 1]
+    starts_PRN = np.broadcast_to((waits_PR.cumsum(axis=1) - waits_PR)[:, :, None], lengths_PRN.shape)
+    start, end = starts_PRN.ravel(), (starts_PRN + lengths_PRN).ravel()
+    steps = int(end.max())
 
     def open_sum(weights: NDArray[np.int64] | None = None) -> Array:
         begun_T = np.bincount(start, weights, steps + 1) - np.bincount(end, weights, steps + 1)

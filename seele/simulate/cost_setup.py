@@ -96,6 +96,8 @@ class Job:
     has_reference: bool = True
     has_barrier: bool = False
     """Whether a round waits for the last response of the round before, over all prompts."""
+    quorum: float = 1.0
+    """Share of a prompt's responses of a round, the first ones, that its next round waits for."""
     has_prefix_cache: bool = True
     """Whether later rounds find the prompt in the engine's cache, so that only their hint is prefilled."""
 
@@ -105,6 +107,8 @@ class Job:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.rollouts % self.rounds:
             raise ValueError(f"rollouts ({self.rollouts}) must be a multiple of rounds ({self.rounds})")
+        if not 0.0 < self.quorum <= 1.0 or (self.has_barrier and self.quorum < 1.0):
+            raise ValueError(f"quorum must be in (0, 1], and 1 with a barrier, got {self.quorum:g}")
         if self.mini_batches > self.prompts:
             raise ValueError(f"mini_batches ({self.mini_batches}) must not exceed prompts ({self.prompts})")
         for name, most in {"prompt_tokens": 1e9, "hint_tokens": 1e9, "cv": 10.0}.items():

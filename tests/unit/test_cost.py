@@ -146,6 +146,22 @@ def test_a_barrier_makes_every_round_wait_for_the_slowest_prompt():
     assert rollout_s(replace(free, job=replace(free.job, has_barrier=True)), lengths) == 10.0
 
 
+def test_with_a_quorum_the_next_round_begins_beside_the_stragglers():
+    # 3 of 4 responses are enough: the second round begins after 2 tokens and ends after 2 + 5, the straggler
+    # of the first after 9.
+    setup = clockwork(prompts=1, rollouts=8, rounds=2, mini_batches=1)
+    lengths = np.array([[[1, 2, 9, 2], [5, 1, 1, 1]]])
+    assert rollout_s(setup, lengths) == 14.0
+    assert rollout_s(replace(setup, job=replace(setup.job, quorum=0.75)), lengths) == 9.0
+    assert rollout_s(replace(setup, job=replace(setup.job, quorum=0.25)), lengths) == 9.0
+
+
+@pytest.mark.parametrize("settings", [{"quorum": 0.0}, {"quorum": 1.5}, {"quorum": 0.5, "has_barrier": True}])
+def test_a_quorum_that_cannot_be_is_refused(settings):
+    with pytest.raises(ValueError, match=r"quorum must be in \(0, 1\], and 1 with a barrier"):
+        Job(**settings)
+
+
 def test_more_sequences_than_an_engine_holds_take_turns():
     # 4 sequences of 10 tokens, 2 at a time: 20 steps.
     setup = clockwork(num_gpus=1, tensor_parallel=1, max_sequences=2, rounds=1)
