@@ -1,11 +1,14 @@
 """What a hint is cut into: steps as they are stored, sentences, or tokens; and how far a hint may go.
 
-A problem is turned into the one that a run works with: its steps become the units of ``seele.hints.unit``,
-and ``seele.hints.revealing=forbid`` ends hints before the answer is stated. Nothing of this is stored.
+A problem is turned into the one that a run works with: its steps become the units of ``seele.hints.unit``;
+hints end before the last box, since what is graded must be the response's own, and with
+``seele.hints.revealing=forbid`` before the answer is stated at all. Nothing of this is stored.
 """
 
+import bisect
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -13,6 +16,7 @@ from seele.config import HintConfig
 from seele.data.leakage import revealed_at
 from seele.data.steps import split_sentences
 from seele.errors import ConfigError
+from seele.maths.boxed import OPENING
 from seele.records import Instance
 
 _LONGEST_RUN = 32  # tokens that make up a unit at most, so that a step is cut in linear time
@@ -44,8 +48,9 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
     Raises:
         ConfigError: As ``check_unit``.
     """
-    if not hints.gives_hints:
+    if not hints.gives_hints or not instance.steps:
         return instance
+    before_answer = _start_of_answer(instance.steps, hints.unit)
     if hints.unit == "sentence":
         sentences = (sentence for step in instance.steps for sentence in split_sentences(step))
         instance = dataclasses.replace(instance, steps=tuple(sentences), revealed_at=None)
@@ -53,12 +58,28 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
         check_unit(hints, tokenizer)
         tokens = (token for step in instance.steps for token in split_tokens(step, tokenizer))
         instance = dataclasses.replace(instance, steps=tuple(tokens), revealed_at=None)
-    if hints.revealing == "allow" or not instance.steps:
-        return instance
-    revealed = instance.revealed_at
-    if revealed is None:
-        revealed = revealed_at(instance.steps, instance.answer)
-    return dataclasses.replace(instance, revealed_at=revealed, longest_hint=max(revealed - 1, 0))
+    longest = bisect.bisect_right([*itertools.accumulate(map(len, instance.steps))], before_answer)
+    if hints.revealing == "forbid":
+        revealed = instance.revealed_at
+        if revealed is None:
+            revealed = revealed_at(instance.steps, instance.answer)
+        instance = dataclasses.replace(instance, revealed_at=revealed)
+        longest = min(longest, max(revealed - 1, 0))
+    return (
+        dataclasses.replace(instance, longest_hint=longest) if longest < len(instance.steps) - 1 else instance
+    )
+
+
+def _start_of_answer(steps: Sequence[str], unit: str) -> int:
+    """The characters of the solution that a hint may reveal: those before the last box.
+
+    Without a box anything but the whole, in steps; smaller units keep out of the last step.
+    """
+    text = "".join(steps)
+    box = text.rfind(OPENING)
+    if box >= 0:
+        return box
+    return len(text) if unit == "step" else len(text) - len(steps[-1])
 
 
 @functools.lru_cache(maxsize=8)

@@ -98,6 +98,23 @@ def test_tokens_that_do_not_stand_for_themselves_are_refused():
     check_unit(HintConfig(unit="token", controller="none"), Prefixed())
 
 
+def longest_hint(solution, unit):
+    cut = for_hints(dataclasses.replace(PROBLEM, steps=solution), HintConfig(unit=unit), Bytes())
+    return "".join(cut.steps[: round(cut.legal_hint_ratios[-1] * len(cut.steps))])
+
+
+@pytest.mark.parametrize("unit", ["step", "sentence", "token"])
+def test_no_hint_opens_the_box_that_is_graded(unit):
+    assert longest_hint(("First \\boxed{4}. ", "So \\boxed{12}", ". As said.\n", "Done."), unit) == (
+        "First \\boxed{4}. " + ("So" if unit == "token" else "")
+    )
+
+
+@pytest.mark.parametrize("unit", ["step", "sentence", "token"])
+def test_without_a_box_smaller_units_keep_out_of_the_last_step(unit):
+    assert longest_hint(("1. 2.\n", "3. 4."), unit) == "1. 2.\n"
+
+
 @pytest.mark.parametrize(("unit", "longest"), [("step", 1), ("sentence", 2)])
 def test_a_forbidden_hint_ends_before_the_answer_is_stated(unit, longest):
     bounded = for_hints(PROBLEM, HintConfig(unit=unit, revealing="forbid"), Bytes())
