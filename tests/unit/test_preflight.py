@@ -92,12 +92,13 @@ def test_a_hint_that_is_never_given_needs_no_room(check):
     check("seele.prompt.template=plain", "seele.hints.revealing=forbid", train=train)
 
 
-def test_hints_of_tokens_reach_to_the_last_token(check):
-    # "0+1" and a line end, then at most all tokens but the last of the solution's 17.
-    limits = ("seele.prompt.template=plain", "seele.hints.unit=token", "data.max_prompt_length=20")
-    assert check(*limits).num_unhintable == 0
-    with pytest.raises(DataError, match=r"has 4 prompt tokens and 16 in its longest hint"):
-        check(*limits[:2], "data.max_prompt_length=19")
+def test_hints_of_tokens_reach_to_the_box(check):
+    # "0+1" and a line end, then at most the eight tokens of two steps and "So" of the last.
+    train = [problem(index, steps=("a=1\n", "b=2\n", "So \\boxed{2}")) for index in range(8)]
+    limits = ("seele.prompt.template=plain", "seele.hints.unit=token")
+    assert check(*limits, "data.max_prompt_length=14", train=train).num_unhintable == 0
+    with pytest.raises(DataError, match=r"has 4 prompt tokens and 10 in its longest hint"):
+        check(*limits, "data.max_prompt_length=13", train=train)
 
 
 def test_additions_are_welcome_where_verl_hands_them_on(check):
