@@ -31,7 +31,7 @@ from seele.report.run_folder import RunFolder, read_run
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
-PREDICTED_ARMS = ("seele", "seele_paper")
+PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE = "grpo"
 COST, TRAINED = "tokens_generated", "tokens_trained"
 GREEDY = ("heldout", "harder")

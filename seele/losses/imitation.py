@@ -1,8 +1,8 @@
 """The supervised imitation term on hint tokens (arXiv:2509.06923, Eq. 10).
 
-The paper adds ``gamma * pi(y[1:l] | x)`` beside the advantage. The probability of a long hint underflows,
-so the term here is a log-probability, as UFT (arXiv:2505.16984) has it with the same coefficient. Axes: T
-tokens of a packed batch.
+The paper adds ``gamma * pi(y[1:l] | x)`` beside the advantage, form ``prob``, which vanishes for long hints;
+the other forms are log-probabilities, as in UFT (arXiv:2505.16984) with the same coefficient. Axes: T tokens
+of a packed batch.
 """
 
 import torch
