@@ -4,6 +4,7 @@ What lives here: values only. Nothing here reads files, draws random numbers or 
 stages know these records rather than each other.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -96,6 +97,10 @@ class HintShare:
     """Whether the hint was left out on purpose, to measure what the policy can do without."""
     predicted_accuracy: float | None = None
     """What the controller expects under this hint, from earlier rounds and visits; None for no idea."""
+
+    def num_awaited(self, quorum: float) -> int:
+        """Rollouts that the next round waits for: the share ``quorum`` in (0, 1] of these; of probes all."""
+        return self.num_rollouts if self.is_probe else math.ceil(quorum * self.num_rollouts)
 
 
 class Finish(StrEnum):

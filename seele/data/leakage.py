@@ -47,12 +47,12 @@ def revealed_at(steps: Sequence[str], answer: str) -> int:
         1 to ``len(steps)``; ``len(steps)`` also where only the last step states it, or none does. 0 without
         steps.
     """
-    return _fewest_steps(steps, stated_end("".join(steps), answer))
+    return fewest_steps(steps, stated_end("".join(steps), answer))
 
 
 def mentioned_at(steps: Sequence[str], answer: str) -> int:
     """As ``revealed_at``, for the first place at which the answer stands at all: never more steps."""
-    return _fewest_steps(steps, mentioned_end("".join(steps), answer))
+    return fewest_steps(steps, mentioned_end("".join(steps), answer))
 
 
 def stated_end(text: str, answer: str) -> int | None:
@@ -78,7 +78,8 @@ def _is_result(text: str, start: int, end: int) -> bool:
     return _AFTER_RELATION.search(before) is not None and not _OPERATOR.match(text, end)
 
 
-def _fewest_steps(steps: Sequence[str], end: int | None) -> int:
+def fewest_steps(steps: Sequence[str], end: int | None) -> int:
+    """The fewest leading steps that hold the first ``end`` characters; all for None."""
     if end is None:
         return len(steps)
     ends = list(itertools.accumulate(map(len, steps)))

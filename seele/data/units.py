@@ -5,15 +5,13 @@ hints end before the last box, since what is graded must be the response's own, 
 ``seele.hints.revealing=forbid`` before the answer is stated at all. Nothing of this is stored.
 """
 
-import bisect
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from seele.config import HintConfig
-from seele.data.leakage import revealed_at
+from seele.data.leakage import fewest_steps, revealed_at
 from seele.data.steps import split_sentences
 from seele.errors import ConfigError
 from seele.maths.boxed import OPENING
@@ -58,7 +56,7 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
         check_unit(hints, tokenizer)
         tokens = (token for step in instance.steps for token in split_tokens(step, tokenizer))
         instance = dataclasses.replace(instance, steps=tuple(tokens), revealed_at=None)
-    longest = bisect.bisect_right([*itertools.accumulate(map(len, instance.steps))], before_answer)
+    longest = fewest_steps(instance.steps, before_answer + 1) - 1
     if hints.revealing == "forbid":
         revealed = instance.revealed_at
         if revealed is None:

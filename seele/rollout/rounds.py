@@ -8,7 +8,6 @@ No engine code here.
 
 import asyncio
 import itertools
-import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
@@ -157,15 +156,13 @@ async def run_rounds(
                 first_of_share = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
                 enough_of_share = [asyncio.Event() for _ in plan]
                 for share, first, enough in zip(plan, first_of_share, enough_of_share, strict=False):
-                    waits = is_last or share.is_probe
-                    needed = share.num_rollouts if waits else math.ceil(quorum * share.num_rollouts)
                     tasks.create_task(
                         roll_out(
                             share,
                             round_index=round_index,
                             before=begun,
                             first=first,
-                            needed=needed,
+                            needed=share.num_rollouts if is_last else share.num_awaited(quorum),
                             enough=enough,
                         )
                     )

@@ -7,7 +7,6 @@ are therefore differences of pairs.
 Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios, S shares of a round.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,7 +175,7 @@ def _roll_out(
     first = 0
     for share, accuracy in zip(plan, accuracy_S, strict=True):
         size = share.num_rollouts
-        enough = size if share.is_probe else math.ceil(quorum * size)
+        enough = share.num_awaited(quorum)
         correct_G = luck_G[first : first + size] < accuracy
         first += size
         for outcomes, part_G in ((soon, correct_G[:enough]), (stragglers, correct_G[enough:])):
