@@ -14,6 +14,7 @@ ROUNDS = {
     "1 round": (1, False, 1.0),
     "4 rounds": (4, False, 1.0),
     "4 rounds, quorum 3/4": (4, False, 0.75),
+    "4 rounds, quorum 1/2": (4, False, 0.5),
     "4 rounds, barrier": (4, True, 1.0),
 }
 """Name -> number of rounds, whether each waits until all problems have ended the one before, and the share

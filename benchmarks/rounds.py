@@ -51,6 +51,7 @@ def main() -> None:
         ("4 rounds / 1 round", "4 rounds", "1 round"),
         ("barrier / no barrier", "4 rounds, barrier", "4 rounds"),
         ("barrier / quorum 3/4", "4 rounds, barrier", "4 rounds, quorum 3/4"),
+        ("barrier / quorum 1/2", "4 rounds, barrier", "4 rounds, quorum 1/2"),
     ):
         ratios = []
         for kind in ("even", "heavy-tailed"):
