@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from plan import HERE, load_plan, problems_of, response_tokens
+from plan import BASE_ACCURACY, load_plan, problems_of, response_tokens
 from run import prepare
 
 from seele.data.files import write_atomically
@@ -16,8 +16,6 @@ from seele.data.schema import read_problems
 from seele_eval.conditions import installed_versions
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import sample_hinted
-
-BASE_ACCURACY = HERE / "base_accuracy.json"
 
 
 def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dict[str, list[float]]:

@@ -13,6 +13,7 @@ import yaml
 HERE = Path(__file__).parent
 STORED = HERE / "runs"
 TUNED = HERE / "tuned.json"
+BASE_ACCURACY = HERE / "base_accuracy.json"
 TUNING = "tuning"
 """Name of the runs that choose learning rates, among those of the tasks."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
@@ -57,6 +58,13 @@ def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**plan["arms"], **plan["ablations"]}
 
 
+def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
+    """Those of the comparison; on the main task, after them, the ablations."""
+    if task == TUNING:
+        return tuned_arms(plan)
+    return [*all_arms(plan)] if task == plan["tuning"]["task"] else [*plan["arms"]]
+
+
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
     """Arms that have learning rates of their own."""
     return [name for name, arm in plan["arms"].items() if "tuned_as" not in arm]
@@ -81,10 +89,15 @@ def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
 
 
 def task_jobs(plan: Mapping[str, Any], task: str, arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """One run for each arm and seed; all arms have the first seed before any has the second."""
+    """One run for each arm and seed; all arms have the first seed before any has the second.
+
+    ``seeds`` may be empty: then those of the plan, of which there are fewer for the ablations.
+    """
     size, tuned = plan["tasks"][task] | {"splits": ["heldout", "harder"]}, _tuned()
     for seed in seeds or size["seeds"]:
         for name in arms:
+            if not seeds and name in plan["ablations"] and seed not in plan["ablation_seeds"]:
+                continue
             arm = all_arms(plan)[name]
             overrides = _overrides(plan, arm, task, size, tuned, arm.get("tuned_as", name))
             yield Job(

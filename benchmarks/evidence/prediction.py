@@ -17,9 +17,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from base_accuracy import BASE_ACCURACY
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
+from plan import BASE_ACCURACY
 
 from seele.curriculum import UniformCurriculum
 from seele.hints import configured_controller

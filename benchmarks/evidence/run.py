@@ -26,12 +26,12 @@ from plan import (
     TUNING,
     Job,
     all_arms,
+    default_arms,
     heldout_of,
     load_plan,
     problems_of,
     response_tokens,
     task_jobs,
-    tuned_arms,
     tuning_jobs,
 )
 
@@ -151,12 +151,11 @@ def main() -> None:
     plan = load_plan()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("task", choices=[TUNING, *plan["tasks"]])
-    parser.add_argument("--arms", default="", help="comma-separated; default: all of the comparison")
+    parser.add_argument("--arms", default="", help="comma-separated; default: all of the task")
     parser.add_argument("--seeds", default="", help="comma-separated; default: the plan's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     arguments = parser.parse_args()
-    default = tuned_arms(plan) if arguments.task == TUNING else [*plan["arms"]]
-    arms = arguments.arms.split(",") if arguments.arms else default
+    arms = arguments.arms.split(",") if arguments.arms else default_arms(plan, arguments.task)
     if unknown := sorted(set(arms) - set(all_arms(plan))):
         parser.error(f"unknown arms {unknown}; allowed are {sorted(all_arms(plan))}")
     if arguments.task == TUNING:

@@ -32,7 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
-REFERENCE = "grpo"
+REFERENCE, OURS = "grpo", "seele"
 COST, TRAINED = "tokens_generated", "tokens_trained"
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
@@ -87,42 +87,51 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 
 @cache
-def compare_task(task: str, arms: tuple[str, ...]) -> Comparison | None:
+def compare_task(task: str, arms: tuple[str, ...], reference: str = REFERENCE) -> Comparison | None:
     """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
-    if REFERENCE not in runs or len(runs) < 2:
+    if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, reference=REFERENCE, costs=[COST, TRAINED])
+    return compare(folders, labels=labels, reference=reference, costs=[COST, TRAINED])
 
 
 def _generates(folders: Sequence[Path]) -> bool:
     return all(read(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
 
 
-def equal_cost_table(task: str, arms: Sequence[str], cost: str = COST) -> str:
-    """Un-hinted accuracy at equal generated or trained tokens, and what GRPO's final accuracy cost."""
-    comparison = compare_task(task, tuple(arms))
-    if comparison is None:
+def equal_cost_table(
+    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS)
+) -> str:
+    """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
+    the first reference's final accuracy cost.
+    """
+    compared = {name: compare_task(task, tuple(arms), name) for name in references}
+    comparisons = {name: comparison for name, comparison in compared.items() if comparison}
+    if references[0] not in comparisons:
         return "No runs yet.\n"
-    heldout, harder = (comparison.results[split][cost] for split in (split_of(task, name) for name in GREEDY))
+    first = comparisons[references[0]].results
+    heldout, harder = (first[split_of(task, name)][cost] for name in GREEDY)
     rows = []
     for arm in [name for name in arms if name in heldout.arms]:
         found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
-        difference = found.difference
+        differences = [
+            comparison.results[split_of(task, "heldout")][cost].arms[arm].difference
+            for comparison in comparisons.values()
+        ]
         rows.append(
             [
                 f"`{arm}`",
                 str(len(found.accuracy.by_seed)),
                 _estimate(found.accuracy),
-                "" if difference is None else points(difference.mean) + _ends(difference, points),
+                *("" if each is None else points(each.mean) + _ends(each, points) for each in differences),
                 _estimate(harder.arms[arm].accuracy),
                 "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
                 f"{reach.num_reached} of {len(reach.by_seed)}",
             ]
         )
-    heads = ["arm", "seeds", "held-out", "minus `grpo`, points", "harder"]
+    heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in comparisons), "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
 
@@ -242,10 +251,10 @@ def _ends(estimate: Estimate, show: Any) -> str:
 
 def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
     """The page with each block between its marks made anew."""
-    arms, ablations = [*plan["arms"]], [REFERENCE, "seele", "seele_paper", *plan["ablations"]]
+    arms, ablations = [*plan["arms"]], [OURS, "seele_paper", "seele-m2", *plan["ablations"]]
     tables = {
         "tuning": tuning_table(plan),
-        "ablations": equal_cost_table("mixed", ablations),
+        "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
     }

@@ -1,7 +1,6 @@
 """Every job that a benchmark times can start: its settings compose and are not refused."""
 
-import sys
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,8 @@ from seele_verl.train import compose
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a benchmark as running it would: they import each other by name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = set(sys.modules)
-    yield import_module
-    for name in set(sys.modules) - before:
-        if (BENCHMARKS / f"{name}.py").exists():
-            del sys.modules[name]
-
-
-def test_every_job_composes_and_is_allowed(load):
+def test_every_job_composes_and_is_allowed(load_from):
+    load = partial(load_from, BENCHMARKS)
     runs, reference = load("runs"), load("reference")
     jobs = {
         "rounds": load("rounds").JOB,

@@ -1,8 +1,8 @@
 """The plan of docs/evidence.md can be run, and its tables are what the stored runs give."""
 
+import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,15 @@ EVIDENCE = ROOT / "benchmarks" / "evidence"
 
 
 @pytest.fixture
-def evidence(monkeypatch):
-    """Its modules import each other by name, as scripts do."""
-    monkeypatch.syspath_prepend(str(EVIDENCE))
-    yield import_module("plan"), import_module("tables")
-    for name in ("plan", "tables", "run", "prediction", "base_accuracy"):
-        del sys.modules[name]
+def evidence(load_from):
+    return load_from(EVIDENCE, "plan"), load_from(EVIDENCE, "tables")
 
 
 def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
-    jobs = [*plan.task_jobs(contents, "mixed", [*plan.all_arms(contents)], [3])]
+    jobs = [*plan.task_jobs(contents, "mixed", plan.default_arms(contents, "mixed"), [3])]
     assert len(jobs) == len(plan.all_arms(contents)) and len({job.name for job in jobs}) == len(jobs)
     for job in jobs:
         config = compose(job.overrides)
@@ -38,6 +34,17 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         budget = contents["tasks"]["mixed"]["generated_tokens"]
         plans_ahead = settings.method in ("uft", "prefix_rft", "sft")
         assert settings.max_generated_tokens == (None if plans_ahead else budget), job.name
+
+
+def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypatch):
+    plan, _ = evidence
+    contents = plan.load_plan()
+    monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
+    arms = plan.default_arms(contents, "mixed")
+    names = [job.name for job in plan.task_jobs(contents, "mixed", arms, [])]
+    seeds = {arm: [name.split("_")[-1] for name in names if f"/{arm}/" in name] for arm in arms}
+    assert seeds["seele"] == ["0", "1", "2", "3", "4"] and seeds["seele-m1"] == ["0", "1", "2"]
+    assert plan.default_arms(contents, "own") == [*contents["arms"]]
 
 
 def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):
@@ -72,8 +79,8 @@ def test_the_best_trial_wins_once_there_are_all(evidence):
     assert tables.tuned_rates(trials, [1e-4, 3e-4, 6e-4]) == {"grpo": 3e-4}
 
 
-def test_the_simulated_world_learns_as_fast_as_the_run(evidence):
-    prediction = import_module("prediction")
+def test_the_simulated_world_learns_as_fast_as_the_run(load_from):
+    prediction = load_from(EVIDENCE, "prediction")
 
     names, ratio_PJ, is_legal_PJ, accuracy_PJ = prediction.base_world()
     assert len(names) == 512 and is_legal_PJ[:, 0].all() and (ratio_PJ[:, 0] == 0).all()
@@ -85,9 +92,9 @@ def test_the_simulated_world_learns_as_fast_as_the_run(evidence):
         )
 
 
-def test_a_stored_run_is_simulated_step_by_step(evidence):
+def test_a_stored_run_is_simulated_step_by_step(evidence, load_from):
     plan, tables = evidence
-    prediction = import_module("prediction")
+    prediction = load_from(EVIDENCE, "prediction")
 
     run = tables.read(plan.STORED / "tuning" / "seele" / "lr_0.0003")
     measured, predicted = (
@@ -107,5 +114,6 @@ def test_a_stored_run_is_simulated_step_by_step(evidence):
 
 def test_the_page_and_the_learning_rates_are_what_the_stored_runs_give():
     command = [sys.executable, str(EVIDENCE / "tables.py"), "--check"]
-    checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert checked.returncode == 0, checked.stderr
