@@ -1,6 +1,6 @@
-"""Tables and figure of docs/evidence.md from the stored runs; same runs, same bytes.
+"""Tables and figures of docs/evidence.md and README.md from the stored runs; same runs, same bytes.
 
-python benchmarks/evidence/tables.py            # tuned.json, the tables in the page, the figure beside it
+python benchmarks/evidence/tables.py            # tuned.json, the tables in the pages, the figures beside them
 python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
 """
 
@@ -28,11 +28,13 @@ from seele.report.comparison.results import Comparison, Estimate
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
-PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
-FIGURE = PAGE.parent / "figures" / "evidence-mixed.png"
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
+FIGURE = ROOT / "docs" / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
+HEADLINE_ARMS = (REFERENCE, "seele_paper", OURS, "seele-n8")
 COST, TRAINED = "tokens_generated", "tokens_trained"
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
@@ -134,6 +136,26 @@ def equal_cost_table(
     heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in comparisons), "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
+
+
+def headline_table(task: str, arms: Sequence[str]) -> str:
+    """What README.md shows of a task: a few arms, as compared with all of ``arms``, at both costs."""
+    comparison = compare_task(task, tuple(arms))
+    if comparison is None:
+        return "No runs yet.\n"
+    results = comparison.results[split_of(task, "heldout")]
+    rows = []
+    for arm in HEADLINE_ARMS:
+        row = [f"`{arm}`", str(len(results[COST].arms[arm].accuracy.by_seed))]
+        for cost in (COST, TRAINED):
+            found = results[cost].arms[arm]
+            difference = found.difference
+            row.append(_estimate(found.accuracy))
+            row.append("" if difference is None else points(difference.mean) + _ends(difference, points))
+        rows.append(row)
+    heads = [f"at {amount(results[cost].budget)} {COSTS[cost].title}" for cost in (COST, TRAINED)]
+    minus = f"minus `{REFERENCE}`, points"
+    return markdown_table(["arm", "seeds", heads[0], minus, heads[1], minus], rows)
 
 
 def final_table(task: str, arms: Sequence[str]) -> str:
@@ -249,12 +271,13 @@ def _ends(estimate: Estimate, show: Any) -> str:
     return f" ({show(low)} to {show(high)})"
 
 
-def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
-    """The page with each block between its marks made anew."""
+def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Every table by the name in its mark."""
     arms, ablations = [*plan["arms"]], [OURS, "seele_paper", "seele-m2", *plan["ablations"]]
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
+        "headline": headline_table("mixed", arms),
         "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
     }
@@ -262,6 +285,11 @@ def page_with_tables(page: str, plan: Mapping[str, Any]) -> str:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-final"] = final_table(task, arms)
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
+    return tables
+
+
+def with_tables(page: str, tables: Mapping[str, str]) -> str:
+    """The page with each block between its marks made anew."""
     return _BLOCK.sub(
         lambda block: f"<!-- table {block['name']} -->\n{tables[block['name']]}<!-- end -->\n", page
     )
@@ -275,13 +303,11 @@ def main() -> None:
     )
     check = parser.parse_args().check
     plan = load_plan()
-    page = PAGE.read_text(encoding="utf-8")
+    tables = all_tables(plan)
     trials = {arm: of_arm for arm, of_arm in tuning_trials().items() if arm in tuned_arms(plan)}
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
-    contents = {
-        TUNED: (json.dumps(rates, indent=1) + "\n").encode(),
-        PAGE: page_with_tables(page, plan).encode(),
-    }
+    contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
+    contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
     if comparison := compare_task("mixed", tuple(plan["arms"])):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
