@@ -89,7 +89,7 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 
 @cache
-def compare_task(task: str, arms: tuple[str, ...], reference: str = REFERENCE) -> Comparison | None:
+def compare_task(task: str, arms: tuple[str, ...], reference: str) -> Comparison | None:
     """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
     if reference not in runs or len(runs) < 2:
@@ -127,7 +127,7 @@ def equal_cost_table(
                 f"`{arm}`",
                 str(len(found.accuracy.by_seed)),
                 _estimate(found.accuracy),
-                *("" if each is None else points(each.mean) + _ends(each, points) for each in differences),
+                *map(_difference, differences),
                 _estimate(harder.arms[arm].accuracy),
                 "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
                 f"{reach.num_reached} of {len(reach.by_seed)}",
@@ -140,7 +140,7 @@ def equal_cost_table(
 
 def headline_table(task: str, arms: Sequence[str]) -> str:
     """What README.md shows of a task: a few arms, as compared with all of ``arms``, at both costs."""
-    comparison = compare_task(task, tuple(arms))
+    comparison = compare_task(task, tuple(arms), REFERENCE)
     if comparison is None:
         return "No runs yet.\n"
     results = comparison.results[split_of(task, "heldout")]
@@ -149,9 +149,7 @@ def headline_table(task: str, arms: Sequence[str]) -> str:
         row = [f"`{arm}`", str(len(results[COST].arms[arm].accuracy.by_seed))]
         for cost in (COST, TRAINED):
             found = results[cost].arms[arm]
-            difference = found.difference
-            row.append(_estimate(found.accuracy))
-            row.append("" if difference is None else points(difference.mean) + _ends(difference, points))
+            row += [_estimate(found.accuracy), _difference(found.difference)]
         rows.append(row)
     heads = [f"at {amount(results[cost].budget)} {COSTS[cost].title}" for cost in (COST, TRAINED)]
     minus = f"minus `{REFERENCE}`, points"
@@ -264,6 +262,10 @@ def _estimate(estimate: Estimate) -> str:
     return share(estimate.mean) + _ends(estimate, share)
 
 
+def _difference(estimate: Estimate | None) -> str:
+    return "" if estimate is None else points(estimate.mean) + _ends(estimate, points)
+
+
 def _ends(estimate: Estimate, show: Any) -> str:
     if estimate.interval_95 is None:
         return ""
@@ -308,7 +310,7 @@ def main() -> None:
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
-    if comparison := compare_task("mixed", tuple(plan["arms"])):
+    if comparison := compare_task("mixed", tuple(plan["arms"]), REFERENCE):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
