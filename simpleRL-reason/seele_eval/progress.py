@@ -43,14 +43,15 @@ class Progress:
             now = self._clock()
             if self._first is None:
                 self._first, self._next_s = (self._done, now), now + self._interval_s
-            elif now >= self._next_s or self._done == self._total:
+            if now >= self._next_s or self._done == self._total:
                 self._next_s = now + self._interval_s
                 self._show(*self._first, now)
 
     def _show(self, first_done: int, first_s: float, now: float) -> None:
-        rate = (self._done - first_done) / max(now - first_s, 1e-9)
-        left_s = (self._total - self._done) / rate
-        line = f"{self._done}/{self._total} samples, {rate:.1f} a second, {duration(left_s)} left"
+        line = f"{self._done}/{self._total} samples"
+        if self._done > first_done:
+            rate = (self._done - first_done) / max(now - first_s, 1e-9)
+            line += f", {rate:.1f} a second, {duration((self._total - self._done) / rate)} left"
         end = "\n" if self._done == self._total else ""
         self._stream.write(f"\r{line:<60}{end}" if self._is_terminal else f"{line}\n")
         self._stream.flush()

@@ -47,6 +47,10 @@ def test_neither_the_start_of_the_engine_nor_earlier_samples_count_for_the_rate(
     assert lines[0] == "81/100 samples, 1.0 a second, 19 s left"
 
 
+def test_one_sample_that_was_left_has_no_rate_and_is_said_all_the_same():
+    assert advance(io.StringIO(), 1.0, total=100, done=99) == "100/100 samples\n"
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.4, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (3900, "1 h 05 min")]
 )
