@@ -59,10 +59,10 @@ def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
-    """Those of the comparison; on the main task, after them, the ablations."""
+    """Those that the task names; on the main task, which names none, all of them, the ablations last."""
     if task == TUNING:
         return tuned_arms(plan)
-    return [*all_arms(plan)] if task == plan["tuning"]["task"] else [*plan["arms"]]
+    return plan["tasks"][task].get("arms", [*all_arms(plan)])
 
 
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
@@ -91,19 +91,20 @@ def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
 def task_jobs(plan: Mapping[str, Any], task: str, arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
     """One run for each arm and seed; all arms have the first seed before any has the second.
 
-    ``seeds`` may be empty: then those of the plan, of which there are fewer for the ablations.
+    ``seeds`` may be empty: then those of the plan. Ablations have their own seeds and budget.
     """
     size, tuned = plan["tasks"][task] | {"splits": ["heldout", "harder"]}, _tuned()
+    sizes = {name: size | plan["ablation_size"] if name in plan["ablations"] else size for name in arms}
     for seed in seeds or size["seeds"]:
         for name in arms:
-            if not seeds and name in plan["ablations"] and seed not in plan["ablation_seeds"]:
+            if not seeds and seed not in sizes[name]["seeds"]:
                 continue
             arm = all_arms(plan)[name]
-            overrides = _overrides(plan, arm, task, size, tuned, arm.get("tuned_as", name))
+            overrides = _overrides(plan, arm, task, sizes[name], tuned, arm.get("tuned_as", name))
             yield Job(
                 name=f"{task}/{name}/seed_{seed}",
                 overrides=(*overrides, f"seele.seed={seed}"),
-                sampled=heldout_of(task),
+                sampled=None if name in plan["ablations"] else heldout_of(task),
             )
 
 

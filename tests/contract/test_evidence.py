@@ -31,9 +31,10 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         config = compose(job.overrides)
         settings = read_settings(config)
         assert (settings.seed, config.actor_rollout_ref.actor.optim.lr) == (3, 3e-4)
-        budget = contents["tasks"]["mixed"]["generated_tokens"]
+        is_ablation = job.name.split("/")[1] in contents["ablations"]
+        size = contents["ablation_size"] if is_ablation else contents["tasks"]["mixed"]
         plans_ahead = settings.method in ("uft", "prefix_rft", "sft")
-        assert settings.max_generated_tokens == (None if plans_ahead else budget), job.name
+        assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
 
 
 def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypatch):
@@ -44,7 +45,9 @@ def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypa
     names = [job.name for job in plan.task_jobs(contents, "mixed", arms, [])]
     seeds = {arm: [name.split("_")[-1] for name in names if f"/{arm}/" in name] for arm in arms}
     assert seeds["seele"] == ["0", "1", "2", "3", "4"] and seeds["seele-m1"] == ["0", "1", "2"]
-    assert plan.default_arms(contents, "own") == [*contents["arms"]]
+    assert plan.default_arms(contents, "own") == contents["tasks"]["own"]["arms"]
+    for settings in contents["tasks"].values():
+        assert set(settings.get("arms", [])) <= set(contents["arms"])
 
 
 def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):
