@@ -171,7 +171,10 @@ class SelectionConfig:
             self.name in SELECTIONS, f"name: unknown selection {self.name!r}; allowed are {list(SELECTIONS)}"
         )
         require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
-        require(0.0 <= self.min_ratio <= 1.0, f"min_ratio must lie in [0, 1], got {self.min_ratio}")
+        require(
+            0.0 <= self.min_ratio <= self.ratio,
+            f"min_ratio must lie in [0, ratio], got {self.min_ratio}; ratio is {self.ratio}",
+        )
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
         require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
@@ -292,6 +295,7 @@ class SeeleConfig:
 
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
+        require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
         if self.off_policy.adds_rollouts:
             require(
                 self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,

@@ -66,6 +66,7 @@ class BayesController(OneByOne):
 
     Args:
         rounds: Rounds of a visit.
+        rollouts_per_round: Rollouts of a round, None where they are not known.
         target_accuracy: a* in (0, 1). For another than 1/2 the worth of an accuracy has its peak there
             (``curve_grid.utility_table``).
         probes: Rollouts of each visit's first round that are given no hint (``plan_rounds``). They measure
@@ -87,6 +88,7 @@ class BayesController(OneByOne):
         self,
         *,
         rounds: int,
+        rollouts_per_round: int | None = None,
         target_accuracy: float = 0.5,
         probes: int = 0,
         split_rounds: bool = False,
@@ -99,10 +101,17 @@ class BayesController(OneByOne):
         learns_drift: bool = True,
     ) -> None:
         if isinstance(probes, bool) or not isinstance(probes, int) or probes < 0:
-            raise ConfigError(f"seele.hints.probes: expected a whole number, 0 or more, got {probes!r}")
+            raise ConfigError(
+                f"seele.hints.settings.probes: expected a whole number, 0 or more, got {probes!r}"
+            )
+        if rounds == 1 and rollouts_per_round is not None and probes >= rollouts_per_round:
+            raise ConfigError(
+                f"seele.hints.settings.probes: expected fewer than the {rollouts_per_round} rollouts of the "
+                f"only round, got {probes}"
+            )
         if withdraw_at is not None and probes == 0:
             raise ConfigError(
-                "seele.hints.withdraw_at: needs rollouts without hint to go by; set probes to at least 1"
+                "seele.hints.settings.withdraw_at: needs rollouts without hint; set probes to at least 1"
             )
         switches = {
             "split_rounds": split_rounds,
@@ -112,7 +121,7 @@ class BayesController(OneByOne):
         }
         for key, value in switches.items():
             if not isinstance(value, bool):
-                raise ConfigError(f"seele.hints.{key}: expected true or false, got {value!r}")
+                raise ConfigError(f"seele.hints.settings.{key}: expected true or false, got {value!r}")
         self._rounds, self._probes, self._split_rounds = rounds, probes, split_rounds
         self._settle_below = check_number("settle_below", settle_below)
         self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)

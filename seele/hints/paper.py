@@ -80,9 +80,13 @@ class PaperController(OneByOne):
         self, *, target_accuracy: float = 0.5, store_rate: str = "refit", solver: str = "trf"
     ) -> None:
         if store_rate not in STORE_RATES:
-            raise ConfigError(f"seele.hints.store_rate: expected one of {STORE_RATES}, got {store_rate!r}")
+            raise ConfigError(
+                f"seele.hints.settings.store_rate: expected one of {STORE_RATES}, got {store_rate!r}"
+            )
         if solver not in SOLVERS:
-            raise ConfigError(f"seele.hints.solver: expected one of {tuple(SOLVERS)}, got {solver!r}")
+            raise ConfigError(
+                f"seele.hints.settings.solver: expected one of {tuple(SOLVERS)}, got {solver!r}"
+            )
         self._fit_all = SOLVERS[solver]
         self._target_accuracy = target_accuracy
         self._store_rate = store_rate

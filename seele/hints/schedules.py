@@ -72,7 +72,9 @@ class UftController(Blind):
         """See ``Controller``."""
         begun = self._beginning(instance_id, round_index)
         random, probability = self._random(instance_id, begun.visit), self.chunk_probability(begun.step)
-        num_chunks = min(self._max_chunks, len(legal_ratios))
+        # The longest hints may be forbidden; the shortest one is a step, and says how many there are.
+        num_steps = round(1 / legal_ratios[1]) if len(legal_ratios) > 1 else 1
+        num_chunks = min(self._max_chunks, num_steps)
         revealed = sum(random.random() < probability for _ in range(num_chunks))
         return nearest_legal(revealed / num_chunks, legal_ratios)
 
@@ -160,5 +162,5 @@ class PrefixRftController(Blind):
 def _check_range(p_high: float, p_low: float) -> tuple[float, float]:
     high, low = check_number("p_high", p_high, at_most=1.0), check_number("p_low", p_low, at_most=1.0)
     if low > high:
-        raise ConfigError(f"seele.hints.p_low: expected at most p_high ({high:g}), got {low:g}")
+        raise ConfigError(f"seele.hints.settings.p_low: expected at most p_high ({high:g}), got {low:g}")
     return high, low

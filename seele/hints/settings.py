@@ -15,7 +15,7 @@ def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float 
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not at_least <= value <= at_most:
         allowed = f"in [{at_least:g}, {at_most:g}]" if math.isfinite(at_most) else f"of at least {at_least:g}"
-        raise ConfigError(f"seele.hints.{key}: expected a number {allowed}, got {value!r}")
+        raise ConfigError(f"seele.hints.settings.{key}: expected a number {allowed}, got {value!r}")
     return float(value)
 
 
@@ -26,5 +26,5 @@ def check_count(key: str, value: Any) -> int:
         ConfigError: Says what was expected.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"seele.hints.{key}: expected a whole number of at least 1, got {value!r}")
+        raise ConfigError(f"seele.hints.settings.{key}: expected a whole number of at least 1, got {value!r}")
     return value

@@ -30,15 +30,17 @@ class Withdrawal:
         steps = {"withdraw_from": begin} if end is None else {"withdraw_from": begin, "withdraw_by": end}
         for key, value in steps.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ConfigError(f"seele.hints.{key}: expected a step, 0 or more, got {value!r}")
+                raise ConfigError(f"seele.hints.settings.{key}: expected a step, 0 or more, got {value!r}")
         if end is not None and end <= begin:
             raise ConfigError(
-                f"seele.hints.withdraw_by: expected a step after withdraw_from ({begin}), got {end}"
+                f"seele.hints.settings.withdraw_by: expected a step after withdraw_from ({begin}), got {end}"
             )
         if accuracy is not None and (
             isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 0.0 < accuracy <= 1.0
         ):
-            raise ConfigError(f"seele.hints.withdraw_at: expected an accuracy in (0, 1], got {accuracy!r}")
+            raise ConfigError(
+                f"seele.hints.settings.withdraw_at: expected an accuracy in (0, 1], got {accuracy!r}"
+            )
         self._begin, self._end, self._accuracy = begin, end, accuracy
         self._step = 0
         self._mean, self._num_probed = 0.0, 0

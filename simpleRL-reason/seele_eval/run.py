@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seele.data.files import write_atomically
+from seele.errors import ConfigError
 from seele.reward.grader import GraderPool
 from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
@@ -78,6 +79,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     plan = make_plan(arguments)
     grader = GraderPool(grader=arguments.grader, num_workers=arguments.graders)
     ledger = Ledger(plan.out, plan.conditions)
+    _check_problems(plan, ledger)
     missing = [draw for draw in plan.draws if draw.key not in ledger.done]
     if missing:
         complete = complete or choose_engine(arguments, plan)
@@ -91,6 +93,18 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     report = make_report(plan, predictions)
     _write(plan, report)
     return report
+
+
+def _check_problems(plan: Plan, ledger: Ledger) -> None:
+    """Raise ``ConfigError`` where a sample that is there is of another problem with the same id."""
+    for draw in plan.draws:
+        there, problem = ledger.done.get(draw.key), draw.problem
+        if there and (there.answer, there.question or problem.question) != (problem.answer, problem.question):
+            raise ConfigError(
+                f"{plan.out}: has samples of another {draw.task.name} problem {problem.instance_id!r}, whose "
+                f"question or answer ({there.answer!r}) is not this one's ({problem.answer!r}); "
+                "name another --out, or remove the folder"
+            )
 
 
 def record(

@@ -46,6 +46,12 @@ def read_conditions(run: Path) -> Conditions:
     config: Any = OmegaConf.load(run / "resolved.yaml")
     rollout, files = config.actor_rollout_ref.rollout, map(Path, config.data.val_files)
     raw: Any = OmegaConf.to_container(config.seele)
+    problems = [
+        (f"{instance.data_source}/{path.stem}", instance)
+        for path in files
+        for instance in read_problems(path)
+    ]
+    kept = config.data.get("val_max_samples", -1)
     return Conditions(
         seele=from_mapping(SeeleConfig, raw, "seele"),
         engine=EngineSettings(
@@ -57,11 +63,7 @@ def read_conditions(run: Path) -> Conditions:
         ),
         temperature=rollout.val_kwargs.temperature,
         samples=rollout.val_kwargs.n,
-        problems=tuple(
-            (f"{instance.data_source}/{path.stem}", instance)
-            for path in files
-            for instance in read_problems(path)
-        ),
+        problems=tuple(problems if kept < 0 else problems[:kept]),
     )
 
 

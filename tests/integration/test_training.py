@@ -171,6 +171,28 @@ def test_the_terminal_shows_progress_and_no_chatter(resumed):
     assert not any("pid=" in line for line in lines)
 
 
+@pytest.mark.timeout(900)
+def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for_it(
+    run, resumed, train_command, finish
+):
+    path = run / "metrics.jsonl"
+    *others, last = rows_of(path)
+    path.write_text("".join(json.dumps(line) + "\n" for line in others))
+    # The budget was reached by step 3, so that step 4, which was saved, is the last one.
+    budget = f"seele.max_generated_tokens={int(others[-1]['tokens/generated_total'])}"
+    command = train_command(run, "trainer.total_training_steps=6", "trainer.test_freq=6", budget, *SETTINGS)
+    finish(command, log=run / "logs" / "train.log")
+    lines = rows_of(path)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    assert not (run / "global_step_5").exists() and not (run / "global_step_6").exists()
+    kept = [name for name in last if name.startswith(("tokens/", "accuracy/", "hint_ratio/", "flops"))]
+    assert len(kept) > 10 and all(lines[-1][name] == last[name] for name in kept)
+    validated = [name for name in last if name.startswith("val/accuracy/")]
+    assert validated
+    for name in validated:
+        assert lines[-1][name] == pytest.approx(last[name], abs=0.1)
+
+
 def test_merge_evaluation_and_report(run, resumed, finish, python):
     merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert Path(merged) == run / "merged"

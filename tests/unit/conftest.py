@@ -69,7 +69,9 @@ class StandInServer:
         self.misbehave: Callable[[int], tuple | None] = lambda number: None
         """The same for the request of this number, counted from 1."""
         self.hold_after: float = float("inf")
-        """Replies nothing to requests beyond so many, until it is closed."""
+        """Gives no more honest replies than so many, until it is closed."""
+        self.honest = 0
+        """Honest replies that were given, are under way, or are held."""
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
@@ -92,7 +94,9 @@ class StandInServer:
             number = len(self.asked)
             if failure := self.failures.pop(0) if self.failures else self.misbehave(number):
                 return failure
-        if number > self.hold_after:
+            self.honest += 1
+            held = self.honest > self.hold_after
+        if held:
             self._closed.wait()
         is_chat = path.endswith("/chat/completions")
         prompt = asked["messages"][0]["content"] if is_chat else asked["prompt"]

@@ -18,6 +18,8 @@ from seele.endpoint import Endpoint
 from seele.records import Instance
 
 NUM_KILLS = 4
+MOST = 18
+"""Replies that each killed process is waited for, at the most: there are 98 in all."""
 PROBLEMS = [
     Instance(
         instance_id=f"sums-{number}",
@@ -90,14 +92,16 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
         write_problems(folder / "in.parquet", PROBLEMS, split="train")
     folder = tmp_path / "killed"
     server.answer, server.delay_s, server.misbehave = solve, 0.02, misbehave
-    for kills in range(NUM_KILLS):
+    for _ in range(NUM_KILLS):
         server.settle()
         before, asked = replied(folder), len(server.asked)
-        goal = len(before) + chance.randrange(1, (90 - len(before)) // (NUM_KILLS - kills) + 1)
+        some = chance.randrange(1, 1 + MOST)
+        # However late it is killed: it does not end before.
+        server.hold_after = server.honest + some + 1
         process = subprocess.Popen(
             process_command(server, folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        while len(replied(folder)) < goal:
+        while len(replied(folder)) < len(before) + some:
             assert process.poll() is None, process.stderr.read().decode()
             time.sleep(0.01)
         time.sleep(chance.random() * 0.1)
@@ -105,6 +109,7 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
         assert process.wait() == -signal.SIGKILL
         assert replied(folder)[: len(before)] == before
         assert {key_of(each) for each in server.asked[asked:]}.isdisjoint(before)
+    server.hold_after = float("inf")
     server.settle()
     before, asked = replied(folder), len(server.asked)
     assert not (folder / "out.parquet").exists()

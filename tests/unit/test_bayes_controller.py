@@ -616,8 +616,14 @@ def test_a_split_stays_within_the_cap():
     ],
 )
 def test_a_setting_that_is_not_allowed_is_named_with_what_is(settings, message):
-    with pytest.raises(ConfigError, match=rf"seele\.hints\.{message}"):
+    with pytest.raises(ConfigError, match=rf"seele\.hints\.settings\.{message}"):
         build(**settings)
+
+
+def test_a_visit_that_is_nothing_but_probes_is_refused():
+    with pytest.raises(ConfigError, match="probes: expected fewer than the 8 rollouts of the only round"):
+        build_controller("bayes", rounds=1, rollouts_per_round=8, probes=8)
+    build_controller("bayes", rounds=2, rollouts_per_round=8, probes=8)
 
 
 def damaged(state, place, value):

@@ -140,9 +140,17 @@ def test_a_saved_state_does_not_change_with_the_controller():
             r"unknown setting 'store' of controller 'paper'; allowed are \['solver', 'store_rate'\]",
         ),
         ("none", {"ratio": 0.5}, r"unknown setting 'ratio' of controller 'none'; allowed are \[\]"),
-        ("paper", {"store_rate": "best"}, r"seele.hints.store_rate: expected one of .*'refit'.*got 'best'"),
-        ("fixed", {"ratio": 1.5}, r"seele.hints.ratio: expected a number in \[0, 1\], got 1.5"),
-        ("fixed", {"ratio": "half"}, r"seele.hints.ratio: expected a number in \[0, 1\], got 'half'"),
+        (
+            "paper",
+            {"store_rate": "best"},
+            r"seele.hints.settings.store_rate: expected one of .*'refit'.*got 'best'",
+        ),
+        ("fixed", {"ratio": 1.5}, r"seele.hints.settings.ratio: expected a number in \[0, 1\], got 1.5"),
+        (
+            "fixed",
+            {"ratio": "half"},
+            r"seele.hints.settings.ratio: expected a number in \[0, 1\], got 'half'",
+        ),
         (
             "paper",
             {"target_accuracy": 1.0},

@@ -92,11 +92,11 @@ def test_where_nobody_listens_nothing_is_paid(server):
 
 @pytest.mark.parametrize("slowness", ["delay_s", "drip_s"])
 def test_a_reply_that_takes_too_long_is_not_waited_for(server, slowness):
-    setattr(server, slowness, {"delay_s": 2.0, "drip_s": 0.05}[slowness])
+    setattr(server, slowness, {"delay_s": 60.0, "drip_s": 0.05}[slowness])
     start = time.monotonic()
     with pytest.raises(PassingError, match="timed out") as raised:
         ask(server, timeout_s=0.3)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 30.0
     assert not raised.value.is_unpaid
 
 
@@ -151,7 +151,8 @@ def test_by_all_threads_that_share_the_patience(server):
     first.start()
     while len(server.asked) < 1:
         time.sleep(0.01)
-    time.sleep(0.2)
+    while not patience._not_before_s:
+        time.sleep(0.01)
     patience.insist(call, at="here")
     first.join()
     assert len(called) == 3 and min(called[1:]) - called[0] >= 0.6
@@ -174,13 +175,19 @@ def test_other_wishes_are_no_reason_to_wait(server, asks_for):
     server.failures = [(503, "busy", {"Retry-After": asks_for})]
     start = time.monotonic()
     insist(server)
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 10.0
 
 
 def test_who_is_told_to_stop_waits_no_longer_and_calls_no_more(server):
     server.failures = [(429, "wait", {"Retry-After": "60"})]
     patience = Patience()
-    threading.Timer(0.2, patience.stop).start()
+
+    def stop():
+        while not server.asked:
+            time.sleep(0.01)
+        patience.stop()
+
+    threading.Thread(target=stop).start()
     with pytest.raises(StoppedError):
         patience.insist(lambda: ask(server), at="here")
     with pytest.raises(StoppedError):

@@ -16,13 +16,16 @@ NUM_KILLS = 10
 SAMPLES = 60
 # Two problems each of AIME24 and AMC23, three greedy ones of GSM8K.
 TOTAL = 2 * SAMPLES + 2 * SAMPLES + 3
+CONCURRENCY = 4
+MOST = TOTAL // NUM_KILLS - CONCURRENCY
+"""Samples that each killed process is waited for, at the most."""
 
 
 def command(server, out):
     return [
         *(sys.executable, "-m", "seele_eval.run", "--server", server.url, "--model", "stand-in"),
         *("--benchmarks", "aime24,amc23,gsm8k", "--data-dir", str(FIXTURES), "--any-row-count"),
-        *("--samples", str(SAMPLES), "--concurrency", "4", "--out", str(out)),
+        *("--samples", str(SAMPLES), "--concurrency", str(CONCURRENCY), "--out", str(out)),
     ]
 
 
@@ -40,12 +43,11 @@ def key(line):
 def test_killed_ten_times_an_evaluation_loses_nothing_repeats_nothing_and_changes_nothing(server, tmp_path):
     out, chance = tmp_path / "out", random.Random(0)
     server.delay_s = 0.02
-    for kills in range(NUM_KILLS):
-        before, asked = lines_of(out), len(server.asked)
-        left = TOTAL - len(before)
-        # The evaluation must not end before it is killed for the last time.
-        server.hold_after = asked + left - 1
-        some = chance.randrange(2 * left // (NUM_KILLS + 2 - kills))
+    for _ in range(NUM_KILLS):
+        server.settle()
+        before, some = lines_of(out), chance.randrange(MOST)
+        # However late it is killed: the evaluation does not end before.
+        server.hold_after = server.honest + some + CONCURRENCY
         process = subprocess.Popen(command(server, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while len(lines_of(out)) < len(before) + some:
             assert process.poll() is None, process.stderr.read().decode()

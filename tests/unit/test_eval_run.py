@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -105,6 +106,19 @@ def test_a_problem_file_is_scored_and_every_sample_is_written(model, problems, t
         "chains/0": False, "chains/1": False, "chains/2": False, "chains/3": True,
     }  # fmt: skip
     assert (out / "scores.md").read_text().startswith("| benchmark")
+
+
+def test_samples_of_another_problem_with_the_same_id_are_not_taken_for_this_ones(model, problems, tmp_path):
+    out, corrected = tmp_path / "out", tmp_path / "corrected.parquet"
+    evaluate(AlwaysFour(), "--model", model, "--problems", f"heldout={problems}", "--out", out)
+    first, *others = instances(4)
+    write_problems(corrected, [replace(first, answer="7", steps=("\\boxed{7}",)), *others], split="heldout")
+    before = (out / "predictions.jsonl").read_bytes()
+    with pytest.raises(
+        ConfigError, match=r"another heldout problem 'chains/0'.*\('1'\).*\('7'\); name another"
+    ):
+        evaluate(AlwaysFour(), "--model", model, "--problems", f"heldout={corrected}", "--out", out)
+    assert (out / "predictions.jsonl").read_bytes() == before
 
 
 def test_every_file_says_under_which_conditions(model, problems, tmp_path):

@@ -137,7 +137,7 @@ def test_a_process_that_is_stopped_runs_into_the_clock():
     [pid] = worker_pids() - others
     os.killpg(pid, signal.SIGSTOP)
     # More than a pipe holds: neither the writing nor the waiting may last. Another process does the rest.
-    fates = process.ask([("1" * 1000, "3")] * 100, limit_s=3.0)
+    fates = process.ask([("1" * 1000, "3")] * 100, limit_s=8.0)
     assert fates == [GradeReason.TIMEOUT] + [GradeReason.WRONG] * 99
     process.stop()
     assert worker_pids() == others

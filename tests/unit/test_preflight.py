@@ -114,6 +114,21 @@ BAD_SETTINGS = [
     ("+reward_manager=naive", "reward_manager: unknown key; '+' adds keys only under"),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=ppo", "unknown method 'ppo'"),
+    ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
+    ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
+    ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),
+    ("trainer.save_freq=abc", "trainer.save_freq: expected a whole number, got 'abc'"),
+    ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
+    ("trainer.logger=[consol]", "trainer.logger: expected a list of some of ['console'"),
+    ("data.train_batch_size=abc", "data.train_batch_size: expected a whole number of at least 1, got 'abc'"),
+    ("data.train_max_samples=0", "data.train_max_samples: expected a whole number of at least 1, or -1"),
+    ("actor_rollout_ref.actor.optim.lr=fast", "optim.lr: expected a number above 0, got 'fast'"),
+    ("actor_rollout_ref.actor.loss_agg_mode=seq-mean", "loss_agg_mode: expected one of ['token-mean'"),
+    ("actor_rollout_ref.actor.kl_loss_type=kk", "kl_loss_type: expected one of ['kl', 'k1'"),
+    ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "(3) must divide the 1 ranks"),
+    ("seele.reward.grader=mathrulr", "unknown grader 'mathrulr'; allowed are"),
+    ("seele.seed=-1", "seed must be 0 or more, got -1"),
+    ("seele.selection.ratio=0.2", "min_ratio must lie in [0, ratio], got 0.3; ratio is 0.2"),
     ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),
     ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
     ("algorithm.adv_estimator=gae", "algorithm.adv_estimator: got 'gae'; allowed is 'grpo'"),
@@ -164,6 +179,19 @@ def test_a_missing_data_file_is_named(check, tmp_path):
 def test_too_few_problems_for_a_step(check):
     with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
         check(train=[problem(i) for i in range(7)])
+
+
+def test_too_few_problems_that_are_kept_for_a_step(check):
+    with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
+        check("data.train_max_samples=7")
+    assert check("data.val_max_samples=1").num_problems == 8
+
+
+@pytest.mark.parametrize("override", ["data.train_files=[]", "data.val_files=[]", "data.val_files=null"])
+def test_no_files_at_all(check, override):
+    key = override.split("=")[0]
+    with pytest.raises(DataError, match=rf"{key}: expected a file or a list of files, got"):
+        check(override)
 
 
 def test_an_id_that_occurs_in_two_files(check, tmp_path):

@@ -180,9 +180,10 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_ones_is_not(tmp_path)
 def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_path):
     source = write_source(tmp_path / "mine.jsonl", 3000)
     command = [sys.executable, "-m", "seele.cli.main", "data", "prepare", str(source), *MAPPED, "--out"]
-    start = time.monotonic()
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    duration_s = time.monotonic() - start
+    for folder in ("first", "whole"):  # the first may wait for a disk
+        start = time.monotonic()
+        subprocess.run([*command, str(tmp_path / folder)], check=True, capture_output=True)
+        duration_s = time.monotonic() - start
     expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     out, rng, killed = tmp_path / "out", random.Random(0), 0
     for attempt in range(6):

@@ -102,6 +102,43 @@ def test_resuming_takes_back_what_lies_after_the_checkpoint(tmp_path):
     assert steps_of(tmp_path) == [1, 2, 3]
 
 
+def test_a_line_that_a_kill_prevented_comes_from_the_checkpoint(tmp_path):
+    log = RunLog(tmp_path)
+    log.append(1, {"tokens/generated": 5.0})
+    saved = {"accuracy/mean": 0.25, "tokens/generated": 7.0} | log.count({"tokens/generated": 7.0})
+    checkpoints.save_metrics(tmp_path / "global_step_2", saved)
+    resumed = RunLog(tmp_path)
+    line = resumed.rewind(2, checkpoints.load_metrics(tmp_path / "global_step_2"))
+    assert (line["accuracy/mean"], line["tokens/generated_total"]) == (0.25, 12.0)
+    assert steps_of(tmp_path) == [1, 2]
+    assert resumed.append(3, {"tokens/generated": 1.0})["tokens/generated_total"] == 13.0
+    # Where the line was written, it has more than the checkpoint, and stays.
+    again = RunLog(tmp_path)
+    again.amend(2, {"val/accuracy/x": 0.5})
+    assert again.rewind(2, saved)["val/accuracy/x"] == 0.5
+    assert RunLog(tmp_path).rewind(4) == {} and checkpoints.load_metrics(tmp_path) is None
+
+
+def test_the_step_that_reached_a_budget_is_known_after_a_restart_too(tmp_path):
+    log = RunLog(tmp_path)
+    for step in (1, 2, 3):
+        log.append(step, {"tokens/generated": 5.0})
+    resumed = RunLog(tmp_path)
+    resumed.rewind(3)
+    for each in (log, resumed):
+        assert [each.step_that_generated(tokens) for tokens in (5.0, 6.0, 15.0, 16.0)] == [1, 2, 3, None]
+
+
+def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_own(tmp_path):
+    for step in (2, 4):
+        checkpoints.save_carried(checkpoints.step_folder(tmp_path, step), [])
+    (tmp_path / "merged").mkdir()
+    (tmp_path / checkpoints.TRACKER).write_text("4")
+    (tmp_path / "resolved.yaml").touch()
+    checkpoints.drop_all_checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
+
+
 def test_a_step_is_logged_once(tmp_path):
     log = RunLog(tmp_path)
     log.append(0, {"a": 1.0})

@@ -164,7 +164,7 @@ def test_numpy_numbers_are_saved_as_plain_ones(name):
     ],
 )
 def test_a_setting_that_is_not_allowed_is_named_with_what_is(name, settings, message):
-    with pytest.raises(ConfigError, match=rf"seele\.hints(\.|: ){message}"):
+    with pytest.raises(ConfigError, match=rf"seele\.hints(\.settings\.|: ){message}"):
         build(name, **settings)
 
 
@@ -254,6 +254,9 @@ def test_uft_has_no_more_chunks_than_steps_and_no_hints_after_the_schedule():
     # Two steps, p = 0.95: both with probability 0.9025, which is taken to 1/2 like one of them.
     early = draws(build("uft"), 1000, (0.0, 0.5))
     assert np.mean(np.array(early) == 0.5) == pytest.approx(1.0 - 0.05**2, abs=0.005)
+    # Five steps of which the last three are never revealed have five chunks as before.
+    cut = np.array(draws(build("uft"), 3000, (0.0, 0.2, 0.4), step=225))
+    assert np.mean(cut == 0.2) == pytest.approx(5 * 0.181802 * 0.818198**4, abs=0.03)
     controller = build("uft", hint_training_steps=20)
     assert set(draws(controller, 50, FOUR_STEPS, step=21)) == {0.0}
     assert controller.metrics()["chunk_probability"] == 0.0

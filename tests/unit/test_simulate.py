@@ -523,7 +523,7 @@ def test_the_same_command_gives_the_same_figures(capsys):
     [
         (["--controller", "papper"], "unknown controller 'papper'; allowed are ['bayes', "),
         (["--controller", "none", "--controller", "fixed:ratoi=1"], "unknown setting 'ratoi' of controller"),
-        (["--controller", "fixed:ratio=2"], "seele.hints.ratio: expected a number in [0, 1], got 2"),
+        (["--controller", "fixed:ratio=2"], "seele.hints.settings.ratio: expected a number in [0, 1], got 2"),
         (["--controller", "fixed:ratio"], "expected NAME or NAME:key=value,key=value, got 'ratio'"),
         (["--controller", "fixed:ratio=["], "cannot read the value '[' of 'ratio'"),
         (["--controller", "bayes:rounds=2"], "'rounds' is common to all controllers"),

@@ -1,19 +1,20 @@
 """What stands beside verl's checkpoints, and which of them a run resumes from.
 
 A checkpoint is verl's folder ``global_step_N`` with ``seele/`` in it: the states of the hint controller and
-of the planner of steps, and the problems that the step left behind. verl's tracker file, which names the last
-complete checkpoint, is written last and not atomically.
+of the planner of steps, the problems that the step left behind, and its metrics. verl's tracker file, which
+names the last complete checkpoint, is written last and not atomically.
 """
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seele.data.files import write_atomically
 from seele.errors import CheckpointError
 from seele.records import State
 
+MERGED = "merged"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
@@ -64,11 +65,20 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
         shutil.rmtree(step_folder(run, step))
 
 
+def drop_all_checkpoints(run: Path) -> None:
+    """Remove the checkpoints of the run that was in this folder, and the model merged from one. The tracker
+    goes first: without it they count for nothing.
+    """
+    (run / TRACKER).unlink(missing_ok=True)
+    for folder in (run / MERGED, *(step_folder(run, step) for step in saved_steps(run))):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def save_part(folder: Path, name: str, state: State) -> None:
     """Write one part's state into a checkpoint folder, the same bytes for the same state."""
     path = folder / "seele" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(state, sort_keys=True, indent=1) + "\n")
+    write_atomically(path, json.dumps(state, sort_keys=True) + "\n")
 
 
 def load_part(folder: Path, name: str) -> State:
@@ -98,3 +108,15 @@ def load_carried(folder: Path) -> list[int]:
     path = folder / "seele" / "carried.json"
     problems: list[int] = json.loads(path.read_text()) if path.exists() else []
     return problems
+
+
+def save_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
+    """Write what is known of the step's line when the step is saved: all but times and validation."""
+    write_atomically(folder / "seele" / "metrics.json", json.dumps(metrics, sort_keys=True) + "\n")
+
+
+def load_metrics(folder: Path) -> dict[str, float] | None:
+    """What ``save_metrics`` wrote; None in a checkpoint of before it existed."""
+    path = folder / "seele" / "metrics.json"
+    metrics: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
+    return metrics

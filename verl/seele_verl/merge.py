@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seele.errors import CheckpointError, SeeleError
-from seele_verl.checkpoints import last_complete_step, saved_steps, step_folder
+from seele_verl.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 from seele_verl.cpu.environment import ENVIRONMENT
 
 STEP_FILE = "merged_step.txt"
@@ -35,7 +35,7 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     step = last_complete_step(run) if step is None else step
     if step is None or not (_has_shards(run, step) or whole_model(run, step)):
         raise _missing(run, step)
-    merged = run / "merged"
+    merged = run / MERGED
     marker = merged / STEP_FILE
     if marker.is_file() and marker.read_text() == str(step):
         return merged

@@ -16,11 +16,13 @@ from seele.errors import ConfigError, DataError
 from seele.hints import configured_controller
 from seele.methods import METHODS, check_method
 from seele.records import Instance
+from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
 from seele_verl.compositions import check_composition
 from seele_verl.settings import read_settings
 from seele_verl.sft_preflight import check_supervised
+from seele_verl.verl_settings import check_verl_settings
 
 # Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
 # there.
@@ -72,18 +74,20 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         DataError: A data file is missing or broken, or a problem does not fit the length limits.
     """
     _check_keys(config, overrides)
+    check_verl_settings(config)
     seele = read_settings(config)
     supervised = check_method(seele).stages == ("sft",)
     check_template(seele.prompt.template)
     configured_controller(seele)
+    GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
     if not supervised:
         check_batches(config, seele)
         _check_estimator(config)
     check_composition(config, seele)
     _check_device(config)
     training, validation = (
-        _read(config.data.train_files, "train_files"),
-        _read(config.data.val_files, "val_files"),
+        _read(config.data.train_files, "train_files", config.data.train_max_samples),
+        _read(config.data.val_files, "val_files", config.data.val_max_samples),
     )
     if len(training) < config.data.train_batch_size and not supervised:
         raise DataError(
@@ -186,9 +190,13 @@ def _check_device(config: DictConfig) -> None:
             raise ConfigError("trainer.device: 'cuda', but torch sees no GPU; allowed here is hardware=cpu")
 
 
-def _read(files: Any, key: str) -> list[tuple[Instance, Path]]:
+def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
+    """The problems of a run, of which -1 keeps all, and where each comes from."""
     paths = [Path(files)] if isinstance(files, str) else [Path(path) for path in files]
     problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    if not problems:
+        raise DataError(f"data.{key}: no problem in {list(map(str, paths))}")
+    problems = problems if max_samples < 0 else problems[:max_samples]
     for instance, path in problems:
         _check_answer(instance, path)
     counts = Counter(instance.instance_id for instance, _ in problems)

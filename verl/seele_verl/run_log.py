@@ -24,36 +24,56 @@ class RunLog:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._totals = _totals_of(run / FIRST_STAGE)
-        self._written: set[int] = set()
+        self._generated: dict[int, float] = {}
+        """Step -> what the run had generated after it, for the steps that have a line."""
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
 
-    @property
-    def generated_tokens(self) -> float:
-        """What the run has generated in training so far."""
-        return self._totals["tokens/generated"]
+    def step_that_generated(self, tokens: float) -> int | None:
+        """The first step after which the run had generated so many tokens; None where none has yet."""
+        return min((step for step, total in self._generated.items() if total >= tokens), default=None)
 
-    def rewind(self, step: int) -> None:
-        """Keep the lines up to ``step``, drop the rest, and take up the totals where that step left them."""
+    def rewind(self, step: int, saved: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Keep the lines up to ``step``, drop the rest; totals go on from where it left them.
+
+        Args:
+            step: The step of the checkpoint that the run resumes from.
+            saved: What the checkpoint holds of that step's line; a killed run may not have written it.
+
+        Returns:
+            The line of ``step``; nothing where there is none.
+        """
         path = self._run / METRICS
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if _step_of(line) <= step]
+        if saved is not None and (not kept or _step_of(kept[-1]) < step):
+            kept.append(_line(step, saved))
+        row: dict[str, float] = {}
         for line in kept:
-            metrics = json.loads(line)
-            self._written.add(metrics["step"])
-            self._totals = {name: metrics.get(f"{name}_total", total) for name, total in self._totals.items()}
+            row = json.loads(line)
+            self._totals = {name: row.get(f"{name}_total", total) for name, total in self._totals.items()}
+            self._generated[int(row["step"])] = self._totals["tokens/generated"]
         write_atomically(path, "".join(f"{line}\n" for line in kept))
         for dump in (self._run / "rollouts").glob("step_*.jsonl"):
             if int(dump.stem.removeprefix("step_")) > step:
                 dump.unlink()
+        return row if row.get("step") == step else {}
+
+    def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Add what a step spent to the running totals, and return these, ``*_total``."""
+        self._totals = {name: total + metrics.get(name, 0.0) for name, total in self._totals.items()}
+        return {f"{name}_total": total for name, total in self._totals.items()}
+
+    def write(self, step: int, row: Mapping[str, float]) -> None:
+        """Append a step's line, whose totals are counted. A step is written once."""
+        if step not in self._generated:
+            self._generated[step] = self._totals["tokens/generated"]
+            with (self._run / METRICS).open("a") as file:
+                file.write(_line(step, row) + "\n")
 
     def append(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Append a step's line, with running totals, and return what it holds. A step is written once."""
-        self._totals = {name: total + metrics.get(name, 0.0) for name, total in self._totals.items()}
-        row = dict(metrics) | {f"{name}_total": total for name, total in self._totals.items()}
-        if step not in self._written:
-            self._written.add(step)
-            with (self._run / METRICS).open("a") as file:
-                file.write(json.dumps({"step": step} | row, sort_keys=True) + "\n")
+        """Count and write a step, and return what its line holds."""
+        row = dict(metrics) | self.count(metrics)
+        self.write(step, row)
         return row
 
     def amend(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -77,6 +97,10 @@ def _totals_of(run: Path) -> dict[str, float]:
     lines = path.read_text().splitlines() if path.exists() else []
     last = json.loads(lines[-1]) if lines else {}
     return {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
+
+
+def _line(step: int, row: Mapping[str, float]) -> str:
+    return json.dumps({"step": step} | dict(row), sort_keys=True)
 
 
 def _step_of(line: str) -> float:

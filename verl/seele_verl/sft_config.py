@@ -47,6 +47,7 @@ def verl_sft_config(
         sft.data.update(
             {
                 "train_files": list(config.data.train_files),
+                "train_max_samples": config.data.train_max_samples,
                 "val_files": None,
                 "train_batch_size": seele.sft.batch_size,
                 "use_dynamic_bsz": actor.use_dynamic_bsz,

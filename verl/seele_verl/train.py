@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seele.data.files import write_atomically
 from seele.errors import SeeleError
-from seele_verl.checkpoints import repair_tracker
+from seele_verl.checkpoints import drop_all_checkpoints, repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.preflight import Preflight
@@ -77,6 +77,8 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     """Train; resumes where the run folder's last checkpoint stands."""
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if config.trainer.resume_mode == "disable":
+        drop_all_checkpoints(folder)
     resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
     if config.trainer.resume_mode != "resume_path":
         RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
@@ -165,7 +167,8 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
             cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised.
             if isinstance(cause, SeeleError):
                 raise cause from error
-            reason = f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1]}"
+            *_, said = ("no message", *str(cause).strip().splitlines())
+            reason = f"{type(cause).__name__}: {said}"
             raise TrainingFailed(
                 f"training stopped: {reason}; the whole story is in {folder / LOG}. "
                 "The same command resumes from the last checkpoint"

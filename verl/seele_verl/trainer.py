@@ -7,7 +7,7 @@ The loop itself, log-probabilities, pooled advantages, update and weight transfe
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,10 @@ from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tok
 from seele_verl.checkpoints import (
     drop_old_checkpoints,
     load_carried,
+    load_metrics,
     load_part,
     save_carried,
+    save_metrics,
     save_part,
     step_folder,
 )
@@ -91,6 +93,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
         self._nothing_to_learn = False
+        self._line: dict[str, float] = {}
+        """What is known of the step's line when the step is saved."""
         self._parameters = count_parameters(Path(config.actor_rollout_ref.model.path))
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -258,17 +262,34 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
-        self.log.rewind(self.global_steps)
-        if self.global_steps:
+        if not self.global_steps:
+            self.log.rewind(0)
+        else:
             resume_from = self.config.trainer.resume_from_path
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
+            line = self.log.rewind(self.global_steps, load_metrics(folder))
+            self._validate_if_missed(line)
             self._carried = load_carried(folder)
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
             restored = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             assert restored == (state, planned), "a restart is no restart"
+
+    def _validate_if_missed(self, line: Mapping[str, float]) -> None:
+        """Have verl validate before it goes on, where a run was killed between a checkpoint and that.
+
+        Args:
+            line: The line of the step that the checkpoint is of.
+        """
+        self._end_at_budget()
+        config = self.config.trainer
+        is_last = self.global_steps >= self.total_training_steps
+        is_due = config.test_freq > 0 and (is_last or self.global_steps % config.test_freq == 0)
+        if is_due and not any(name.startswith("val/") for name in line):
+            with open_dict(self.config):
+                config.val_before_train = True
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
@@ -277,6 +298,7 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "controller", state)
         save_part(folder, "planner", self.planner.state_dict())
         save_carried(folder, self._carried)
+        save_metrics(folder, self._line)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -286,13 +308,13 @@ class SeeleTrainer(PPOTrainerSync):
     def on_train_begin(self) -> None:
         super().on_train_begin()
         self._training = True
-        self._end_at_budget(next_step=self.global_steps)
 
-    def _end_at_budget(self, *, next_step: int) -> None:
-        """Make the next step the last one, which verl validates and saves, once enough was generated."""
+    def _end_at_budget(self) -> None:
+        """Once enough was generated, make the next step the last one, which verl validates and saves."""
         budget = self.seele.max_generated_tokens
-        if budget is not None and self.log.generated_tokens >= budget:
-            self.total_training_steps = min(self.total_training_steps, next_step)
+        enough = None if budget is None else self.log.step_that_generated(budget)
+        if enough is not None:
+            self.total_training_steps = min(self.total_training_steps, enough + 1)
 
     def _validate(self) -> dict[str, float]:
         metrics: dict[str, float] = super()._validate()
@@ -301,16 +323,31 @@ class SeeleTrainer(PPOTrainerSync):
                 split = name.removeprefix("val-core/").split("/reward/")[0]
                 metrics[f"val/accuracy/{split}"] = value
         if not self._training:
-            self.log.append(self.global_steps, _scalars(metrics))
+            record = self.log.amend if self.global_steps else self.log.append
+            record(self.global_steps, _scalars(metrics))
         return metrics
 
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
+        """verl's, and before the step is saved, all of its record but times and validation."""
+        batch: KVBatchMeta = super().step(metrics, timing_raw)
+        metrics |= self._measure(batch)
+        metrics |= self.log.count(metrics)
+        self._line = _scalars(metrics)
+        self.log.write_rollouts(
+            self.global_steps,
+            (
+                row
+                for uid, visit in self._visits.items()
+                for row in rollout_rows(visit, self._advantages.get(uid, {}))
+            ),
+        )
+        return batch
+
+    def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
+        """What the step's rollouts and its update were, and what they cost."""
         visits, config = self._visits, self.config.actor_rollout_ref.actor
         trained = [visits[uid] for uid in self._advantages]
-        metrics |= step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
+        metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         seq_lens = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
         metrics["tokens/trained"] = sum(seq_lens) * config.ppo_epochs * (not self._nothing_to_learn)
@@ -326,16 +363,14 @@ class SeeleTrainer(PPOTrainerSync):
                 # For old log-probabilities where the engine's do not serve, and for a KL term.
                 passes_without_gradient=(not self._uses_engines_log_probs) + config.use_kl_loss,
             )
-        self.log.write_rollouts(
-            global_steps,
-            (
-                row
-                for uid, visit in visits.items()
-                for row in rollout_rows(visit, self._advantages.get(uid, {}))
-            ),
-        )
-        metrics |= self.log.append(global_steps, _scalars(metrics))
-        self._end_at_budget(next_step=global_steps + 1)
+        return metrics
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self.log.write(global_steps, _scalars(metrics))
+        self._end_at_budget()
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:

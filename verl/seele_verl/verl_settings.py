@@ -1,0 +1,94 @@
+"""Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from seele.errors import ConfigError, DataError
+
+
+class _Allowed(NamedTuple):
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _one_of(*names: str) -> _Allowed:
+    return _Allowed(f"one of {list(names)}", lambda value: value in names)
+
+
+_WHOLE = _Allowed("a whole number", _is_whole)
+_COUNT = _Allowed("a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
+_COUNT_OR_NULL = _Allowed(f"{_COUNT.words}, or null", lambda value: value is None or _COUNT.holds(value))
+_COUNT_OR_ALL = _Allowed(f"{_COUNT.words}, or -1 for all", lambda value: value == -1 or _COUNT.holds(value))
+_POSITIVE = _Allowed("a number above 0", lambda value: _is_number(value) and value > 0)
+_KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+_LOGGERS = ("console", "tensorboard", "wandb", "swanlab", "mlflow", "clearml", "trackio", "file")
+
+ALLOWED = {
+    "data.train_batch_size": _COUNT,
+    "data.max_prompt_length": _COUNT,
+    "data.max_response_length": _COUNT,
+    "data.train_max_samples": _COUNT_OR_ALL,
+    "data.val_max_samples": _COUNT_OR_ALL,
+    "trainer.nnodes": _COUNT,
+    "trainer.n_gpus_per_node": _COUNT,
+    "trainer.total_training_steps": _COUNT_OR_NULL,
+    "trainer.max_actor_ckpt_to_keep": _COUNT_OR_NULL,
+    "trainer.save_freq": _WHOLE,
+    "trainer.test_freq": _WHOLE,
+    "trainer.resume_mode": _one_of("auto", "disable", "resume_path"),
+    "trainer.logger": _Allowed(
+        f"a list of some of {list(_LOGGERS)}",
+        lambda value: isinstance(value, ListConfig) and set(value) <= {*_LOGGERS},
+    ),
+    "actor_rollout_ref.actor.optim.lr": _POSITIVE,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
+    "actor_rollout_ref.actor.loss_agg_mode": _one_of(
+        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
+    ),
+    "actor_rollout_ref.actor.kl_loss_type": _one_of(*_KL, *(f"{name}+" for name in _KL)),
+    "actor_rollout_ref.rollout.name": _one_of("vllm"),
+    "actor_rollout_ref.rollout.temperature": _POSITIVE,
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": _COUNT,
+    "actor_rollout_ref.rollout.val_kwargs.n": _COUNT,
+}
+
+
+def check_verl_settings(config: DictConfig) -> None:
+    """Check types, ranges and names.
+
+    Raises:
+        ConfigError: A value is not allowed, or the checkpoint to resume from is not there.
+        DataError: A list of data files is empty.
+    """
+    for key, allowed in ALLOWED.items():
+        value = OmegaConf.select(config, key)
+        if not allowed.holds(value):
+            raise ConfigError(f"{key}: expected {allowed.words}, got {value!r}")
+    for key in ("data.train_files", "data.val_files"):
+        files = OmegaConf.select(config, key)
+        if not files or not all(isinstance(file, str) for file in files):
+            raise DataError(f"{key}: expected a file or a list of files, got {files!r}")
+    trainer = config.trainer
+    if trainer.resume_mode == "resume_path":
+        path = trainer.resume_from_path
+        if not path or not Path(path).is_dir():
+            raise ConfigError(
+                f"trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N, got {path!r}"
+            )
+    ranks = trainer.nnodes * trainer.n_gpus_per_node
+    share = config.actor_rollout_ref.rollout.tensor_model_parallel_size
+    if ranks % share:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.tensor_model_parallel_size ({share}) must divide the {ranks} ranks"
+        )
