@@ -3,22 +3,22 @@
 # The same command goes on where a killed one stopped. All settings: python -m seele_eval.run --help, docs/evaluation.md.
 #
 #   needs    $CKPT_DIR/global_step_*/ of a training run (default: the newest under runs/), or MODEL: a Hugging Face
-#            folder, or a name on the hub; BENCHMARKS from folders below DATA_DIR, from the hub where that is empty
+#            folder, or a name on the hub; BENCHMARKS from the hub, or from folders below DATA_DIR (docs/evaluation.md)
 #   writes   $CKPT_DIR/merged/ and $OUT/{scores.json,scores.md,predictions.jsonl}; with STEPS these in
 #            $OUT/step_N/ for each checkpoint, and the curve over them, $OUT/curve.{md,json,png}
 #
 #   bash scripts/eval.sh
 #   CKPT_DIR=runs/seele BENCHMARKS=all bash scripts/eval.sh
 #   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
-#   CKPT_DIR=runs/try PROBLEMS="harder=data/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
-#   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 DATA_DIR= bash scripts/eval.sh --template qwen
+#   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
+#   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen
 source "$(dirname "$0")/lib/common.sh"
 
 : "${MODEL:=}"
 : "${LAST_STEP:=last}"
 : "${STEPS:=}"
 : "${BENCHMARKS:=}"
-: "${DATA_DIR=data}"
+: "${DATA_DIR:=}"
 : "${PROBLEMS:=}"
 
 arguments=()

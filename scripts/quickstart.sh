@@ -10,7 +10,7 @@
 source "$(dirname "$0")/lib/common.sh"
 
 : "${OUT:=runs/quickstart}"
-: "${HARDWARE:=$(nvidia-smi -L >/dev/null 2>&1 && echo gpu1 || echo cpu)}"
+: "${HARDWARE:=$(nvidia-smi -L >/dev/null 2>&1 && echo gpu_tiny || echo cpu)}"
 
 run bash scripts/setup.sh
 run seele data prepare chains --out data/prepared/chains

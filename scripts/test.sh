@@ -6,7 +6,7 @@
 #
 #   bash scripts/test.sh                              # everything; coverage of seele/ must stay above 90 %
 #   bash scripts/test.sh tests/unit -k curve          # arguments go to pytest, coverage is left out
-#   SEELE_REQUIRE=gpu bash scripts/test.sh tests/gpu  # a missing GPU is a failure, not a skip
+#   SEELE_REQUIRE=integration bash scripts/test.sh tests/integration  # what these tests need and is missing is a failure, not a skip
 source "$(dirname "$0")/lib/common.sh"
 
 bash scripts/setup.sh

@@ -78,7 +78,9 @@ def cost_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the response lengths.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for cost.json and cost.md.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for cost.json and cost.md.", file_okay=False)
+    ] = None,
 ) -> None:
     """Predict the seconds of a training step by phase, a line for every combination of repeated options.
 

@@ -25,7 +25,8 @@ def inspect_problems(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     num: Annotated[int, typer.Option(min=0, help="How many problems, from the start.")] = 3,
     html: Annotated[
-        Path | None, typer.Option(help="Write them as one HTML page.", show_default="the terminal")
+        Path | None,
+        typer.Option(help="Write them as one HTML page.", dir_okay=False, show_default="the terminal"),
     ] = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="Statistics by source and level; always on the page.")

@@ -1,14 +1,14 @@
 """``seele data prepare``: from named sources, the Hugging Face hub and local files to parquet files."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from seele.errors import ConfigError
+from seele.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from seele.data.prepare import Split
@@ -33,7 +33,7 @@ prepare_app = typer.Typer(
     "Sources beside the commands below: deepmath, openr1_46k, dapo_17k, math, hf://OWNER/NAME, or a file.",
 )
 
-OutOption = Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)]
+OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]
 MaxCharsOption = Annotated[
     int | None,
     typer.Option(
@@ -76,19 +76,31 @@ def prepare_source(
 
     changes = parse_settings(settings or [])
     if splits:
-        changes["splits"] = parse_settings(splits, option="--split")
+        # In place of all that the source has.
+        changes = {"heldout_share": 0.0} | changes | {"splits": parse_settings(splits, option="--split")}
     if max_chars is not None:
         changes["max_chars"] = max_chars
     columns = parse_settings([pair for text in mapping or [] for pair in text.split()], option="--map")
     found = find_settings(
         reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
     )
-    prepared = {}
+    prepared: dict[str, Split] = {}
     for ours, theirs in found.splits.items():
         opened, counts = open_split(found, theirs, source=source), Counts()
-        prepared[ours] = Split(
-            instances=to_instances(opened.rows, found, counts), origin=opened.origin, counts=counts
-        )
+        for other, split in prepared.items():
+            if split.origin == opened.origin:
+                raise DataError(
+                    f"{reference}: {other!r} and {ours!r} would be the same rows, {dict(opened.origin)}; "
+                    "name other splits or files, or take a part of train with --set heldout_share=0.05"
+                )
+        instances = to_instances(opened.rows, found, counts)
+        if ours == "train" and found.heldout_share:
+            instances = part_of(instances, found.heldout_share, heldout=False)
+        prepared[ours] = Split(instances=instances, origin=opened.origin, counts=counts)
+    if found.heldout_share:
+        opened, counts = open_split(found, found.splits["train"], source=source), Counts()
+        instances = part_of(to_instances(opened.rows, found, counts), found.heldout_share, heldout=True)
+        prepared["heldout"] = Split(instances=instances, origin=opened.origin, counts=counts)
     _write(out, prepared, about=_about(found))
     _say_revision(found, [split.origin for split in prepared.values()])
 
@@ -131,6 +143,15 @@ def prepare_gsm8k(
     origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
     about = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin, "max_chars": max_chars}
     write_splits(out, splits, origin=about)
+
+
+def part_of(instances: "Iterable[Instance]", share: float, *, heldout: bool) -> "Iterator[Instance]":
+    """Those that are, or are not, among the share that is held out."""
+    from seele.data.split import is_in_first_part
+
+    for instance in instances:
+        if is_in_first_part(instance.instance_id, share=share, seed=0) is heldout:
+            yield instance
 
 
 def _about(settings: "SourceSettings") -> dict[str, Any]:

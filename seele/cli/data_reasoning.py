@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from seele.cli.data_prepare import OutOption, parse_settings, write_splits
+
 _WORKERS = min(8, os.cpu_count() or 1)
 
-OutOption = Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 PresetOption = Annotated[
     str, typer.Option(help="sec: SEC's levels and numbers; small: short problems for a tiny model.")
@@ -59,7 +60,6 @@ def _prepare(task: str, out: Path, seed: int, preset: str, settings: list[str] |
     from rich.console import Console
     from rich.progress import Progress
 
-    from seele.cli.data_prepare import parse_settings, write_splits
     from seele.config.build import from_mapping
     from seele.data.reasoning import CONFIGS, PRESETS, generate_splits
     from seele.data.reasoning_tasks import LIBRARY, VERSION

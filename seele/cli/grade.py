@@ -41,7 +41,10 @@ def grade_command(
         Path, typer.Argument(help='One {"gold": text, "pred": text} a line.', show_default=False)
     ],
     out: Annotated[
-        Path, typer.Option(help="Where the same rows go, with `correct` and `reason`.", show_default=False)
+        Path,
+        typer.Option(
+            help="Where the same rows go, with `correct` and `reason`.", dir_okay=False, show_default=False
+        ),
     ],
     grader: Annotated[
         str, typer.Option(help="mathruler, math_verify, strict+ or multiple_choice.")

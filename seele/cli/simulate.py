@@ -41,7 +41,8 @@ def simulate_command(
     seed: Annotated[int, typer.Option(help="Of problems, drift, luck and controllers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for simulation.json, simulation.md and simulation.png.")
+        Path | None,
+        typer.Option(help="Folder for simulation.json, simulation.md and simulation.png.", file_okay=False),
     ] = None,
 ) -> None:
     """Let controllers choose hints for made-up problems, and report how close accuracies stay to the target.

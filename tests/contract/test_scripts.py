@@ -174,7 +174,7 @@ def commands(**environment: str) -> list[str]:
 
 
 def test_eval_merges_the_last_step_and_evaluates_it() -> None:
-    merge, evaluate = commands(CKPT_DIR="runs/a", LAST_STEP="40", BENCHMARKS="all")
+    merge, evaluate = commands(CKPT_DIR="runs/a", LAST_STEP="40", BENCHMARKS="all", DATA_DIR="data")
     assert merge == "seele_verl.merge runs/a --step 40"
     assert (
         evaluate == "seele_eval.run --run runs/a --benchmarks all --data-dir data --out runs/a/eval --seed 3"
@@ -185,7 +185,7 @@ def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path
     assert commands(MODEL=str(tmp_path)) == [
         f"seele_eval.run --model {tmp_path} --out {tmp_path}/eval --seed 3"
     ]
-    assert commands(MODEL="Qwen/Qwen2.5-1.5B", BENCHMARKS="gsm8k", DATA_DIR="") == [
+    assert commands(MODEL="Qwen/Qwen2.5-1.5B", BENCHMARKS="gsm8k") == [
         "seele_eval.run --model Qwen/Qwen2.5-1.5B --benchmarks gsm8k "
         "--out runs/Qwen--Qwen2.5-1.5B/eval --seed 3"
     ]

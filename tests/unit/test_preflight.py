@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 
 from seele.data.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
+from seele_verl import train
+from seele_verl.misspelt import explain
 from seele_verl.preflight import check_run
 from seele_verl.train import verl_config_folder
 
@@ -211,20 +215,62 @@ def test_hints_do_not_count_where_none_is_given(check):
     check(held_out=long)
 
 
-def test_a_refused_run_leaves_nothing_behind(tmp_path, model):
+def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "seele.hints.target_acuracy=0.4",
+            r"^seele.hints.target_acuracy: unknown key \(did you mean 'target_accuracy'\?\); "
+            r"allowed in seele.hints are \['controller', ",
+        ),
+        (
+            "mthod=grpo",
+            r"mthod: unknown key \(did you mean 'method'\?\); allowed there are \['actor_rollout_ref'",
+        ),
+        (
+            "seele.hint.rounds.first=2",
+            r"seele.hint: unknown key \(did you mean 'hints'\?\); allowed in seele are",
+        ),
+        (
+            "seele.hints.rounds.first=2",
+            "seele.hints.rounds.first: unknown key, seele.hints.rounds is a value",
+        ),
+        ("method=gro", r"Could not find 'method/gro' Available options in 'method': dapo drgrpo .*uft$"),
+        ("seele.hints", "Error parsing override 'seele.hints' missing EQUAL"),
+    ],
+)
+def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
+    with pytest.raises(HydraException) as error:
+        train.compose(["hardware=cpu", override])
+    assert re.search(message, explain(str(error.value), train.compose([])))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "seele.hints.rounds=3",
+            "error: seele.hints: rollouts_per_prompt (16) must be a positive multiple of rounds (3)",
+        ),
+        (
+            "trainer.save_frequency=3",
+            "error: trainer.save_frequency: unknown key (did you mean 'save_freq'?)",
+        ),
+    ],
+)
+def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message):
     import subprocess
     import sys
 
     run = tmp_path / "run"
     command = [sys.executable, "-m", "seele_verl.train", "method=seele", "hardware=cpu"]
-    command += [
-        f"actor_rollout_ref.model.path={model}",
-        "seele.hints.rounds=3",
-        f"trainer.default_local_dir={run}",
-    ]
+    command += [f"actor_rollout_ref.model.path={model}", override, f"trainer.default_local_dir={run}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.strip() == (
-        "error: seele.hints: rollouts_per_prompt (16) must be a positive multiple of rounds (3)"
-    )
+    assert result.stderr.startswith(message) and result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -90,6 +90,30 @@ def test_splits_are_named_by_the_user(tmp_path):
     ]
 
 
+def test_splits_of_the_same_rows_are_refused(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    write_source(tmp_path / "in" / "train.jsonl", 2)
+    splits = ("--split", "train=train", "--split", "heldout=test")
+    assert run(tmp_path / "in", "--out", tmp_path / "out", *MAPPED, *splits) == 2
+    assert "'train' and 'heldout' would be the same rows" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_of_the_training_problems_is_held_out_whatever_their_order(tmp_path, capsys):
+    source = write_source(tmp_path / "in.jsonl", 400)
+    share = ("--set", "heldout_share=0.1")
+    assert run(source, "--out", tmp_path / "out", *MAPPED, *share) == 0
+    parts = {name: read_problems(tmp_path / "out" / f"{name}.parquet") for name in ("train", "heldout")}
+    ids = {name: [each.instance_id for each in problems] for name, problems in parts.items()}
+    assert len({*ids["train"], *ids["heldout"]}) == 400 and 25 < len(ids["heldout"]) < 60
+    source.write_text("".join(f"{line}\n" for line in reversed(source.read_text().splitlines())))
+    assert run(source, "--out", tmp_path / "again", *MAPPED, *share) == 0
+    again = read_problems(tmp_path / "again" / "heldout.parquet")
+    assert [each.instance_id for each in again] == ids["heldout"][::-1]
+    assert run(source, "--out", tmp_path / "out", *MAPPED, *share, "--split", "heldout=train") == 2
+    assert "heldout_share takes 'heldout' out of 'train'" in capsys.readouterr().err
+
+
 def test_a_bad_row_leaves_what_was_there(tmp_path, capsys):
     out = tmp_path / "out"
     assert run(write_source(tmp_path / "a.jsonl", 3), "--out", out, *MAPPED) == 0

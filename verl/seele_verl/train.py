@@ -17,13 +17,15 @@ from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seele.data.files import write_atomically
-from seele.errors import SeeleError
+from seele.errors import ConfigError, SeeleError
 from seele_verl.checkpoints import drop_all_checkpoints, repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
+from seele_verl.misspelt import explain
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
@@ -194,7 +196,12 @@ def main() -> None:
         os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
     except SeeleError as error:
         _fail(error)
-    _main()
+    # Or it would print its errors by itself, and advise to add a misspelt key.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        _main()
+    except HydraException as error:
+        _fail(ConfigError(explain(str(error), compose([]))))
 
 
 if __name__ == "__main__":

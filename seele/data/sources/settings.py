@@ -15,6 +15,9 @@ from seele.config.build import from_mapping
 from seele.data.sources.reference import HubReference, parse_reference
 from seele.errors import ConfigError
 
+GENERATED = ("arc_1d", "chains", "countdown", "gsm8k", "zebra")
+"""Sources with commands of their own."""
+
 
 class Reason(StrEnum):
     """Why a row gives no problem."""
@@ -67,6 +70,10 @@ class SourceSettings:
     licence: str = "unknown"
     splits: Mapping[str, str] = field(default_factory=lambda: {"train": "train"})
     """Split of the source by the name of ours."""
+    heldout_share: float = 0.0
+    """Share of the problems of ``train`` that are written as ``heldout`` instead, for sources without such a
+    split. Chosen by a hash of the problem: the same ones whatever the order of the rows.
+    """
     columns: Columns = field(default_factory=Columns)
     question_prefix: str = ""
     """Text that is taken off the question where it begins with it."""
@@ -88,6 +95,12 @@ class SourceSettings:
     def __post_init__(self) -> None:
         if self.thinking not in ("keep", "drop"):
             raise ValueError(f"thinking must be 'keep' or 'drop', got {self.thinking!r}")
+        if not 0.0 <= self.heldout_share < 1.0:
+            raise ValueError(f"heldout_share must lie in [0, 1), got {self.heldout_share}")
+        if self.heldout_share and ("train" not in self.splits or "heldout" in self.splits):
+            raise ValueError(
+                f"heldout_share takes 'heldout' out of 'train', but the splits are {sorted(self.splits)}"
+            )
         for name in ("max_steps", "max_chars"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be >= 1, got {value}")
@@ -145,8 +158,8 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
         name, split = parsed.name.removesuffix(parsed.suffix), "train"
     else:
         raise ConfigError(
-            f"{reference}: neither a file or folder nor a source; sources are {source_names()}, and a data "
-            "set of the hub is hf://OWNER/NAME?config=...&split=...&revision=..."
+            f"{reference}: neither a file or folder nor a source; sources are "
+            f"{[*source_names(), *GENERATED]}, and a data set of the hub is hf://OWNER/NAME?config=...&split=...&revision=..."
         )
     plain = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
     return {"data_source": plain, "reference": reference, "splits": {"train": split}}
