@@ -122,8 +122,8 @@ def _overrides(
     yield f"actor_rollout_ref.model.path=models/{plan['tasks'][task]['base_model']}"
     yield f"data.train_files=[{folder}/train.parquet]"
     yield f"data.val_files=[{','.join(f'{folder}/{split}.parquet' for split in size['splits'])}]"
-    if arm.get("schedule"):
-        yield f"trainer.total_training_steps={size['planned_steps']}"
+    if times := arm.get("schedule"):
+        yield f"trainer.total_training_steps={times * size['planned_steps']}"
     elif not arm.get("supervised"):
         yield f"seele.max_generated_tokens={size['generated_tokens']}"
     yield from arm["overrides"]

@@ -34,7 +34,8 @@ FIGURE = ROOT / "docs" / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
-HEADLINE_ARMS = (REFERENCE, "grpo-n8", "seele_paper", OURS, "seele-n8")
+HEADLINE_ARMS = (REFERENCE, "grpo-n8", "uft", "prefix_rft", "seele_paper", "seele-m2", OURS, "seele-n8")
+PAPER, HALF = "seele_paper", "seele-n8"
 COST, TRAINED = "tokens_generated", "tokens_trained"
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
@@ -104,7 +105,7 @@ def _generates(folders: Sequence[Path]) -> bool:
 
 
 def equal_cost_table(
-    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS)
+    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS, HALF)
 ) -> str:
     """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
     the first reference's final accuracy cost.
@@ -279,6 +280,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
+        "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "headline": headline_table("mixed", arms),
         "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
