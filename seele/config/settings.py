@@ -295,7 +295,7 @@ class SeeleConfig:
 
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
-        require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
+        _require_not_negative("seed", self.seed)
         if self.off_policy.adds_rollouts:
             require(
                 self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,
@@ -307,6 +307,10 @@ class SeeleConfig:
                 self.advantage.baseline == "pooled",
                 f"advantage.baseline must be 'pooled' with off-policy rows, got {self.advantage.baseline!r}",
             )
+
+
+def _require_not_negative(name: str, value: int) -> None:
+    require(value >= 0, f"{name} must be 0 or more, got {value}")
 
 
 def _require_positive_or_none(name: str, value: int | None) -> None:

@@ -16,7 +16,7 @@ from seele.data.contamination import COMMON, DEFAULT_N, Contaminated, Questions,
 from seele.data.files import file_sha256, write_atomically
 from seele.data.parquet import copy_rows
 from seele.data.schema import iterate_problems
-from seele.errors import ConfigError
+from seele.errors import ConfigError, DataError
 from seele_eval.benchmarks import find_benchmarks
 from seele_eval.command import run_command
 from seele_eval.problems import Problem
@@ -160,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> str:
     if arguments.remove is not None:
         _check_targets(arguments.files, arguments.remove)
+    if missing := [file for file in arguments.files if not file.is_file()]:
+        raise DataError(f"{missing[0]}: no such file; expected parquet files of problems")
     benchmarks = find_benchmarks(arguments.benchmarks.split(","))
     tasks = [
         load_benchmark(name, each, data_dir=arguments.data_dir, any_row_count=arguments.any_row_count)

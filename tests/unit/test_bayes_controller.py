@@ -609,7 +609,7 @@ def test_a_split_stays_within_the_cap():
             {"withdraw_from": 7, "withdraw_by": 7},
             r"withdraw_by: expected a step after withdraw_from \(7\), got 7",
         ),
-        ({"withdraw_at": 0.5}, "withdraw_at: needs rollouts without hint .* set probes to at least 1"),
+        ({"withdraw_at": 0.5}, "withdraw_at: needs rollouts without hint; set probes to at least 1"),
         ({"withdraw_at": 0.0, "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 0.0"),
         ({"withdraw_at": 70, "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 70"),
         ({"withdraw_at": "x", "probes": 1}, r"withdraw_at: expected an accuracy in \(0, 1\], got 'x'"),

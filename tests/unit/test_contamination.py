@@ -142,3 +142,8 @@ def test_what_cannot_be_done_ends_with_one_line(problems, capsys, arguments, com
     before = file.read_bytes()
     assert run(file, *(text.format(folder=file.parent) for text in arguments)) == 2
     assert complaint in capsys.readouterr().err and file.read_bytes() == before
+
+
+def test_a_file_that_is_not_there_is_named_before_any_benchmark_is_fetched(tmp_path, capsys):
+    assert main([str(tmp_path / "nowhere.parquet"), "--data-dir", str(tmp_path / "no benchmarks")]) == 2
+    assert "nowhere.parquet: no such file; expected parquet files" in capsys.readouterr().err

@@ -118,6 +118,11 @@ BAD_SETTINGS = [
     ("+reward_manager=naive", "reward_manager: unknown key; '+' adds keys only under"),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=ppo", "unknown method 'ppo'"),
+    (
+        "trainer.total_epochs=1",
+        "trainer.total_epochs: has no effect beside trainer.total_training_steps (30)",
+    ),
+    ("data.shuffle=false", "data.shuffle: has no effect; curriculum=uniform shuffles"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
     ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
     ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),

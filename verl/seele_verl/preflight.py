@@ -116,6 +116,13 @@ def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
                 f"{key.lstrip('+')}: unknown key; '+' adds keys only under "
                 f"{[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
+        if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
+            raise ConfigError(
+                f"{key}: has no effect beside trainer.total_training_steps "
+                f"({config.trainer.total_training_steps}), which methods and hardware set; set that to null"
+            )
+        if key == "data.shuffle":
+            raise ConfigError(f"{key}: has no effect; curriculum=uniform shuffles, curriculum=ordered sorts")
     missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
     if missing:
         raise ConfigError(
