@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("omegaconf", reason="the training stack is not installed")
 
-from seele.errors import CheckpointError
+from seele.errors import CheckpointError, ConfigError
 from seele_verl import checkpoints, merge, run_card
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.run_log import RunLog
@@ -135,7 +135,10 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     (tmp_path / "merged").mkdir()
     (tmp_path / checkpoints.TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()
-    checkpoints.drop_all_checkpoints(tmp_path)
+    with pytest.raises(ConfigError, match=r"merged, which the run begins with, is one of them"):
+        checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "merged")
+    assert checkpoints.last_complete_step(tmp_path) == 4
+    checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "sft" / "merged")
     assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seele.data.files import write_atomically
-from seele.errors import CheckpointError
+from seele.errors import CheckpointError, ConfigError
 from seele.records import State
 
 MERGED = "merged"
@@ -65,12 +65,21 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
         shutil.rmtree(step_folder(run, step))
 
 
-def drop_all_checkpoints(run: Path) -> None:
+def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
     """Remove the checkpoints of the run that was in this folder, and the model merged from one. The tracker
     goes first: without it they count for nothing.
+
+    Raises:
+        ConfigError: The model ``needed`` would go with them; nothing is removed.
     """
+    folders = [run / MERGED, *(step_folder(run, step) for step in saved_steps(run))]
+    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        raise ConfigError(
+            f"trainer.resume_mode: 'disable' removes the checkpoints in {run}, and {needed}, which the run "
+            "begins with, is one of them; take another trainer.default_local_dir"
+        )
     (run / TRACKER).unlink(missing_ok=True)
-    for folder in (run / MERGED, *(step_folder(run, step) for step in saved_steps(run))):
+    for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -80,7 +80,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if config.trainer.resume_mode == "disable":
-        drop_all_checkpoints(folder)
+        drop_all_checkpoints(folder, needed=Path(config.actor_rollout_ref.model.path))
     resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
     if config.trainer.resume_mode != "resume_path":
         RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
