@@ -48,6 +48,8 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if expected is tuple and not isinstance(value, tuple):
+        raise ConfigError(f"{at}: expected a list such as [{value}], got {value!r}")
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         raise ConfigError(f"{at}: expected {getattr(expected, '__name__', expected)}, got {value!r}")
     return value

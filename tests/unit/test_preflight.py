@@ -136,6 +136,10 @@ BAD_SETTINGS = [
     ("actor_rollout_ref.actor.kl_loss_type=kk", "kl_loss_type: expected one of ['kl', 'k1'"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "(3) must divide the 1 ranks"),
     ("seele.reward.grader=mathrulr", "unknown grader 'mathrulr'; allowed are"),
+    (
+        "seele.curriculum.columns=level",
+        "seele.curriculum.columns: expected a list such as [level], got 'level'",
+    ),
     ("seele.seed=-1", "seed must be 0 or more, got -1"),
     ("seele.selection.ratio=0.2", "min_ratio must lie in [0, ratio], got 0.3; ratio is 0.2"),
     ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),
