@@ -276,7 +276,7 @@ def _ends(estimate: Estimate, show: Any) -> str:
 
 def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     """Every table by the name in its mark."""
-    arms, ablations = [*plan["arms"]], [OURS, "seele_paper", "seele-m2", *plan["ablations"]]
+    arms, ablations = [*plan["arms"]], [OURS, PAPER, "seele-m2", *plan["ablations"]]
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),

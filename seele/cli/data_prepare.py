@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,23 +85,27 @@ def prepare_source(
     found = find_settings(
         reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
     )
+
+    def read(theirs: str) -> Split:
+        opened, counts = open_split(found, theirs, source=source), Counts()
+        return Split(instances=to_instances(opened.rows, found, counts), origin=opened.origin, counts=counts)
+
     prepared: dict[str, Split] = {}
     for ours, theirs in found.splits.items():
-        opened, counts = open_split(found, theirs, source=source), Counts()
-        for other, split in prepared.items():
-            if split.origin == opened.origin:
+        split = read(theirs)
+        for other, before in prepared.items():
+            if split.origin == before.origin:
                 raise DataError(
-                    f"{reference}: {other!r} and {ours!r} would be the same rows, {dict(opened.origin)}; "
+                    f"{reference}: {other!r} and {ours!r} would be the same rows, {dict(split.origin)}; "
                     "name other splits or files, or take a part of train with --set heldout_share=0.05"
                 )
-        instances = to_instances(opened.rows, found, counts)
-        if ours == "train" and found.heldout_share:
-            instances = part_of(instances, found.heldout_share, heldout=False)
-        prepared[ours] = Split(instances=instances, origin=opened.origin, counts=counts)
-    if found.heldout_share:
-        opened, counts = open_split(found, found.splits["train"], source=source), Counts()
-        instances = part_of(to_instances(opened.rows, found, counts), found.heldout_share, heldout=True)
-        prepared["heldout"] = Split(instances=instances, origin=opened.origin, counts=counts)
+        prepared[ours] = split
+    if share := found.heldout_share:
+        both = {"train": prepared["train"], "heldout": read(found.splits["train"])}
+        prepared |= {
+            name: replace(split, instances=part_of(split.instances, share, heldout=name == "heldout"))
+            for name, split in both.items()
+        }
     _write(out, prepared, about=_about(found))
     _say_revision(found, [split.origin for split in prepared.values()])
 

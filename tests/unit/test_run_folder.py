@@ -106,9 +106,9 @@ def test_a_line_that_a_kill_prevented_comes_from_the_checkpoint(tmp_path):
     log = RunLog(tmp_path)
     log.append(1, {"tokens/generated": 5.0})
     saved = {"accuracy/mean": 0.25, "tokens/generated": 7.0} | log.count({"tokens/generated": 7.0})
-    checkpoints.save_metrics(tmp_path / "global_step_2", saved)
+    checkpoints.save_part(tmp_path / "global_step_2", "metrics", saved)
     resumed = RunLog(tmp_path)
-    line = resumed.rewind(2, checkpoints.load_metrics(tmp_path / "global_step_2"))
+    line = resumed.rewind(2, checkpoints.load_part(tmp_path / "global_step_2", "metrics", otherwise={}))
     assert (line["accuracy/mean"], line["tokens/generated_total"]) == (0.25, 12.0)
     assert steps_of(tmp_path) == [1, 2]
     assert resumed.append(3, {"tokens/generated": 1.0})["tokens/generated_total"] == 13.0
@@ -116,7 +116,8 @@ def test_a_line_that_a_kill_prevented_comes_from_the_checkpoint(tmp_path):
     again = RunLog(tmp_path)
     again.amend(2, {"val/accuracy/x": 0.5})
     assert again.rewind(2, saved)["val/accuracy/x"] == 0.5
-    assert RunLog(tmp_path).rewind(4) == {} and checkpoints.load_metrics(tmp_path) is None
+    assert RunLog(tmp_path).rewind(4, checkpoints.load_part(tmp_path, "metrics", otherwise={})) == {}
+    assert steps_of(tmp_path) == [1, 2]
 
 
 def test_the_step_that_reached_a_budget_is_known_after_a_restart_too(tmp_path):
@@ -131,7 +132,7 @@ def test_the_step_that_reached_a_budget_is_known_after_a_restart_too(tmp_path):
 
 def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_own(tmp_path):
     for step in (2, 4):
-        checkpoints.save_carried(checkpoints.step_folder(tmp_path, step), [])
+        checkpoints.save_part(checkpoints.step_folder(tmp_path, step), "carried", [])
     (tmp_path / "merged").mkdir()
     (tmp_path / checkpoints.TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()

@@ -7,8 +7,9 @@ names the last complete checkpoint, is written last and not atomically.
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from seele.data.files import write_atomically
 from seele.errors import CheckpointError, ConfigError
@@ -83,49 +84,30 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def save_part(folder: Path, name: str, state: State) -> None:
+def save_part(folder: Path, name: str, state: State | Sequence[int]) -> None:
     """Write one part's state into a checkpoint folder, the same bytes for the same state."""
     path = folder / "seele" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(state, sort_keys=True) + "\n")
 
 
-def load_part(folder: Path, name: str) -> State:
+def load_part(folder: Path, name: str, *, otherwise: Any = None) -> Any:
     """Read what ``save_part`` wrote.
+
+    Args:
+        folder: The checkpoint.
+        name: The part.
+        otherwise: What a checkpoint of before the part existed stands for; None where it cannot do without.
 
     Raises:
         CheckpointError: The folder holds none: it was not written by SEELE, or by an older release.
     """
     path = folder / "seele" / f"{name}.json"
-    try:
-        state: State = json.loads(path.read_text())
-    except FileNotFoundError:
+    if path.exists():
+        return json.loads(path.read_text())
+    if otherwise is None:
         raise CheckpointError(
             f"{folder}: no seele/{name}.json, so this checkpoint was not saved by this release of SEELE; "
             "start a new run with trainer.resume_mode=disable or another trainer.default_local_dir"
-        ) from None
-    return state
-
-
-def save_carried(folder: Path, problems: Sequence[int]) -> None:
-    """Write the indices of the problems that the next step has to roll out with its own."""
-    write_atomically(folder / "seele" / "carried.json", json.dumps(list(problems)) + "\n")
-
-
-def load_carried(folder: Path) -> list[int]:
-    """What ``save_carried`` wrote; nothing in a checkpoint of before it existed."""
-    path = folder / "seele" / "carried.json"
-    problems: list[int] = json.loads(path.read_text()) if path.exists() else []
-    return problems
-
-
-def save_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
-    """Write what is known of the step's line when the step is saved: all but times and validation."""
-    write_atomically(folder / "seele" / "metrics.json", json.dumps(metrics, sort_keys=True) + "\n")
-
-
-def load_metrics(folder: Path) -> dict[str, float] | None:
-    """What ``save_metrics`` wrote; None in a checkpoint of before it existed."""
-    path = folder / "seele" / "metrics.json"
-    metrics: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
-    return metrics
+        )
+    return otherwise

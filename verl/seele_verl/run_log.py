@@ -45,7 +45,7 @@ class RunLog:
         path = self._run / METRICS
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if _step_of(line) <= step]
-        if saved is not None and (not kept or _step_of(kept[-1]) < step):
+        if saved and (not kept or _step_of(kept[-1]) < step):
             kept.append(_line(step, saved))
         row: dict[str, float] = {}
         for line in kept:

@@ -34,11 +34,7 @@ from seele.records import Completion, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
 from seele_verl.checkpoints import (
     drop_old_checkpoints,
-    load_carried,
-    load_metrics,
     load_part,
-    save_carried,
-    save_metrics,
     save_part,
     step_folder,
 )
@@ -268,9 +264,9 @@ class SeeleTrainer(PPOTrainerSync):
             resume_from = self.config.trainer.resume_from_path
             resume_path = self.config.trainer.resume_mode == "resume_path"
             folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
-            line = self.log.rewind(self.global_steps, load_metrics(folder))
+            line = self.log.rewind(self.global_steps, load_part(folder, "metrics", otherwise={}))
             self._validate_if_missed(line)
-            self._carried = load_carried(folder)
+            self._carried = load_part(folder, "carried", otherwise=[])
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
@@ -297,8 +293,9 @@ class SeeleTrainer(PPOTrainerSync):
         folder = step_folder(self.run, self.global_steps)
         save_part(folder, "controller", state)
         save_part(folder, "planner", self.planner.state_dict())
-        save_carried(folder, self._carried)
-        save_metrics(folder, self._line)
+        save_part(folder, "carried", self._carried)
+        # All of the step's line but times and validation.
+        save_part(folder, "metrics", self._line)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
