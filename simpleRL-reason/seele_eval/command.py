@@ -1,7 +1,10 @@
-"""How the commands of this package end: with a text, or with one line about what the user can fix."""
+"""How the commands of this package end: with a text, with one line about what the user can fix, or with the
+process that started them.
+"""
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -23,6 +26,20 @@ def run_command(command: Callable[[], str]) -> int:
         return 130
     sys.stdout.write(text)
     return 0
+
+
+def end_with_standard_input() -> None:
+    """End this process as soon as whoever holds the other end of its standard input, and writes nothing more
+    to it, is gone: also one that was killed leaves nobody behind on its GPUs.
+    """
+
+    def watch() -> None:
+        # Not by sys.stdin, whose lock the interpreter would wait for at its end.
+        while os.read(0, 1024):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with standard input", daemon=True).start()
 
 
 def exit_quietly(status: int) -> NoReturn:

@@ -24,7 +24,7 @@ from seele.data.schema import read_problems
 from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
-from seele_eval.command import exit_quietly, run_command
+from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
 from seele_eval.prompts import Request, Response, encode_requests, longest_prompt
 
@@ -135,7 +135,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Un-hinted accuracy on a run's validation files.")
     parser.add_argument("--run", type=Path, required=True, help="run folder with resolved.yaml")
     parser.add_argument("--models", type=_model_of_step, nargs="+", required=True, metavar="STEP=FOLDER")
+    parser.add_argument("--attached", action="store_true", help="end when standard input does")
     options = parser.parse_args(argv)
+
+    if options.attached:
+        end_with_standard_input()
 
     def command() -> str:
         # Whatever else is written to standard output meanwhile, by libraries, goes to standard error.

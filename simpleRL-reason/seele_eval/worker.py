@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-import threading
 from pathlib import Path
 
+from seele_eval.command import end_with_standard_input
 from seele_eval.generation import EngineSettings, generate
 from seele_eval.prompts import Prompt
 
@@ -13,7 +13,7 @@ from seele_eval.prompts import Prompt
 def main() -> None:
     """Read the job from standard input, generate, and write responses as they come."""
     job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    end_with_standard_input()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a library prints must not look like a response.
     os.dup2(2, 1)
@@ -24,12 +24,6 @@ def main() -> None:
         replies.flush()
     # vLLM's threads may not end by themselves.
     os._exit(0)
-
-
-def _end_with_the_parent() -> None:
-    # Nothing more is ever written to it, so it returns when the other end is gone.
-    sys.stdin.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":

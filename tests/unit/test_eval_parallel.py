@@ -97,8 +97,10 @@ def test_the_environment_says_which_gpus_there_are(monkeypatch):
     assert visible_gpus() == []
 
 
-def test_a_worker_ends_when_its_parent_does():
-    program = "import threading; from seele_eval import worker; worker._end_with_the_parent()"
+def test_a_process_ends_when_its_standard_input_does():
+    program = (
+        "import time; from seele_eval import command; command.end_with_standard_input(); time.sleep(600)"
+    )
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
     time.sleep(0.1)
     assert process.poll() is None

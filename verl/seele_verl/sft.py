@@ -88,9 +88,10 @@ def _measure(run: Path, models: Mapping[int, Path], python: str) -> Iterator[tup
     """Un-hinted accuracy of each model on each validation file, as soon as it is known."""
     if not models:
         return
-    command = [python, "-m", "seele_eval.validation", "--run", str(run), "--models"]
+    command = [python, "-m", "seele_eval.validation", "--attached", "--run", str(run), "--models"]
     command += [f"{step}={model}" for step, model in models.items()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Nothing is written to its standard input, which ends when this process does.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None, "it is a pipe"
         for line in process.stdout:
             measured = json.loads(line)
