@@ -114,6 +114,19 @@ def read_problems(path: Path) -> list[Instance]:
     return list(iterate_problems(path))
 
 
+def read_problem_files(files: str | Sequence[str], max_samples: int = -1) -> list[tuple[Instance, Path]]:
+    """The problems of one file or of several, in their order, each with its file: what a run's
+    ``data.train_files`` or ``data.val_files`` mean. ``max_samples`` keeps the first problems of them all, -1
+    keeps everything.
+
+    Raises:
+        DataError: As ``read_problems`` does.
+    """
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    return problems if max_samples < 0 else problems[:max_samples]
+
+
 def iterate_problems(path: Path) -> Iterator[Instance]:
     """The problems of ``read_problems``, one by one, with its errors as they are met."""
     file = _open(path)

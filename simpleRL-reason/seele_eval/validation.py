@@ -20,7 +20,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig, from_mapping
-from seele.data.schema import read_problems
+from seele.data.schema import read_problem_files
 from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
@@ -44,18 +44,16 @@ class Conditions:
 def read_conditions(run: Path) -> Conditions:
     """How the run validates."""
     config: Any = OmegaConf.load(run / "resolved.yaml")
-    rollout, files = config.actor_rollout_ref.rollout, map(Path, config.data.val_files)
+    rollout, data = config.actor_rollout_ref.rollout, config.data
     raw: Any = OmegaConf.to_container(config.seele)
     problems = [
         (f"{instance.data_source}/{path.stem}", instance)
-        for path in files
-        for instance in read_problems(path)
+        for instance, path in read_problem_files(data.val_files, data.get("val_max_samples", -1))
     ]
-    kept = config.data.get("val_max_samples", -1)
     return Conditions(
         seele=from_mapping(SeeleConfig, raw, "seele"),
         engine=EngineSettings(
-            max_tokens=config.data.max_response_length,
+            max_tokens=data.max_response_length,
             seed=config.seele.seed,
             tensor_parallel=rollout.tensor_model_parallel_size,
             gpu_memory_share=rollout.gpu_memory_utilization,
@@ -63,7 +61,7 @@ def read_conditions(run: Path) -> Conditions:
         ),
         temperature=rollout.val_kwargs.temperature,
         samples=rollout.val_kwargs.n,
-        problems=tuple(problems if kept < 0 else problems[:kept]),
+        problems=tuple(problems),
     )
 
 

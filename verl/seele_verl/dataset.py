@@ -3,15 +3,13 @@ every prompt.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from seele.config import HintConfig
-from seele.data.schema import read_columns, read_problems
+from seele.data.schema import read_columns, read_problem_files
 from seele.data.units import for_hints
-from seele.records import Instance
 from seele_verl.settings import read_hints
 
 
@@ -30,7 +28,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files; ``max_samples`` keeps the first ones of them all, -1 keeps everything.
+        """Read all files, as ``read_problem_files`` does.
 
         Raises:
             DataError: A file is missing or a row does not hold what the schema asks for.
@@ -38,20 +36,17 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         self._hints = HintConfig() if config is None else read_hints(config.hints)
         self._tokenizer = tokenizer
-        paths = [Path(data_files)] if isinstance(data_files, str) else [Path(path) for path in data_files]
-        problems = [(instance, path.stem) for path in paths for instance in read_problems(path)]
-        self._paths = paths
-        self._problems: list[tuple[Instance, str]] = problems if max_samples < 0 else problems[:max_samples]
+        self._problems = read_problem_files(data_files, max_samples)
 
     def __len__(self) -> int:
         return len(self._problems)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        instance, split = self._problems[index]
+        instance, path = self._problems[index]
         return {
             "raw_prompt": [{"role": "user", "content": instance.question}],
             "index": index,
-            "data_source": f"{instance.data_source}/{split}",
+            "data_source": f"{instance.data_source}/{path.stem}",
             "instance": for_hints(instance, self._hints, self._tokenizer),
         }
 
@@ -61,5 +56,6 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         Raises:
             DataError: A file has no such column, or a row no value there.
         """
-        rows = [row for path in self._paths for row in read_columns(path, names)]
+        paths = dict.fromkeys(path for _, path in self._problems)
+        rows = [row for path in paths for row in read_columns(path, names)]
         return rows[: len(self)]

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.curriculum import build_curriculum, columns_needed
-from seele.data.schema import read_columns, read_problems
+from seele.data.schema import read_columns, read_problem_files
 from seele.data.units import check_unit, for_hints
 from seele.errors import ConfigError, DataError
 from seele.hints import configured_controller
@@ -199,11 +199,9 @@ def _check_device(config: DictConfig) -> None:
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
     """The problems of a run, of which -1 keeps all, and where each comes from."""
-    paths = [Path(files)] if isinstance(files, str) else [Path(path) for path in files]
-    problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    problems = read_problem_files(files, max_samples)
     if not problems:
-        raise DataError(f"data.{key}: no problem in {list(map(str, paths))}")
-    problems = problems if max_samples < 0 else problems[:max_samples]
+        raise DataError(f"data.{key}: no problem in {files}")
     for instance, path in problems:
         _check_answer(instance, path)
     counts = Counter(instance.instance_id for instance, _ in problems)

@@ -6,14 +6,13 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
 from seele.curriculum import UniformCurriculum
-from seele.data.schema import read_problems
+from seele.data.schema import read_problem_files
 from seele.rollout.templates import encode_prompt, encode_solution
 
 
@@ -28,13 +27,12 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files; ``max_samples`` keeps the first problems of them all, -1 keeps everything.
+        """Read all files, as ``read_problem_files`` does.
 
         Raises:
             DataError: A file is missing or a row does not hold what the schema asks for.
         """
-        problems = [instance for file in parquet_files for instance in read_problems(Path(file))]
-        self._problems = problems if max_samples < 0 else problems[:max_samples]
+        self._problems = [instance for instance, _ in read_problem_files(parquet_files, max_samples)]
         self._tokenizer = tokenizer
         self._template: str = config.template
 
