@@ -17,6 +17,8 @@ BASE_ACCURACY = HERE / "base_accuracy.json"
 TUNING = "tuning"
 """Name of the runs that choose learning rates, among those of the tasks."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
+HINTED_SHARE = 0.6
+"""Of the planned steps, those with hints, where a plan of them is ours: UFT's share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +124,13 @@ def _overrides(
     yield f"actor_rollout_ref.model.path=models/{plan['tasks'][task]['base_model']}"
     yield f"data.train_files=[{folder}/train.parquet]"
     yield f"data.val_files=[{','.join(f'{folder}/{split}.parquet' for split in size['splits'])}]"
-    if times := arm.get("schedule"):
-        yield f"trainer.total_training_steps={times * size['planned_steps']}"
+    steps = arm.get("schedule", 0) * size["planned_steps"]
+    if steps:
+        yield f"trainer.total_training_steps={steps}"
     elif not arm.get("supervised"):
         yield f"seele.max_generated_tokens={size['generated_tokens']}"
-    yield from arm["overrides"]
+    for override in arm["overrides"]:
+        yield override.replace("{hinted_steps}", str(round(HINTED_SHARE * steps)))
     for setting, name in ((LEARNING_RATE, rate_of), ("seele.sft.learning_rate", arm.get("after"))):
         if name is not None and name not in rates:
             sys.exit(f"{name} has no learning rate yet; run run.py {TUNING} and tables.py in {HERE.name}/")
