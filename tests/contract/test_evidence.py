@@ -31,10 +31,21 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         config = compose(job.overrides)
         settings = read_settings(config)
         assert (settings.seed, config.actor_rollout_ref.actor.optim.lr) == (3, 3e-4)
-        is_ablation = job.name.split("/")[1] in contents["ablations"]
+        name = job.name.split("/")[1]
+        is_ablation, arm = name in contents["ablations"], plan.all_arms(contents)[name]
         size = contents["ablation_size"] if is_ablation else contents["tasks"]["mixed"]
-        plans_ahead = settings.method in ("uft", "prefix_rft", "sft")
+        plans_ahead = "schedule" in arm or "supervised" in arm
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
+
+
+def test_hints_that_end_do_so_after_60_percent_of_the_planned_steps(evidence, monkeypatch):
+    plan, _ = evidence
+    contents = plan.load_plan()
+    monkeypatch.setattr(plan, "_tuned", lambda: {"seele-std-n8-withdrawn": 3e-4})
+    (job,) = plan.task_jobs(contents, "mixed", ["seele-std-n8-withdrawn"], [0])
+    config = compose(job.overrides)
+    assert config.trainer.total_training_steps == 96
+    assert read_settings(config).hints.settings["withdraw_by"] == 58
 
 
 def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypatch):
