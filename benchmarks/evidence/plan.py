@@ -56,15 +56,15 @@ def response_tokens(plan: Mapping[str, Any]) -> int:
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison and the ablations."""
-    return {**plan["arms"], **plan["ablations"]}
+    """Those of the comparison, the ablations, and what was tried on the tuning problems only."""
+    return {**plan["arms"], **plan["ablations"], **plan["tried"]}
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
     """Those that the task names; on the main task, which names none, all of them, the ablations last."""
     if task == TUNING:
         return tuned_arms(plan)
-    return plan["tasks"][task].get("arms", [*all_arms(plan)])
+    return plan["tasks"][task].get("arms", [*plan["arms"], *plan["ablations"]])
 
 
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,9 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
     jobs = [*plan.task_jobs(contents, "mixed", plan.default_arms(contents, "mixed"), [3])]
-    assert len(jobs) == len(plan.all_arms(contents)) and len({job.name for job in jobs}) == len(jobs)
+    assert len(jobs) == len(contents["arms"]) + len(contents["ablations"]) and len(
+        {job.name for job in jobs}
+    ) == len(jobs)
     for job in jobs:
         config = compose(job.overrides)
         settings = read_settings(config)
@@ -41,11 +43,11 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
 def test_hints_that_end_do_so_after_60_percent_of_the_planned_steps(evidence, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
-    monkeypatch.setattr(plan, "_tuned", lambda: {"seele-std-n8-withdrawn": 3e-4})
-    (job,) = plan.task_jobs(contents, "mixed", ["seele-std-n8-withdrawn"], [0])
+    monkeypatch.setattr(plan, "_tuned", dict)
+    job = next(plan.tuning_jobs(contents, ["seele-std-n8-withdrawn"]))
     config = compose(job.overrides)
-    assert config.trainer.total_training_steps == 96
-    assert read_settings(config).hints.settings["withdraw_by"] == 58
+    assert config.trainer.total_training_steps == 48
+    assert read_settings(config).hints.settings["withdraw_by"] == 29
 
 
 def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypatch):
@@ -81,7 +83,8 @@ def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypa
     arms = plan.tuned_arms(contents)
     jobs = [job.name for job in plan.tuning_jobs(contents, arms)]
     assert len(jobs) == len(arms) * len(contents["tuning"]["learning_rates"])
-    assert {arm.get("tuned_as", name) for name, arm in plan.all_arms(contents).items()} == set(arms)
+    planned = contents["arms"] | contents["ablations"]
+    assert {arm.get("tuned_as", name) for name, arm in planned.items()} == set(arms)
     tried = plan.tuning_jobs(contents, ["seele-no-imitation"])
     rates = [compose(job.overrides).actor_rollout_ref.actor.optim.lr for job in tried]
     assert rates == contents["tuning"]["learning_rates"]
