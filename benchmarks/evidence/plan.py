@@ -1,6 +1,7 @@
 """The plan of docs/evidence.md as records: plan.yaml -> the jobs of a task."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,7 @@ BASE_ACCURACY = HERE / "base_accuracy.json"
 TUNING = "tuning"
 """Name of the runs that choose learning rates, among those of the tasks."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
-HINTED_SHARE = 0.6
-"""Of the planned steps, those with hints, where a plan of them is ours: UFT's share."""
+_SHARE = re.compile(r"\{([01]\.\d+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +124,14 @@ def _overrides(
     yield f"actor_rollout_ref.model.path=models/{plan['tasks'][task]['base_model']}"
     yield f"data.train_files=[{folder}/train.parquet]"
     yield f"data.val_files=[{','.join(f'{folder}/{split}.parquet' for split in size['splits'])}]"
-    steps = arm.get("schedule", 0) * size["planned_steps"]
-    if steps:
-        yield f"trainer.total_training_steps={steps}"
+    if times := arm.get("schedule"):
+        yield f"trainer.total_training_steps={times * size['planned_steps']}"
     elif not arm.get("supervised"):
         yield f"seele.max_generated_tokens={size['generated_tokens']}"
     for override in arm["overrides"]:
-        yield override.replace("{hinted_steps}", str(round(HINTED_SHARE * steps)))
+        yield _SHARE.sub(
+            lambda share: str(round(float(share[1]) * arm["expects"] * size["planned_steps"])), override
+        )
     for setting, name in ((LEARNING_RATE, rate_of), ("seele.sft.learning_rate", arm.get("after"))):
         if name is not None and name not in rates:
             sys.exit(f"{name} has no learning rate yet; run run.py {TUNING} and tables.py in {HERE.name}/")
