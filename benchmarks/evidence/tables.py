@@ -90,14 +90,19 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 
 @cache
-def compare_task(task: str, arms: tuple[str, ...], reference: str) -> Comparison | None:
-    """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
+def compare_task(
+    task: str, arms: tuple[str, ...], reference: str, budget: float | None = None
+) -> Comparison | None:
+    """The arms that generate tokens, at equal numbers of them, generated and trained, or at ``budget``
+    generated ones; None before there is anything to compare.
+    """
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
     if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
+    costs = [COST] if budget else [COST, TRAINED]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, reference=reference, costs=[COST, TRAINED])
+    return compare(folders, labels=labels, reference=reference, costs=costs, budget=budget)
 
 
 def _generates(folders: Sequence[Path]) -> bool:
@@ -105,12 +110,16 @@ def _generates(folders: Sequence[Path]) -> bool:
 
 
 def equal_cost_table(
-    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS, HALF)
+    task: str,
+    arms: Sequence[str],
+    cost: str = COST,
+    references: Sequence[str] = (REFERENCE, OURS, HALF),
+    budget: float | None = None,
 ) -> str:
     """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
     the first reference's final accuracy cost.
     """
-    compared = {name: compare_task(task, tuple(arms), name) for name in references}
+    compared = {name: compare_task(task, tuple(arms), name, budget) for name in references}
     comparisons = {name: comparison for name, comparison in compared.items() if comparison}
     if references[0] not in comparisons:
         return "No runs yet.\n"
@@ -282,6 +291,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "headline": headline_table("mixed", arms),
+        "mixed-half": equal_cost_table("mixed", arms, budget=plan["tasks"]["mixed"]["generated_tokens"] / 2),
         "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
     }

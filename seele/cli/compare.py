@@ -31,6 +31,10 @@ def compare_command(
         float | None,
         typer.Option(help="Accuracy in [0, 1] whose cost is asked for; the reference's last by default."),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="What the one --cost may come to; by default as far as every run goes."),
+    ] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="Settings that make arms of a method's runs, as in seele.advantage.baseline."),
@@ -59,6 +63,7 @@ def compare_command(
         splits=split or (),
         costs=cost or (),
         accuracy=accuracy,
+        budget=budget,
     )
     if out is not None:
         for name, content in build_files(comparison).items():

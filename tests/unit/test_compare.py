@@ -1,6 +1,7 @@
 """Comparing runs: made-up run folders whose curves are known, so that every number can be worked out."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -123,6 +124,20 @@ def test_every_arm_is_compared_at_the_largest_budget_that_every_run_reached(tmp_
     assert result.arms["grpo"].accuracy.by_seed == {0: 0.4}
     # A fifth of the way from step 5 to step 10.
     assert result.arms["seele"].accuracy.by_seed == pytest.approx({0: 0.4})
+
+
+def test_arms_can_be_compared_at_a_smaller_budget(tmp_path):
+    short = make_run(tmp_path / "short", {2: 0.1, 6: 0.4})
+    long = make_run(tmp_path / "long", {0: 0.2, 5: 0.3, 10: 0.8}, method="seele")
+    result = result_of(compare([long, short], costs=["steps"], budget=5))
+    assert (result.budget, result.budget_set_by) == (5, None)
+    assert result.arms["grpo"].accuracy.by_seed == pytest.approx({0: 0.325})
+    assert result.arms["seele"].accuracy.by_seed == {0: 0.3}
+    for budget in (1, 7, math.nan):
+        with pytest.raises(ConfigError, match="between 2 and 6, as far as every run"):
+            compare([long, short], costs=["steps"], budget=budget)
+    with pytest.raises(ConfigError, match="needs one --cost"):
+        compare([long, short], budget=5)
 
 
 def test_the_same_runs_are_compared_at_another_step_where_tokens_are_what_counts(tmp_path):

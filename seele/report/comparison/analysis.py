@@ -28,6 +28,7 @@ def compare(
     splits: Sequence[str] = (),
     costs: Sequence[str] = (),
     accuracy: float | None = None,
+    budget: float | None = None,
 ) -> Comparison:
     """Compare the runs' un-hinted accuracy at equal cost.
 
@@ -40,6 +41,8 @@ def compare(
         costs: Names in ``COSTS``; all by default.
         accuracy: The accuracy whose cost is asked for, in [0, 1]; by default what the reference's mean
             curve ends with.
+        budget: The cost at which the arms are compared, in units of the one cost that ``costs`` then names;
+            by default the largest up to which every run was validated.
 
     Raises:
         CheckpointError: If a folder is no run folder or lacks what is compared.
@@ -49,6 +52,8 @@ def compare(
         raise ConfigError(f"--accuracy: expected a number in [0, 1], got {accuracy:g}")
     if unknown := [cost for cost in costs if cost not in COSTS]:
         raise ConfigError(f"--cost {unknown[0]}: expected one of {list(COSTS)}")
+    if budget is not None and len(costs) != 1:
+        raise ConfigError(f"--budget {budget:g}: needs one --cost that it is counted in, got {len(costs)}")
     arms = read_arms(folders, by=by, labels=labels)
     reference = _choose_reference(list(arms), reference)
     arms = {reference: arms[reference]} | arms
@@ -68,11 +73,13 @@ def compare(
             for arm, by_seed in arms.items()
         }
         shortest = _ends_first(by_folder)
+        if budget is not None:
+            _check_budget(budget, by_folder, shortest)
         curves.setdefault(split, {})[cost] = drawn
         results.setdefault(split, {})[cost] = compare_arms(
             drawn,
-            budget=by_folder[shortest].last,
-            budget_set_by=shortest,
+            budget=by_folder[shortest].last if budget is None else budget,
+            budget_set_by=shortest if budget is None else None,
             accuracy=accuracy,
             reference=reference,
         )
@@ -137,6 +144,15 @@ def _curve(compared: ComparedRun, split: str, totals_S: Array) -> Curve:
 def _ends_first(curves: Mapping[str, Curve]) -> str:
     """The run whose last validation came at the smallest cost: it sets the budget."""
     return min(curves, key=lambda folder: curves[folder].last)
+
+
+def _check_budget(budget: float, curves: Mapping[str, Curve], shortest: str) -> None:
+    first, last = max(curve.first for curve in curves.values()), curves[shortest].last
+    if not first <= budget <= last:
+        raise ConfigError(
+            f"--budget {budget:g}: expected a number between {first:g} and {last:g}, as far as every run was "
+            f"validated; {shortest} ends first"
+        )
 
 
 def _obstacle(curves: Mapping[str, Curve]) -> str | None:

@@ -21,7 +21,7 @@ def compare_arms(
     curves: Mapping[str, Mapping[int, Curve]],
     *,
     budget: float,
-    budget_set_by: str,
+    budget_set_by: str | None,
     accuracy: float | None,
     reference: str,
 ) -> Result:
@@ -30,7 +30,7 @@ def compare_arms(
     Args:
         curves: Arm -> seed -> curve.
         budget: A cost at which every curve is known.
-        budget_set_by: The run that ends there.
+        budget_set_by: The run that ends there, if that is why.
         accuracy: The accuracy whose cost is asked for; by default what the reference's mean curve ends
             with.
         reference: The arm that the others are compared with.

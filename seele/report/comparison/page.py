@@ -9,7 +9,7 @@ from seele.report.stylesheet import CSS
 CAPTION = (
     "Accuracy without hints over {cost}. Lines: mean over seeds, as far as all seeds of the arm go. Bands: "
     "bootstrap 95 % interval over seeds, or smallest to largest where the legend says so. Dashed: the "
-    "largest budget that every run reached."
+    "budget, which every run reached."
 )
 
 

@@ -54,9 +54,9 @@ class Result:
     """All arms on one split by one cost."""
 
     budget: float
-    """The largest cost up to which every run was validated."""
-    budget_set_by: str
-    """The run that ended there."""
+    """The largest cost up to which every run was validated, or what was asked for."""
+    budget_set_by: str | None
+    """The run that ended there; None where the budget was asked for."""
     accuracy: float
     """The accuracy whose cost is asked for, in [0, 1]."""
     arms: Mapping[str, ArmResult]

@@ -120,7 +120,7 @@ def _at_equal_cost(comparison: Comparison, split: str) -> Table:
         ),
         rows=tuple(rows),
         num_names=2,
-        explanation="Un-hinted accuracy at the largest budget that every run reached, on straight lines "
+        explanation="Un-hinted accuracy at the budget, which every run reached, on straight lines "
         "between validations, mean over seeds. Differences are taken seed by seed. p is that of flipping "
         "their signs, exact and two-sided, and never below 2 / 2^seeds.",
     )
