@@ -90,19 +90,14 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 
 @cache
-def compare_task(
-    task: str, arms: tuple[str, ...], reference: str, budget: float | None = None
-) -> Comparison | None:
-    """The arms that generate tokens, at equal numbers of them, generated and trained, or at ``budget``
-    generated ones; None before there is anything to compare.
-    """
+def compare_task(task: str, arms: tuple[str, ...], reference: str) -> Comparison | None:
+    """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
     if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
-    costs = [COST] if budget else [COST, TRAINED]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, reference=reference, costs=costs, budget=budget)
+    return compare(folders, labels=labels, reference=reference, costs=[COST, TRAINED])
 
 
 def _generates(folders: Sequence[Path]) -> bool:
@@ -110,16 +105,12 @@ def _generates(folders: Sequence[Path]) -> bool:
 
 
 def equal_cost_table(
-    task: str,
-    arms: Sequence[str],
-    cost: str = COST,
-    references: Sequence[str] = (REFERENCE, OURS, HALF),
-    budget: float | None = None,
+    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS, HALF)
 ) -> str:
     """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
     the first reference's final accuracy cost.
     """
-    compared = {name: compare_task(task, tuple(arms), name, budget) for name in references}
+    compared = {name: compare_task(task, tuple(arms), name) for name in references}
     comparisons = {name: comparison for name, comparison in compared.items() if comparison}
     if references[0] not in comparisons:
         return "No runs yet.\n"
@@ -146,6 +137,33 @@ def equal_cost_table(
     heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in comparisons), "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
+
+
+def average_table(
+    task: str, arms: Sequence[str], cost: str, references: Sequence[str] = (REFERENCE, OURS, HALF)
+) -> str:
+    """Accuracy averaged over the cost up to where all arms are compared, and its differences."""
+    compared = {name: compare_task(task, tuple(arms), name) for name in references}
+    results = {
+        name: comparison.results[split_of(task, "heldout")][cost]
+        for name, comparison in compared.items()
+        if comparison
+    }
+    if references[0] not in results:
+        return "No runs yet.\n"
+    first = results[references[0]]
+    rows = [
+        [
+            f"`{arm}`",
+            str(len(first.arms[arm].average.by_seed)),
+            _estimate(first.arms[arm].average),
+            *(_difference(result.arms[arm].average_difference) for result in results.values()),
+        ]
+        for arm in arms
+        if arm in first.arms
+    ]
+    heads = ["arm", "seeds", "average", *(f"minus `{name}`, points" for name in results)]
+    return f"{markdown_table(heads, rows)}\nUp to {amount(first.budget)} {COSTS[cost].title}.\n"
 
 
 def headline_table(task: str, arms: Sequence[str]) -> str:
@@ -186,12 +204,17 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
                     for name in ("tokens/generated", "tokens/trained", "flops")
                 ),
-                f"{fmean(run.card['wall_s'] for run in runs) / 60:.0f}",
+                f"{fmean(_unbroken_times(runs)) / 60:.0f}",
             ]
         )
     heads = ["arm", "seeds", "held-out", "harder", *SAMPLED, "steps"]
     costs = ["tokens generated", "trained", "FLOPs", "minutes"]
     return markdown_table([*heads, *costs], rows) if rows else "No runs yet.\n"
+
+
+def _unbroken_times(runs: Sequence[RunFolder]) -> list[float]:
+    """Seconds of the runs that no process had to go on with: the others' run cards know their end only."""
+    return [run.card["wall_s"] for run in runs if run.card["resumed_at_step"] is None]
 
 
 def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
@@ -291,8 +314,9 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "headline": headline_table("mixed", arms),
-        "mixed-half": equal_cost_table("mixed", arms, budget=plan["tasks"]["mixed"]["generated_tokens"] / 2),
+        "mixed-average": average_table("mixed", arms, COST),
         "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
+        "mixed-trained-average": average_table("mixed", arms, TRAINED),
         "prediction": prediction_table("mixed"),
     }
     for task in plan["tasks"]:
@@ -322,7 +346,7 @@ def main() -> None:
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
-    if comparison := compare_task("mixed", tuple(plan["arms"]), REFERENCE):
+    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)

@@ -140,6 +140,28 @@ def test_arms_can_be_compared_at_a_smaller_budget(tmp_path):
         compare([long, short], budget=5)
 
 
+def test_who_learns_early_has_the_higher_average(tmp_path):
+    early = make_run(tmp_path / "early", {0: 0.0, 4: 0.4, 10: 0.4})
+    late = make_run(tmp_path / "late", {0: 0.0, 10: 0.5, 20: 0.9}, method="seele")
+    arms = result_of(compare([early, late])).arms
+    assert arms["grpo"].average.mean == pytest.approx(0.32)
+    assert arms["seele"].average.mean == pytest.approx(0.25)
+    assert arms["seele"].average_difference.mean == pytest.approx(-0.07)
+    assert arms["seele"].difference.mean == pytest.approx(0.1)
+    assert arms["grpo"].average_difference is None
+    # What lies before the first common validation is known of one run only.
+    begun = make_run(tmp_path / "begun", {4: 0.4, 10: 0.4})
+    arms = result_of(compare([begun, late])).arms
+    assert arms["grpo"].average.mean == pytest.approx(0.4)
+    assert arms["seele"].average.mean == pytest.approx(0.35)
+
+
+def test_runs_that_share_a_single_cost_have_their_accuracy_there_as_average(tmp_path):
+    one, other = make_run(tmp_path / "one", {5: 0.3}), make_run(tmp_path / "two", {0: 0.1, 10: 0.5}, seed=1)
+    average = result_of(compare([one, other])).arms["grpo"].average
+    assert average.by_seed == pytest.approx({0: 0.3, 1: 0.3})
+
+
 def test_the_same_runs_are_compared_at_another_step_where_tokens_are_what_counts(tmp_path):
     sparing = make_run(tmp_path / "sparing", straight(0.0, 0.5), tokens=100)
     lavish = make_run(tmp_path / "lavish", straight(0.0, 1.0), tokens=400, method="seele")
@@ -627,8 +649,8 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     assert "<b>" not in page and "<i>" not in page
     assert "&lt;i&gt;|$y" in page
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
-    # Three tables of 10, 7 and 13 columns: head, rule and a row each.
-    assert cells == [11] * 3 + [8] * 3 + [14] * 3
+    # Four tables of 10, 10, 7 and 13 columns: head, rule and a row each.
+    assert cells == [11] * 6 + [8] * 3 + [14] * 3
 
 
 def test_a_page_without_anything_to_note_has_no_notes(runs):

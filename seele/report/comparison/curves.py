@@ -47,6 +47,16 @@ def accuracy_at(curve: Curve, cost: float) -> float:
     return float(np.interp(cost, curve.cost_V, curve.accuracy_V))
 
 
+def average_accuracy(curve: Curve, begin: float, end: float) -> float:
+    """Mean accuracy from one cost to another: the area under the curve by its width, which is known there."""
+    inside_V = (curve.cost_V > begin) & (curve.cost_V < end)
+    knots = np.concatenate([[begin], curve.cost_V[inside_V], [end]])
+    accuracies = np.array([accuracy_at(curve, cost) for cost in knots])
+    if begin == end:
+        return float(accuracies[0])
+    return float(np.diff(knots) @ (accuracies[:-1] + accuracies[1:]) / 2.0 / (end - begin))
+
+
 def first_crossing(curve: Curve, accuracy: float) -> float | None:
     """The first cost at which the curve reaches ``accuracy``; None where it never does.
 

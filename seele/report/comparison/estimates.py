@@ -7,7 +7,15 @@ import numpy as np
 
 from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value
 from seele.maths.irt import Array
-from seele.report.comparison.curves import Curve, accuracy_at, first_crossing, mean_curve, shared_knots, stack
+from seele.report.comparison.curves import (
+    Curve,
+    accuracy_at,
+    average_accuracy,
+    first_crossing,
+    mean_curve,
+    shared_knots,
+    stack,
+)
 from seele.report.comparison.results import ArmResult, Difference, Estimate, Reach, Result
 
 # Two runs span their own values and say nothing of a third.
@@ -35,8 +43,13 @@ def compare_arms(
             with.
         reference: The arm that the others are compared with.
     """
+    begin = max(curve.first for by_seed in curves.values() for curve in by_seed.values())
     at_budget = {
         arm: {seed: accuracy_at(curve, budget) for seed, curve in by_seed.items()}
+        for arm, by_seed in curves.items()
+    }
+    averages = {
+        arm: {seed: average_accuracy(curve, begin, budget) for seed, curve in by_seed.items()}
         for arm, by_seed in curves.items()
     }
     if accuracy is None:
@@ -45,6 +58,10 @@ def compare_arms(
         arm: ArmResult(
             accuracy=_estimate(at_budget[arm]),
             difference=None if arm == reference else _difference(at_budget[arm], at_budget[reference]),
+            average=_estimate(averages[arm]),
+            average_difference=(
+                None if arm == reference else _difference(averages[arm], averages[reference])
+            ),
             cost_of_accuracy=_reach(by_seed, accuracy),
         )
         for arm, by_seed in curves.items()

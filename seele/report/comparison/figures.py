@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from seele.report.charts import (
+    COLOURS,
     INK,
     new_figure,
     nth_colour,
@@ -74,7 +75,9 @@ def _draw_split(axes: Axes, curves: Mapping[str, Mapping[int, Curve]], *, is_lab
         # A single validation would be an invisible line.
         marker = "." if len(mean.cost_V) == 1 else "-"
         label = f"{plain(shortened(arm, limit=60))}: {describe_band(len(by_seed))}" if is_labelled else ""
-        axes.plot(mean.cost_V, mean.accuracy_V, marker, color=colour, linewidth=2, label=label)
+        (line,) = axes.plot(mean.cost_V, mean.accuracy_V, marker, color=colour, linewidth=2, label=label)
+        if index >= len(COLOURS):
+            line.set_dashes((3, 1.5))
         if len(by_seed) > 1:
             axes.fill_between(mean.cost_V, *band(by_seed), color=colour, alpha=0.15, linewidth=0)
 

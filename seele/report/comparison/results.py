@@ -19,7 +19,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference(Estimate):
-    """An arm's accuracy minus the reference's, seed by seed, over the seeds that both have."""
+    """An arm's value minus the reference's, seed by seed, over the seeds that both have."""
 
     p_value: float
     """Exact, two-sided, of flipping the signs of the seeds' differences."""
@@ -46,6 +46,9 @@ class ArmResult:
     """At the budget."""
     difference: Difference | None
     """None for the reference itself, and where the arm has no seed in common with it."""
+    average: Estimate
+    """Over all costs up to the budget: how fast the arm learns, at no point that somebody chose."""
+    average_difference: Difference | None
     cost_of_accuracy: Reach
 
 

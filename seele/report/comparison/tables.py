@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from seele.maths.tables import markdown_table
 from seele.report.comparison.costs import COSTS
-from seele.report.comparison.results import Comparison, Difference, Reach
+from seele.report.comparison.results import ArmResult, Comparison, Difference, Estimate, Reach
 from seele.report.comparison.summary import describe_run
 
 UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -28,8 +28,27 @@ class Table:
 
 
 def result_tables(comparison: Comparison, split: str) -> list[Table]:
-    """Accuracy at equal cost, and cost of equal accuracy, on one split."""
-    return [_at_equal_cost(comparison, split), _of_equal_accuracy(comparison, split)]
+    """Accuracy at equal cost and on the way there, and cost of equal accuracy, on one split."""
+    return [
+        _by_arm(
+            comparison,
+            split,
+            lambda found: (found.accuracy, found.difference),
+            title="Accuracy at equal cost",
+            explanation="Un-hinted accuracy at the budget, which every run reached, on straight lines "
+            "between validations, mean over seeds. Differences are taken seed by seed. p is that of flipping "
+            "their signs, exact and two-sided, and never below 2 / 2^seeds.",
+        ),
+        _by_arm(
+            comparison,
+            split,
+            lambda found: (found.average, found.average_difference),
+            title="Average accuracy up to equal cost",
+            explanation="The area under the same lines up to the budget, divided by its width: how fast an "
+            "arm learns.",
+        ),
+        _of_equal_accuracy(comparison, split),
+    ]
 
 
 def run_table(comparison: Comparison) -> Table:
@@ -98,31 +117,36 @@ def _section(table: Table) -> str:
     return f"### {table.title}\n\n{cells}\n{table.explanation}\n"
 
 
-def _at_equal_cost(comparison: Comparison, split: str) -> Table:
+def _by_arm(
+    comparison: Comparison,
+    split: str,
+    read: Callable[[ArmResult], tuple[Estimate, Difference | None]],
+    *,
+    title: str,
+    explanation: str,
+) -> Table:
     rows = [
         (
             COSTS[cost].title,
             arm,
             amount(result.budget),
-            str(len(found.accuracy.by_seed)),
-            share(found.accuracy.mean),
-            _interval(found.accuracy.interval_95, share),
-            *(_BLANK if arm == comparison.reference else _difference_cells(found.difference)),
+            str(len(estimate.by_seed)),
+            share(estimate.mean),
+            _interval(estimate.interval_95, share),
+            *(_BLANK if arm == comparison.reference else _difference_cells(difference)),
         )
         for cost, result in comparison.results[split].items()
-        for arm, found in result.arms.items()
+        for arm, (estimate, difference) in ((arm, read(found)) for arm, found in result.arms.items())
     ]
     return Table(
-        title="Accuracy at equal cost",
+        title=title,
         heads=(
             *("cost", "arm", "budget", "seeds", "accuracy", INTERVAL),
             *(f"minus {comparison.reference}, points", INTERVAL, "common seeds", "p"),
         ),
         rows=tuple(rows),
         num_names=2,
-        explanation="Un-hinted accuracy at the budget, which every run reached, on straight lines "
-        "between validations, mean over seeds. Differences are taken seed by seed. p is that of flipping "
-        "their signs, exact and two-sided, and never below 2 / 2^seeds.",
+        explanation=explanation,
     )
 
 
