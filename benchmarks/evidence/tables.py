@@ -174,14 +174,13 @@ def headline_table(task: str, arms: Sequence[str]) -> str:
     results = comparison.results[split_of(task, "heldout")]
     rows = []
     for arm in HEADLINE_ARMS:
-        row = [f"`{arm}`", str(len(results[COST].arms[arm].accuracy.by_seed))]
-        for cost in (COST, TRAINED):
-            found = results[cost].arms[arm]
-            row += [_estimate(found.accuracy), _difference(found.difference)]
-        rows.append(row)
-    heads = [f"at {amount(results[cost].budget)} {COSTS[cost].title}" for cost in (COST, TRAINED)]
-    minus = f"minus `{REFERENCE}`, points"
-    return markdown_table(["arm", "seeds", heads[0], minus, heads[1], minus], rows)
+        generated, trained = (results[cost].arms[arm] for cost in (COST, TRAINED))
+        seeds = str(len(generated.accuracy.by_seed))
+        differences = (generated.difference, generated.average_difference, trained.difference)
+        rows.append([f"`{arm}`", seeds, _estimate(generated.accuracy), *map(_difference, differences)])
+    where = [f"at {amount(results[cost].budget)} {COSTS[cost].title}" for cost in (COST, TRAINED)]
+    minus = [f"minus `{REFERENCE}`", "on average up to there", where[1]]
+    return markdown_table(["arm", "seeds", where[0], *minus], rows)
 
 
 def final_table(task: str, arms: Sequence[str]) -> str:
