@@ -90,14 +90,17 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 
 @cache
-def compare_task(task: str, arms: tuple[str, ...], reference: str) -> Comparison | None:
+def compare_task(
+    task: str, arms: tuple[str, ...], reference: str, splits: tuple[str, ...] = GREEDY
+) -> Comparison | None:
     """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
     runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
     if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, reference=reference, costs=[COST, TRAINED])
+    names = [split_of(task, split) for split in splits]
+    return compare(folders, labels=labels, reference=reference, splits=names, costs=[COST, TRAINED])
 
 
 def _generates(folders: Sequence[Path]) -> bool:
@@ -345,7 +348,7 @@ def main() -> None:
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
-    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE):
+    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE, GREEDY[:1]):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
