@@ -60,7 +60,8 @@ def fit_on_grid(problems: Sequence[Sequence[Point]]) -> list[CurveFit]:
         return []
     point_NJ3 = np.zeros((len(problems), max(map(len, problems)), 3))
     for row, points in zip(point_NJ3, problems, strict=True):
-        row[: len(points), :2] = average_equal_ratios(points)
+        # Of two valleys that are equally deep, a rounding error would decide: the order must not.
+        row[: len(points), :2] = average_equal_ratios(sorted(points))
         row[: len(points), 2] = 1.0
     curve_N3, sse_N = fit_curves(*np.moveaxis(point_NJ3, 2, 0))
     return [

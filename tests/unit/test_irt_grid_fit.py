@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -193,4 +195,14 @@ def test_the_order_of_the_points_does_not_matter(points, random):
     shuffled = points[:]
     random.shuffle(shuffled)
     (expected,), (fit,) = fit_on_grid([points]), fit_on_grid([shuffled])
-    assert fit.sse == pytest.approx(expected.sse, abs=1e-4)
+    assert fit == expected
+
+
+def test_of_two_valleys_that_are_equally_deep_the_order_chooses_none():
+    points = [
+        (0.8125, 0.8073183009158802),
+        (0.8073183009158802, 0.0),
+        (0.8073183009158802, 0.8073183009158802),
+    ]
+    first, *others = [fit_on_grid([order])[0] for order in itertools.permutations(points)]
+    assert others == [first] * 5
