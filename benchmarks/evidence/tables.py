@@ -37,6 +37,8 @@ REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
 HEADLINE_ARMS = (REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER, "seele-m2", OURS, HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
+ENOUGH = 0.9
+"""Of what the reference spent: the least that an arm must have spent to be compared with it."""
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
@@ -91,20 +93,25 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 @cache
 def compare_task(
-    task: str, arms: tuple[str, ...], reference: str, splits: tuple[str, ...] = GREEDY
+    task: str, arms: tuple[str, ...], reference: str, cost: str = COST, splits: tuple[str, ...] = GREEDY
 ) -> Comparison | None:
-    """The arms that generate tokens, at equal numbers of them; None before there is anything to compare."""
-    runs = {arm: found for arm, found in stored_runs(task, arms).items() if _generates(found)}
+    """The arms at equal cost; None before there is anything to compare.
+
+    A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
+    ones generate nothing, and DAPO trains on little of what it generates.
+    """
+    spent = {
+        arm: min(read(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
+        for arm, folders in stored_runs(task, arms).items()
+    }
+    enough = ENOUGH * spent.get(REFERENCE, 0.0)
+    runs = {arm: found for arm, found in stored_runs(task, arms).items() if spent[arm] > enough}
     if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
     names = [split_of(task, split) for split in splits]
-    return compare(folders, labels=labels, reference=reference, splits=names, costs=[COST, TRAINED])
-
-
-def _generates(folders: Sequence[Path]) -> bool:
-    return all(read(folder).metrics[-1].get("tokens/generated_total", 0.0) > 0.0 for folder in folders)
+    return compare(folders, labels=labels, reference=reference, splits=names, costs=[cost])
 
 
 def equal_cost_table(
@@ -113,7 +120,7 @@ def equal_cost_table(
     """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
     the first reference's final accuracy cost.
     """
-    compared = {name: compare_task(task, tuple(arms), name) for name in references}
+    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
     comparisons = {name: comparison for name, comparison in compared.items() if comparison}
     if references[0] not in comparisons:
         return "No runs yet.\n"
@@ -146,7 +153,7 @@ def average_table(
     task: str, arms: Sequence[str], cost: str, references: Sequence[str] = (REFERENCE, OURS, HALF)
 ) -> str:
     """Accuracy averaged over the cost up to where all arms are compared, and its differences."""
-    compared = {name: compare_task(task, tuple(arms), name) for name in references}
+    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
     results = {
         name: comparison.results[split_of(task, "heldout")][cost]
         for name, comparison in compared.items()
@@ -171,10 +178,14 @@ def average_table(
 
 def headline_table(task: str, arms: Sequence[str]) -> str:
     """What README.md shows of a task: a few arms, as compared with all of ``arms``, at both costs."""
-    comparison = compare_task(task, tuple(arms), REFERENCE)
-    if comparison is None:
+    comparisons = {cost: compare_task(task, tuple(arms), REFERENCE, cost) for cost in (COST, TRAINED)}
+    results = {
+        cost: comparison.results[split_of(task, "heldout")][cost]
+        for cost, comparison in comparisons.items()
+        if comparison
+    }
+    if len(results) < len(comparisons):
         return "No runs yet.\n"
-    results = comparison.results[split_of(task, "heldout")]
     rows = []
     for arm in HEADLINE_ARMS:
         generated, trained = (results[cost].arms[arm] for cost in (COST, TRAINED))
@@ -348,7 +359,7 @@ def main() -> None:
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
-    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE, GREEDY[:1]):
+    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE, COST, GREEDY[:1]):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
