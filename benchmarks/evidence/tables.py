@@ -24,7 +24,7 @@ from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.costs import COSTS
 from seele.report.comparison.figures import draw_figures
-from seele.report.comparison.results import Comparison, Estimate
+from seele.report.comparison.results import Comparison, Estimate, Result
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
@@ -100,12 +100,13 @@ def compare_task(
     A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
     ones generate nothing, and DAPO trains on little of what it generates.
     """
+    stored = stored_runs(task, arms)
     spent = {
         arm: min(read(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
-        for arm, folders in stored_runs(task, arms).items()
+        for arm, folders in stored.items()
     }
     enough = ENOUGH * spent.get(REFERENCE, 0.0)
-    runs = {arm: found for arm, found in stored_runs(task, arms).items() if spent[arm] > enough}
+    runs = {arm: found for arm, found in stored.items() if spent[arm] > enough}
     if reference not in runs or len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
@@ -114,25 +115,35 @@ def compare_task(
     return compare(folders, labels=labels, reference=reference, splits=names, costs=[cost])
 
 
+def results_on(
+    split: str, task: str, arms: Sequence[str], cost: str, references: Sequence[str]
+) -> dict[str, Result]:
+    """Reference -> all arms at equal cost on one split; without the references that cannot be compared."""
+    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
+    return {
+        name: comparison.results[split_of(task, split)][cost]
+        for name, comparison in compared.items()
+        if comparison
+    }
+
+
 def equal_cost_table(
     task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS, HALF)
 ) -> str:
     """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
     the first reference's final accuracy cost.
     """
-    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
-    comparisons = {name: comparison for name, comparison in compared.items() if comparison}
-    if references[0] not in comparisons:
+    results = results_on("heldout", task, arms, cost, references)
+    if references[0] not in results:
         return "No runs yet.\n"
-    first = comparisons[references[0]].results
-    heldout, harder = (first[split_of(task, name)][cost] for name in GREEDY)
+    heldout, (harder,) = (
+        results[references[0]],
+        results_on("harder", task, arms, cost, references[:1]).values(),
+    )
     rows = []
     for arm in [name for name in arms if name in heldout.arms]:
         found, reach = heldout.arms[arm], heldout.arms[arm].cost_of_accuracy
-        differences = [
-            comparison.results[split_of(task, "heldout")][cost].arms[arm].difference
-            for comparison in comparisons.values()
-        ]
+        differences = [result.arms[arm].difference for result in results.values()]
         rows.append(
             [
                 f"`{arm}`",
@@ -144,7 +155,7 @@ def equal_cost_table(
                 f"{reach.num_reached} of {len(reach.by_seed)}",
             ]
         )
-    heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in comparisons), "harder"]
+    heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in results), "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
 
@@ -153,12 +164,7 @@ def average_table(
     task: str, arms: Sequence[str], cost: str, references: Sequence[str] = (REFERENCE, OURS, HALF)
 ) -> str:
     """Accuracy averaged over the cost up to where all arms are compared, and its differences."""
-    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
-    results = {
-        name: comparison.results[split_of(task, "heldout")][cost]
-        for name, comparison in compared.items()
-        if comparison
-    }
+    results = results_on("heldout", task, arms, cost, references)
     if references[0] not in results:
         return "No runs yet.\n"
     first = results[references[0]]
@@ -178,21 +184,16 @@ def average_table(
 
 def headline_table(task: str, arms: Sequence[str]) -> str:
     """What README.md shows of a task: a few arms, as compared with all of ``arms``, at both costs."""
-    comparisons = {cost: compare_task(task, tuple(arms), REFERENCE, cost) for cost in (COST, TRAINED)}
-    results = {
-        cost: comparison.results[split_of(task, "heldout")][cost]
-        for cost, comparison in comparisons.items()
-        if comparison
-    }
-    if len(results) < len(comparisons):
+    results = {cost: results_on("heldout", task, arms, cost, [REFERENCE]) for cost in (COST, TRAINED)}
+    if not all(results.values()):
         return "No runs yet.\n"
     rows = []
     for arm in HEADLINE_ARMS:
-        generated, trained = (results[cost].arms[arm] for cost in (COST, TRAINED))
+        generated, trained = (result[REFERENCE].arms[arm] for result in results.values())
         seeds = str(len(generated.accuracy.by_seed))
         differences = (generated.difference, generated.average_difference, trained.difference)
         rows.append([f"`{arm}`", seeds, _estimate(generated.accuracy), *map(_difference, differences)])
-    where = [f"at {amount(results[cost].budget)} {COSTS[cost].title}" for cost in (COST, TRAINED)]
+    where = [f"at {amount(of[REFERENCE].budget)} {COSTS[cost].title}" for cost, of in results.items()]
     minus = [f"minus `{REFERENCE}`", "on average up to there", where[1]]
     return markdown_table(["arm", "seeds", where[0], *minus], rows)
 
@@ -217,7 +218,7 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
                     for name in ("tokens/generated", "tokens/trained", "flops")
                 ),
-                f"{fmean(_unbroken_times(runs)) / 60:.0f}",
+                f"{fmean(times) / 60:.0f}" if (times := _unbroken_times(runs)) else "",
             ]
         )
     heads = ["arm", "seeds", "held-out", "harder", *SAMPLED, "steps"]
