@@ -23,6 +23,7 @@ from seele.data.files import write_atomically
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.costs import COSTS
+from seele.report.comparison.estimates import compare_arms
 from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison, Estimate, Result
 from seele.report.comparison.tables import amount, points, share
@@ -93,7 +94,7 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 @cache
 def compare_task(
-    task: str, arms: tuple[str, ...], reference: str, cost: str = COST, splits: tuple[str, ...] = GREEDY
+    task: str, arms: tuple[str, ...], cost: str = COST, splits: tuple[str, ...] = GREEDY
 ) -> Comparison | None:
     """The arms at equal cost; None before there is anything to compare.
 
@@ -107,23 +108,33 @@ def compare_task(
     }
     enough = ENOUGH * spent.get(REFERENCE, 0.0)
     runs = {arm: found for arm, found in stored.items() if spent[arm] > enough}
-    if reference not in runs or len(runs) < 2:
+    if len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
     names = [split_of(task, split) for split in splits]
-    return compare(folders, labels=labels, reference=reference, splits=names, costs=[cost])
+    return compare(folders, labels=labels, splits=names, costs=[cost])
 
 
 def results_on(
     split: str, task: str, arms: Sequence[str], cost: str, references: Sequence[str]
 ) -> dict[str, Result]:
     """Reference -> all arms at equal cost on one split; without the references that cannot be compared."""
-    compared = {name: compare_task(task, tuple(arms), name, cost) for name in references}
+    comparison = compare_task(task, tuple(arms), cost)
+    if comparison is None:
+        return {}
+    name = split_of(task, split)
+    curves, result = comparison.curves[name][cost], comparison.results[name][cost]
     return {
-        name: comparison.results[split_of(task, split)][cost]
-        for name, comparison in compared.items()
-        if comparison
+        reference: compare_arms(
+            curves,
+            budget=result.budget,
+            budget_set_by=result.budget_set_by,
+            accuracy=None,
+            reference=reference,
+        )
+        for reference in references
+        if reference in curves
     }
 
 
@@ -360,7 +371,7 @@ def main() -> None:
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
     contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
-    if comparison := compare_task("mixed", HEADLINE_ARMS, REFERENCE, COST, GREEDY[:1]):
+    if comparison := compare_task("mixed", HEADLINE_ARMS, splits=GREEDY[:1]):
         contents[FIGURE] = draw_figures(comparison)[COST]
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
