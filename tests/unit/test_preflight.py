@@ -76,6 +76,11 @@ def test_a_sound_run_passes(check):
     assert (found.num_problems, found.num_unhintable) == (8, 0)
 
 
+def test_validation_problems_that_are_trained_on_are_counted(check):
+    found = check(held_out=[problem(99), problem(98, question="3+1"), problem(97, question="4+1")])
+    assert (found.num_validation, found.num_validation_trained_on) == (3, 2)
+
+
 def test_solutions_below_two_steps_are_kept_and_counted(check):
     train = [problem(i) for i in range(6)] + [problem(6, steps=()), problem(7, steps=("\\boxed{2}",))]
     assert check(train=train).num_unhintable == 2

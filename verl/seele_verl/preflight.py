@@ -55,6 +55,9 @@ class Preflight:
     num_unhintable: int
     """Training problems that have no legal hint, because their solution is too short or shows the answer at
     once: they are kept."""
+    num_validation: int
+    num_validation_trained_on: int
+    """Validation problems whose question is a training problem's, word for word."""
 
     @property
     def is_supervised(self) -> bool:
@@ -104,8 +107,14 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_lengths(tokenizer, seele, config, validation, hinted=False)
     if supervised:
         check_supervised(config, seele, training, tokenizer)
-    unhintable = sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training)
-    return Preflight(seele=seele, num_problems=len(training), num_unhintable=unhintable)
+    questions = {instance.question for instance, _ in training}
+    return Preflight(
+        seele=seele,
+        num_problems=len(training),
+        num_unhintable=sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training),
+        num_validation=len(validation),
+        num_validation_trained_on=sum(instance.question in questions for instance, _ in validation),
+    )
 
 
 def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:

@@ -104,6 +104,8 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         "seed": preflight.seele.seed,
         "num_problems": preflight.num_problems,
         "num_unhintable_problems": preflight.num_unhintable,
+        "num_validation_problems": preflight.num_validation,
+        "num_validation_problems_trained_on": preflight.num_validation_trained_on,
         "resumed_at_step": resumed_at,
         "status": "running",
     }
@@ -132,6 +134,11 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         plan = f"{problems} ({preflight.num_unhintable} cannot be hinted), "
         plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
     sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
+    if preflight.num_validation_trained_on:
+        sys.stdout.write(
+            f"{preflight.num_validation_trained_on} of {preflight.num_validation} validation problems are "
+            "training problems, word for word: accuracy there says little of unseen ones\n"
+        )
 
 
 def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
