@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 
@@ -275,6 +276,11 @@ def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
             "trainer.save_frequency=3",
             "error: trainer.save_frequency: unknown key (did you mean 'save_freq'?)",
         ),
+        pytest.param(
+            "hardware=gpu8",
+            "error: trainer.device: 'cuda', but torch sees no GPU",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
     ],
 )
 def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message):
@@ -282,7 +288,8 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
     import sys
 
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "seele_verl.train", "method=seele", "hardware=cpu"]
+    command = [sys.executable, "-m", "seele_verl.train", "method=seele"]
+    command += [] if override.startswith("hardware=") else ["hardware=cpu"]
     command += [f"actor_rollout_ref.model.path={model}", override, f"trainer.default_local_dir={run}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 2

@@ -71,8 +71,9 @@ def set_environment(config: DictConfig) -> None:
     """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
     imported, which the checks do.
     """
-    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
-    os.environ.update(OmegaConf.to_container(environment, resolve=True))  # type: ignore[arg-type]
+    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars")
+    if environment is not None:
+        os.environ.update(environment)
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
