@@ -272,6 +272,8 @@ def training_table(task: str, arms: Sequence[str]) -> str:
         runs = [
             [row for row in read(folder).metrics if "rounds/mean_a_1_minus_a" in row] for folder in folders
         ]
+        if not all(runs):  # supervised
+            continue
         cells = [
             by_thirds([np.array([row.get(key, 0.0) for row in run]) for run in runs])
             for key in (
