@@ -11,7 +11,7 @@
 #   CKPT_DIR=runs/seele BENCHMARKS=all bash scripts/eval.sh
 #   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
-#   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen
+#   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen   # all nine by default
 source "$(dirname "$0")/lib/common.sh"
 
 : "${MODEL:=}"
@@ -24,6 +24,8 @@ source "$(dirname "$0")/lib/common.sh"
 arguments=()
 if [[ -n "$MODEL" ]]; then
     arguments+=(--model "$MODEL")
+    # A model without a run has no validation files to be evaluated on.
+    [[ -n "$BENCHMARKS$PROBLEMS${CKPT_DIR:-}" || " $*" =~ " --"(benchmarks|problems|run) ]] || BENCHMARKS=all
     [[ -d "$MODEL" ]] && default_out="$MODEL/eval" || default_out="runs/${MODEL//\//--}/eval"
 else
     # shellcheck disable=SC2012  # newest first is what ls is for

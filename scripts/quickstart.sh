@@ -11,6 +11,9 @@ source "$(dirname "$0")/lib/common.sh"
 
 : "${OUT:=runs/quickstart}"
 : "${HARDWARE:=$(nvidia-smi -L >/dev/null 2>&1 && echo gpu_tiny || echo cpu)}"
+for override in "$@"; do
+    [[ "$override" != trainer.default_local_dir=* ]] || OUT=${override#*=}
+done
 
 run bash scripts/setup.sh
 run seele data prepare chains --out data/prepared/chains

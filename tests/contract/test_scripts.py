@@ -183,12 +183,25 @@ def test_eval_merges_the_last_step_and_evaluates_it() -> None:
 
 def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path) -> None:
     assert commands(MODEL=str(tmp_path)) == [
-        f"seele_eval.run --model {tmp_path} --out {tmp_path}/eval --seed 3"
+        f"seele_eval.run --model {tmp_path} --benchmarks all --out {tmp_path}/eval --seed 3"
     ]
     assert commands(MODEL="Qwen/Qwen2.5-1.5B", BENCHMARKS="gsm8k") == [
         "seele_eval.run --model Qwen/Qwen2.5-1.5B --benchmarks gsm8k "
         "--out runs/Qwen--Qwen2.5-1.5B/eval --seed 3"
     ]
+
+
+def test_eval_of_a_folder_takes_what_is_named_instead_of_all_benchmarks(tmp_path: Path) -> None:
+    for named in ({"PROBLEMS": "a=b"}, {"CKPT_DIR": "runs/a"}):
+        assert "--benchmarks" not in commands(MODEL=str(tmp_path), **named)[0]
+    stdout = run_script(EVAL, "--problems", "a=b", MODEL=str(tmp_path)).stdout
+    assert "--problems a=b" in stdout and "--benchmarks" not in stdout
+
+
+def test_the_quickstart_goes_on_in_the_folder_that_an_override_names() -> None:
+    result = run_script(ROOT / "scripts" / "quickstart.sh", "trainer.default_local_dir=/tmp/elsewhere")
+    assert "CKPT_DIR=/tmp/elsewhere OUT=/tmp/elsewhere/eval" in result.stdout
+    assert "seele report /tmp/elsewhere" in result.stdout and "CKPT_DIR=runs" not in result.stdout
 
 
 def test_eval_of_several_steps_ends_with_their_curve() -> None:

@@ -157,7 +157,22 @@ def test_the_cost_of_a_run_is_that_of_its_last_step(tmp_path):
     cost = run_card.describe_cost(tmp_path, 7)
     assert cost["tokens"]["generated"] == 10.0 and cost["tokens"]["trained"] == 0.0
     assert (cost["parameters"], cost["flops"]) == (7, 200.0)
-    assert run_card.describe_cost(tmp_path, None)["flops"] is None
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_parameters_are_counted_without_the_weights_too(tmp_path, tied):
+    transformers = pytest.importorskip("transformers")
+    settings = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Qwen2Config(
+        vocab_size=32, num_key_value_heads=2, tie_word_embeddings=tied, **settings
+    )
+    config.save_pretrained(tmp_path / "configuration")
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    with_weights, without = (
+        run_card.count_parameters(str(tmp_path / name)) for name in ("model", "configuration")
+    )
+    # Attention, its biases, MLP, three norms, embeddings, and the head where it is not the embeddings.
+    assert with_weights == without == 4 * 64 + 3 * 8 + 3 * 8 * 16 + 3 * 8 + 32 * 8 * (1 if tied else 2)
 
 
 def test_the_card_names_versions_and_hardware(tmp_path):

@@ -34,7 +34,7 @@ def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
     write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
 
 
-def describe_cost(run: Path, parameters: int | None) -> dict[str, Any]:
+def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
     """Steps, seconds and tokens that the run has spent so far and the model FLOPs they stand for, from its
     metrics.
     """
@@ -47,19 +47,30 @@ def describe_cost(run: Path, parameters: int | None) -> dict[str, Any]:
         "seconds": round(sum(step.get("timing_s/step", 0.0) for step in steps), 1),
         "tokens": {name.removeprefix("tokens/"): total for name, total in totals.items() if "/" in name},
         "parameters": parameters,
-        "flops": None if parameters is None else totals["flops"],
+        "flops": totals["flops"],
     }
 
 
-def count_parameters(model: Path) -> int | None:
-    """Parameters in the folder's safetensors files; None where it holds none, as for a name on the hub."""
+def count_parameters(model: str) -> int:
+    """Parameters of a Hugging Face folder, by its safetensors files, or else by what its configuration asks
+    for, which is all that is at hand for a name on the hub before the weights have come.
+    """
     from safetensors import safe_open
 
     count = 0
-    for path in model.glob("*.safetensors"):
+    for path in Path(model).glob("*.safetensors"):
         with safe_open(path, framework="numpy") as file:
             count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return count or None
+    return count or _count_by_configuration(model)
+
+
+def _count_by_configuration(model: str) -> int:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        weightless = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model))
+    return sum(parameter.numel() for parameter in weightless.parameters())
 
 
 def describe_environment() -> dict[str, Any]:

@@ -117,8 +117,7 @@ def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     costs = {name: first[name] for name in ("steps", "seconds", "tokens", "flops")}
     tokens = {name: count - first["tokens"][name] for name, count in card["tokens"].items()}
-    known = card["flops"] is not None and first["flops"] is not None
-    flops = card["flops"] - first["flops"] if known else None
+    flops = card["flops"] - first["flops"]
     second = {"steps": card["steps"], "seconds": card["seconds"], "tokens": tokens, "flops": flops}
     return {"stages": {SFT: costs, RL: second}}
 

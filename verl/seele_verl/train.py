@@ -112,6 +112,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     }
     write_run_card(folder, card)
     _announce(folder, config, preflight, resumed_at)
+    parameters = count_parameters(config.actor_rollout_ref.model.path)
     started = time.monotonic()
     try:
         _train(config, folder, preflight, resumed_at)
@@ -121,7 +122,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         raise
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)
-        card |= describe_cost(folder, count_parameters(Path(config.actor_rollout_ref.model.path)))
+        card |= describe_cost(folder, parameters)
         card |= describe_stages(folder, card)
         write_run_card(folder, card)
 

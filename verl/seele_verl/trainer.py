@@ -91,7 +91,7 @@ class SeeleTrainer(PPOTrainerSync):
         self._nothing_to_learn = False
         self._line: dict[str, float] = {}
         """What is known of the step's line when the step is saved."""
-        self._parameters = count_parameters(Path(config.actor_rollout_ref.model.path))
+        self._parameters = count_parameters(config.actor_rollout_ref.model.path)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         if self.seele.curriculum.spare_problems:
@@ -351,15 +351,14 @@ class SeeleTrainer(PPOTrainerSync):
         learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
-        if self._parameters is not None:
-            metrics["flops"] = model_flops(
-                self._parameters,
-                prefilled_tokens=metrics["tokens/prefilled"],
-                generated_tokens=metrics["tokens/generated"],
-                trained_tokens=metrics["tokens/trained"],
-                # For old log-probabilities where the engine's do not serve, and for a KL term.
-                passes_without_gradient=(not self._uses_engines_log_probs) + config.use_kl_loss,
-            )
+        metrics["flops"] = model_flops(
+            self._parameters,
+            prefilled_tokens=metrics["tokens/prefilled"],
+            generated_tokens=metrics["tokens/generated"],
+            trained_tokens=metrics["tokens/trained"],
+            # For old log-probabilities where the engine's do not serve, and for a KL term.
+            passes_without_gradient=(not self._uses_engines_log_probs) + config.use_kl_loss,
+        )
         return metrics
 
     def _compute_metrics(
