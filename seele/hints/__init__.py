@@ -84,9 +84,9 @@ def build_controller(
     if name not in CONTROLLERS:
         raise ConfigError(f"seele.hints: unknown controller {name!r}; allowed are {sorted(CONTROLLERS)}")
     for key, count in {"rounds": rounds, "rollouts_per_round": rollouts_per_round}.items():
-        if count < 1:
-            raise ConfigError(f"seele.hints.{key}: expected at least 1, got {count!r}")
-    if not 0.0 < target_accuracy < 1.0:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ConfigError(f"seele.hints.{key}: expected a whole number of at least 1, got {count!r}")
+    if not isinstance(target_accuracy, int | float) or not 0.0 < target_accuracy < 1.0:
         raise ConfigError(
             f"seele.hints.target_accuracy: expected a number in (0, 1), got {target_accuracy!r}"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from seele.hints.contract import OneByOne, nearest_legal
+from seele.hints.contract import OneByOne, check_outcome, nearest_legal
 from seele.hints.settings import check_number
 from seele.hints.state import check_state, state_header
 from seele.records import State
@@ -29,7 +29,8 @@ class FixedHint(OneByOne):
         return nearest_legal(self._ratio, legal_ratios)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Changes nothing."""
+        """Checks the outcome, and changes nothing."""
+        check_outcome(hint_ratio, num_correct, num_rollouts)
 
     def end_visit(self, instance_id: str) -> None:
         """Changes nothing."""

@@ -23,6 +23,8 @@ def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) 
     Raises:
         CheckpointError: Says what came and what was expected.
     """
+    if not isinstance(state, Mapping):
+        raise CheckpointError(f"controller state: expected a mapping, got {type(state).__name__}")
     came = {key: state[key] for key in header if key in state}
     if came != header:
         raise CheckpointError(

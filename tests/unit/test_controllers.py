@@ -108,6 +108,21 @@ def test_how_visits_interleave_does_not_matter(name, outcomes):
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
+def test_no_controller_takes_an_outcome_that_cannot_be(name):
+    controller = build(name)
+    ratio = controller.next_hint_ratio("p", round_index=0, legal_ratios=FOUR_STEPS)
+    before = json.dumps(controller.state_dict())
+    for outcome in ((ratio, 9, 8), (ratio, -1, 8), (ratio, 0, 0), (float("nan"), 1, 8), (1.5, 1, 8)):
+        with pytest.raises(ValueError, match="an outcome needs hint_ratio in"):
+            controller.observe(
+                "p", **dict(zip(("hint_ratio", "num_correct", "num_rollouts"), outcome, strict=True))
+            )
+    with pytest.raises(CheckpointError, match="expected a mapping, got NoneType"):
+        controller.load_state_dict(None)
+    assert json.dumps(controller.state_dict()) == before
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLERS))
 def test_reading_metrics_and_state_changes_nothing(name):
     controller = build(name)
     visit(controller, [8, 4, 0, 2])
@@ -156,8 +171,15 @@ def test_a_saved_state_does_not_change_with_the_controller():
             {"target_accuracy": 1.0},
             r"seele.hints.target_accuracy: expected a number in \(0, 1\), got 1.0",
         ),
-        ("paper", {"rounds": 0}, r"seele.hints.rounds: expected at least 1, got 0"),
-        ("paper", {"rollouts_per_round": -1}, r"seele.hints.rollouts_per_round: expected at least 1, got -1"),
+        ("paper", {"rounds": 0}, r"seele.hints.rounds: expected a whole number of at least 1, got 0"),
+        ("paper", {"rounds": 1.5}, r"seele.hints.rounds: expected a whole number of at least 1, got 1.5"),
+        ("bayes", {"rounds": None}, r"seele.hints.rounds: expected a whole number of at least 1, got None"),
+        ("bayes", {"target_accuracy": "half"}, r"seele.hints.target_accuracy: expected a number in \(0, 1\)"),
+        (
+            "paper",
+            {"rollouts_per_round": -1},
+            r"seele.hints.rollouts_per_round: expected a whole number of at least 1, got -1",
+        ),
     ],
 )
 def test_a_setting_that_is_not_allowed_is_named_with_what_is(name, settings, message):

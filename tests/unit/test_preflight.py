@@ -121,7 +121,10 @@ def test_additions_are_welcome_where_verl_hands_them_on(check):
 
 BAD_SETTINGS = [
     ("+seele.hint.rounds=2", "seele.hint.rounds: unknown key"),
-    ("+reward_manager=naive", "reward_manager: unknown key; '+' adds keys only under"),
+    (
+        "+reward_manager=naive",
+        "reward_manager: unknown key, or a known one, which is set without '+'; that adds keys only under",
+    ),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=ppo", "unknown method 'ppo'"),
     (

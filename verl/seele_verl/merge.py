@@ -116,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             said = str(merge_checkpoint(options.run, _step(options.step)))
     except SeeleError as error:
-        sys.exit(f"error: {error}")
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
     sys.stdout.write(f"{said}\n")
 
 

@@ -122,8 +122,8 @@ def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
         key: str = override.split("=")[0]
         if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
             raise ConfigError(
-                f"{key.lstrip('+')}: unknown key; '+' adds keys only under "
-                f"{[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
+                f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; that adds keys "
+                f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
         if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
             raise ConfigError(
