@@ -10,12 +10,12 @@
 source "$(dirname "$0")/lib/common.sh"
 
 : "${OUT:=runs/quickstart}"
-: "${HARDWARE:=$(nvidia-smi -L >/dev/null 2>&1 && echo gpu_tiny || echo cpu)}"
 for override in "$@"; do
     [[ "$override" != trainer.default_local_dir=* ]] || OUT=${override#*=}
 done
 
 run bash scripts/setup.sh
+: "${HARDWARE:=$([ -e .venv/.seele-gpu ] && echo gpu_tiny || echo cpu)}"
 run seele data prepare chains --out data/prepared/chains
 run python -m seele_verl.base_model --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \

@@ -2,7 +2,7 @@
 # Make .venv, or bring it up to date. Does nothing, in well under a second, when it is.
 #
 #   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the GPU stack;
-#            for the reasoning tasks (requirements-tasks.txt) a C compiler and Python's headers
+#            for the GPU stack, and for the reasoning tasks (requirements-tasks.txt), a C compiler and Python's headers
 #   writes   .venv/  (4 GB on a CPU)
 #   takes    half a minute on a CPU from a warm package cache; a GPU machine may compile flash-attn for an hour
 #
@@ -109,6 +109,14 @@ elif ! fits "$venv_python"; then
     exit 1
 fi
 
+has_headers='import sysconfig, pathlib, sys; sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").is_file())'
+compiles() { command -v cc >/dev/null && "$venv_python" -c "$has_headers"; }
+if [ "$stack" = gpu ] && [ -z "${DRY_RUN:-}" ] && ! compiles; then
+    # Triton compiles while a run runs.
+    echo "setup: the gpu stack needs a C compiler and Python's headers (Debian: apt install gcc python3-dev)" >&2
+    exit 1
+fi
+
 if [ -z "${DRY_RUN:-}" ]; then
     # Until the stamp is written, whatever ends this script leaves an environment that nobody trusts.
     rm -f .venv/.seele-*
@@ -130,8 +138,7 @@ if [[ "$(.venv/bin/uv --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
 fi
 quietly "installing $requirements" \
     .venv/bin/uv pip install --python "$venv_python" -r "$requirements" --constraints "scripts/locks/$stack.txt" "${sources[@]}"
-has_headers='import sysconfig, pathlib, sys; sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").is_file())'
-if [ -n "${DRY_RUN:-}" ] || { command -v cc >/dev/null && "$venv_python" -c "$has_headers"; }; then
+if [ -n "${DRY_RUN:-}" ] || compiles; then
     quietly "installing requirements-tasks.txt" \
         .venv/bin/uv pip install --python "$venv_python" -r requirements-tasks.txt --constraints "scripts/locks/$stack.txt" "${sources[@]}"
 else

@@ -235,6 +235,32 @@ def test_hints_do_not_count_where_none_is_given(check):
 
 def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+    with pytest.raises(
+        ConfigError, match="n_gpus_per_node: got 8, but torch sees 1 GPUs; allowed here are 1 to 1"
+    ):
+        check("hardware=gpu8")
+
+
+def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=r"num_cpus: Ray would have 4, but 5 are reserved: .*; set it to 5"):
+        check("hardware=gpu_tiny", "model=tiny")
+    assert check("hardware=gpu_tiny", "model=tiny", "ray_kwargs.ray_init.num_cpus=5").num_problems == 8
+    # Of the CPU file's 16 logical ones five ranks take 15, and two more are needed.
+    with pytest.raises(ConfigError, match=r"Ray would have 16, but 17 are reserved: 3 for each of 5 GPUs"):
+        check(
+            "trainer.n_gpus_per_node=5",
+            "data.train_batch_size=10",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=5",
+            train=[problem(i) for i in range(10)],
+        )
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
 
 

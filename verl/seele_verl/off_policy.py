@@ -32,7 +32,7 @@ def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMe
     if has_others:
         others_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
         if by_entropy:
-            is_high = highest(_flat(data["entropy"])[others_T].numpy(), settings.entropy_share)
+            is_high = highest(_flat(data["entropy"])[others_T].float().numpy(), settings.entropy_share)
             off_policy_T[others_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(others_T, off_policy_T, advantage_T)
     advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())

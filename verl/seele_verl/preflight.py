@@ -1,5 +1,6 @@
 """Every check that can be made before Ray starts. What passes here does not fail an hour later."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ OPEN_SECTIONS = (
     "ray_kwargs.ray_init.",
     "seele.hints.settings.",
 )
+# What verl reserves in Ray beside each GPU (ResourcePoolManager's max_colocate_count).
+CPUS_PER_GPU = 3
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 # verl's own reward settings, old and new. verl ignores the old ones silently; SEELE grades by itself and
@@ -88,6 +91,8 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _check_estimator(config)
     check_composition(config, seele)
     _check_device(config)
+    if not supervised:
+        _check_cpus(config)
     training, validation = (
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
@@ -203,7 +208,33 @@ def _check_device(config: DictConfig) -> None:
         import torch
 
         if not torch.cuda.is_available():
-            raise ConfigError("trainer.device: 'cuda', but torch sees no GPU; allowed here is hardware=cpu")
+            raise ConfigError(
+                "trainer.device: 'cuda', but torch sees no GPU, or one with too old a driver; "
+                "allowed here is hardware=cpu"
+            )
+        here, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+        if here < wanted:
+            raise ConfigError(
+                f"trainer.n_gpus_per_node: got {wanted}, but torch sees {here} GPUs; "
+                f"allowed here are 1 to {here}"
+            )
+
+
+def _check_cpus(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where verl or TransferQueue would wait for ever for CPUs that Ray has not."""
+    ray_init = config.ray_kwargs.ray_init
+    if config.trainer.nnodes > 1 or "RAY_ADDRESS" in os.environ or ray_init.get("address"):
+        return  # a cluster that is there has its own
+    cpus = ray_init.num_cpus or os.cpu_count() or 1
+    units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
+    needed = units + 1 + CPUS_PER_GPU * config.trainer.n_gpus_per_node
+    if cpus < needed:
+        raise ConfigError(
+            f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
+            f"for each of {config.trainer.n_gpus_per_node} GPUs, and {units} + 1 for TransferQueue; set it "
+            f"to {needed}, for these are logical, or lower trainer.n_gpus_per_node or "
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+        )
 
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:

@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
+from seele.errors import ConfigError
 from seele_verl.compat import undecorated
 
 
@@ -30,12 +31,29 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         """Run the training; verl calls this in the runner's own process."""
         from seele_verl.trainer import SeeleTrainer
 
+        _refuse_a_second_run()
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
         RolloutReplicaRegistry.register("vllm", load_replica)
         # Any mode name but "sync" is treated as asynchronous in several places, so ours takes its place.
         TRAINER_REGISTRY["sync"] = SeeleTrainer
         super().run(config)
+
+
+def _refuse_a_second_run() -> None:
+    """TransferQueue is one for a whole Ray cluster, and the rows of two runs have the same keys.
+
+    Raises:
+        ConfigError: If the cluster has one.
+    """
+    try:
+        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+    except ValueError:
+        return
+    raise ConfigError(
+        "ray_kwargs.ray_init: another run trains on this Ray cluster, and their rollouts would mix; wait for "
+        "its end, or give each run a cluster of its own (without RAY_ADDRESS a run starts one)"
+    )
 
 
 def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> None:

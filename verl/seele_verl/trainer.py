@@ -56,8 +56,9 @@ from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
 from seele_verl.weight_socket import send_on_own_socket
 
-# verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model.
-POLL_INTERVAL_S = 0.05
+# verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
+# every key.
+POLL_INTERVAL_S = {"cpu": 0.05, "cuda": 0.5}
 
 
 class SeeleTrainer(PPOTrainerSync):
@@ -74,7 +75,7 @@ class SeeleTrainer(PPOTrainerSync):
         # Before verl's part, which builds the replay buffer by it.
         self.seele = read_settings(config)
         super().__init__(config)
-        self.replay_buffer.poll_interval = POLL_INTERVAL_S
+        self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
         self.controller = start_controller(self.seele)
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
@@ -171,7 +172,9 @@ class SeeleTrainer(PPOTrainerSync):
     # -------------------------------------------------------- advantage and loss
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        return write_advantages(super()._compute_advantage(batch, metrics), self.seele.off_policy)
+        batch = write_advantages(super()._compute_advantage(batch, metrics), self.seele.off_policy)
+        self._drop_metrics_over_others_tokens(metrics, "rollout_corr/")
+        return batch
 
     @property
     def _uses_engines_log_probs(self) -> bool:
@@ -186,9 +189,14 @@ class SeeleTrainer(PPOTrainerSync):
             super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         if self.seele.off_policy.source != "none" and not self._uses_engines_log_probs:
             exchange_log_probs(batch, source=self.seele.off_policy.source)
-            for name in [name for name in metrics if name.startswith("training/rollout_")]:
-                del metrics[name]  # taken over tokens, too, that the engine did not write
+            self._drop_metrics_over_others_tokens(metrics, "training/rollout_")
         return batch
+
+    def _drop_metrics_over_others_tokens(self, metrics: dict[str, Any], prefix: str) -> None:
+        """Remove what verl compares engine and trainer by, where some tokens are not the engine's."""
+        if self.seele.off_policy.source != "none":
+            for name in [name for name in metrics if name.startswith(prefix)]:
+                del metrics[name]
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
