@@ -71,7 +71,7 @@ def test_verl_builds_its_settings_from_ours(hardware, model):
     assert optim.total_training_steps == sft.trainer.total_training_steps == 96
     assert "hf_model" in omega_conf_to_dataclass(sft.checkpoint).save_contents
     assert sft.model == composed(f"hardware={hardware}", f"model={model}").actor_rollout_ref.model
-    assert sft.data.max_token_len_per_gpu == (16384 if hardware == "cpu" else 24576)
+    assert sft.data.max_token_len_per_gpu == {"cpu": 16384, "gpu8": 24576, "gpu1": 12288}[hardware]
     assert (sft.trainer.device, sft.data.pad_mode) == ("cpu" if hardware == "cpu" else "cuda", "no_padding")
 
 
