@@ -1,6 +1,7 @@
 """A round's way from the rollout worker to the engine and back, through Ray; only the engine is made up."""
 
 import asyncio
+import inspect
 import sys
 from types import SimpleNamespace
 
@@ -10,10 +11,13 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 import ray
+import transfer_queue.interface
 
+from seele.errors import ConfigError
 from seele_verl.engine import RoundServer
 from seele_verl.engine_client import generate_round
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
+from seele_verl.runner import refuse_a_second_run
 
 PROMPT = [1, 2, 3]
 
@@ -207,3 +211,15 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
     with pytest.raises(error):
         asyncio.run(sampled(client, {11: [what] * MAX_ATTEMPTS}, 2))
     assert client.in_use == 0
+
+
+def test_a_ray_cluster_takes_one_run(server):
+    """TransferQueue attaches to the one that is there, whosever it is."""
+    name, namespace = "TransferQueueController", "transfer_queue"
+    assert f'name="{name}", namespace="{namespace}"' in inspect.getsource(transfer_queue.interface)
+    refuse_a_second_run()
+    others = ray.remote(Engine).options(name=name, namespace=namespace, num_cpus=0).remote()
+    ray.get(others.begin.remote({}))
+    with pytest.raises(ConfigError, match="another run trains on this Ray cluster"):
+        refuse_a_second_run()
+    ray.kill(others)

@@ -31,7 +31,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         """Run the training; verl calls this in the runner's own process."""
         from seele_verl.trainer import SeeleTrainer
 
-        _refuse_a_second_run()
+        refuse_a_second_run()
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
         RolloutReplicaRegistry.register("vllm", load_replica)
@@ -40,7 +40,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         super().run(config)
 
 
-def _refuse_a_second_run() -> None:
+def refuse_a_second_run() -> None:
     """TransferQueue is one for a whole Ray cluster, and the rows of two runs have the same keys.
 
     Raises:
