@@ -173,7 +173,10 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = write_advantages(super()._compute_advantage(batch, metrics), self.seele.off_policy)
-        self._drop_metrics_over_others_tokens(metrics, "rollout_corr/")
+        if self.seele.off_policy.source != "none":
+            # verl compares engine and trainer over tokens, too, that the engine did not write.
+            for name in [name for name in metrics if name.startswith(("training/rollout_", "rollout_corr/"))]:
+                del metrics[name]
         return batch
 
     @property
@@ -189,14 +192,7 @@ class SeeleTrainer(PPOTrainerSync):
             super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         if self.seele.off_policy.source != "none" and not self._uses_engines_log_probs:
             exchange_log_probs(batch, source=self.seele.off_policy.source)
-            self._drop_metrics_over_others_tokens(metrics, "training/rollout_")
         return batch
-
-    def _drop_metrics_over_others_tokens(self, metrics: dict[str, Any], prefix: str) -> None:
-        """Remove what verl compares engine and trainer by, where some tokens are not the engine's."""
-        if self.seele.off_policy.source != "none":
-            for name in [name for name in metrics if name.startswith(prefix)]:
-                del metrics[name]
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
