@@ -20,5 +20,6 @@ run seele data prepare chains --out data/prepared/chains
 run python -m seele_verl.base_model --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \
     trainer.default_local_dir="$OUT" "$@"
-run env CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh
+# The default share of a GPU would be millions of blocks of cache for so small a model.
+run env CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh --gpu-memory-share 0.1
 run seele report "$OUT" --out "$OUT/report"

@@ -30,6 +30,9 @@ class SftConfig:
     final_lr_ratio: float = 0.1
     """Share of the learning rate that is left at the end, after half a cosine; 1 keeps it constant."""
 
+    save_freq: int | None = None
+    """Steps between checkpoints; None: as many as epochs, evenly over the run; below 1: the last only."""
+
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")

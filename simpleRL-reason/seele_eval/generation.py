@@ -70,7 +70,11 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     from vllm import EngineArgs, LLMEngine
+    from vllm.platforms import current_platform
+    from vllm.usage.usage_lib import UsageContext
 
+    # On GPUs it decides how many sequences and tokens make a batch: many, as in vLLM's own LLM.
+    context = UsageContext.ENGINE_CONTEXT if current_platform.is_cpu() else UsageContext.LLM_CLASS
     return LLMEngine.from_engine_args(
         EngineArgs(
             model=str(model),
@@ -80,7 +84,8 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
             disable_log_stats=True,
             use_tqdm_on_load=False,
             **_device_settings(settings),
-        )
+        ),
+        usage_context=context,
     )
 
 

@@ -33,6 +33,8 @@ def test_two_stages_share_no_problem_and_count_what_both_cost(tmp_path, supervis
     for split in ("heldout", "harder"):
         name = f"val/accuracy/chains/{split}"
         assert after_sft[name] == before_rl[name]
+    for stage in (run / "sft", run):
+        assert list((stage / "tensorboard").rglob("events*"))
     card = json.loads((run / "run_card.json").read_text())
     first, second = card["stages"]["sft"], card["stages"]["rl"]
     assert (first["steps"], second["steps"]) == (len(parts[0]) // 4, 1)

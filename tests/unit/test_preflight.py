@@ -174,6 +174,18 @@ BAD_SETTINGS = [
         "trainer.v1.trainer_mode: got 'colocate_async'; allowed is 'sync'",
     ),
     (
+        "actor_rollout_ref.rollout.max_model_len=65536",
+        "rollout.max_model_len: got 65536, but",
+    ),
+    (
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=160",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu: got 160, must hold data.max_prompt_length plus",
+    ),
+    (
+        "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=160",
+        "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu: got 160, must hold",
+    ),
+    (
         "actor_rollout_ref.rollout.max_model_len=100",
         "max_model_len (100) is shorter than data.max_prompt_length",
     ),
@@ -236,17 +248,24 @@ def test_hints_do_not_count_where_none_is_given(check):
 def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("os.cpu_count", lambda: 5)
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
     with pytest.raises(
         ConfigError, match="n_gpus_per_node: got 8, but torch sees 1 GPUs; allowed here are 1 to 1"
     ):
         check("hardware=gpu8")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (7, 5))
+    with pytest.raises(
+        ConfigError, match=r"device: GPUs of compute capability 7.5; .* need 8.0 \(A100\) or more"
+    ):
+        check("hardware=gpu_tiny", "model=tiny")
 
 
 def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"num_cpus: Ray would have 4, but 5 are reserved: .*; set it to 5"):
@@ -262,6 +281,19 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
         )
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+
+
+def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    own = check().num_problems
+    join = ("ray_kwargs.ray_init.address=auto", "ray_kwargs.ray_init.num_gpus=null")
+    with pytest.raises(ConfigError, match=r"num_cpus: got 16, but the Ray cluster at 'auto', .* null"):
+        check(*join)
+    assert check(*join, "ray_kwargs.ray_init.num_cpus=null", "trainer.nnodes=2").num_problems == own == 8
+    with pytest.raises(
+        ConfigError, match=r"nnodes: got 2, but the run would start Ray on this node alone; .*RAY_"
+    ):
+        check("trainer.nnodes=2")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """What a run leaves and resumes from: checkpoints, logs, run card, progress lines."""
 
 import json
+import os
 
 import pytest
 
 pytest.importorskip("omegaconf", reason="the training stack is not installed")
 
+from omegaconf import OmegaConf
+
 from seele.errors import CheckpointError, ConfigError
-from seele_verl import checkpoints, merge, run_card
+from seele_verl import checkpoints, merge, run_card, train
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.run_log import RunLog
 
@@ -233,6 +236,30 @@ def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):
     print("after")  # noqa: T201
     assert (tmp_path / "logs" / "train.log").read_text() == "chatter\n"
     assert capfd.readouterr().out == "progress\nafter\n"
+
+
+def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_path, monkeypatch):
+    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
+    OmegaConf.set_struct(config, True)
+    for stage in (tmp_path / "sft", tmp_path):
+        with train.logging_into(stage, config):
+            expected = {
+                "TENSORBOARD_DIR": f"{stage}/tensorboard",
+                "WANDB_DIR": str(stage),
+                "WANDB_MODE": "offline",
+            }
+            assert config.ray_kwargs.ray_init.runtime_env.env_vars == expected
+            assert {name: os.environ[name] for name in expected} == expected
+        assert not expected.keys() & os.environ.keys()
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("TENSORBOARD_DIR", "/elsewhere")
+    with train.logging_into(tmp_path, config):
+        expected = {"TENSORBOARD_DIR": "/elsewhere", "WANDB_DIR": str(tmp_path), "WANDB_MODE": "disabled"}
+        assert config.ray_kwargs.ray_init.runtime_env.env_vars == expected
+    assert os.environ["TENSORBOARD_DIR"] == "/elsewhere"
 
 
 def test_merging_without_a_checkpoint_names_the_steps_there_are(tmp_path):

@@ -86,7 +86,7 @@ SFT_ERRORS = [
     ("seele.sft.epochs=0", "epochs must be at least 1"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
     ("trainer.n_gpus_per_node=3", "must be a multiple of the 3 training ranks, got 4"),
-    ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of trainer.save_freq \(4\)"),
+    ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of seele.sft.save_freq \(4\)"),
     ("actor_rollout_ref.rollout.val_kwargs.top_p=0.9", "validated without top_p and top_k"),
     ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=100", "must hold data.max_prompt_length plus"),
 ]
@@ -133,7 +133,11 @@ def first_stage_done(tmp_path):
 
 
 def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_path, first_stage_done):
-    config, settings = configure("sft_rl", "seele.curriculum.spare_problems=1", "seele.sft.batch_size=2")
+    cluster = [f"ray_kwargs.ray_init.{key}" for key in ("address=auto", "num_cpus=null", "num_gpus=null")]
+    config, settings = configure(
+        *("sft_rl", "seele.curriculum.spare_problems=1", "seele.sft.batch_size=2"),
+        *("trainer.nnodes=2", *cluster),
+    )
     walk = stages(config, settings)
     first, preflight = next(walk)
     run = tmp_path / "run"
@@ -145,6 +149,7 @@ def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_p
     assert (preflight.seele.method, second.trainer.default_local_dir) == ("sft_rl", str(run))
     assert second.actor_rollout_ref.model.path == str(run / "sft" / "merged")
     assert preflight.seele.curriculum.spare_problems == 1
+    assert (first.trainer.nnodes, second.trainer.nnodes) == (1, 2)
     parts = [read_problems(run / "problems" / stage / "0-train.parquet") for stage in ("sft", "rl")]
     assert sorted(p.instance_id for part in parts for p in part) == sorted(f"p-{i}" for i in range(24))
     assert next(walk, None) is None
@@ -223,7 +228,8 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     log = RunLog(tmp_path)
     log.append(1, {"actor/sft_loss": 1.0})
     trainer = {"val_before_train": True, "test_freq": 4}
-    config = OmegaConf.create({"trainer": trainer, "actor_rollout_ref": {"model": {"path": "base"}}})
+    model = {"actor_rollout_ref": {"model": {"path": "base"}}}
+    config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
     due = due_models(config, tmp_path, last_step=7)
     assert due == {0: Path("base")} | {
         step: tmp_path / f"global_step_{step}" / "huggingface" for step in (4, 7)
@@ -231,6 +237,8 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     log.amend(4, {"val/accuracy/chains/heldout": 0.5})
     log.amend(0, {"val/accuracy/chains/heldout": 0.1})
     assert list(due_models(config, tmp_path, last_step=7)) == [7]
+    config.seele.sft.save_freq = None  # once an epoch, and every checkpoint is measured
+    assert list(due_models(config, tmp_path, last_step=7)) == [2, 6, 7]
     config.trainer.test_freq = -1
     assert due_models(config, tmp_path, last_step=7) == {}
 

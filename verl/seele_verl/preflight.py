@@ -86,13 +86,14 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_template(seele.prompt.template)
     configured_controller(seele)
     GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
+    _check_micro_batches(config, supervised=supervised)
     if not supervised:
         check_batches(config, seele)
         _check_estimator(config)
     check_composition(config, seele)
     _check_device(config)
     if not supervised:
-        _check_cpus(config)
+        _check_cluster(config)
     training, validation = (
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
@@ -190,6 +191,28 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
         )
 
 
+def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` unless every micro-batch holds the longest sequence: verl would stop at the first
+    that does not fit, which may be hours later.
+    """
+    model = config.actor_rollout_ref
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    for name, is_used in (
+        ("actor.ppo_max_token_len_per_gpu", model.actor.use_dynamic_bsz),
+        ("rollout.log_prob_max_token_len_per_gpu", not supervised and model.rollout.log_prob_use_dynamic_bsz),
+        (
+            "ref.log_prob_max_token_len_per_gpu",
+            model.actor.use_kl_loss and model.ref.log_prob_use_dynamic_bsz,
+        ),
+    ):
+        tokens = OmegaConf.select(model, name)
+        if is_used and longest > tokens * model.actor.ulysses_sequence_parallel_size:
+            raise ConfigError(
+                f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
+                f"data.max_response_length, which are {longest} together"
+            )
+
+
 def _check_estimator(config: DictConfig) -> None:
     algorithm = config.algorithm
     if algorithm.adv_estimator != "grpo":
@@ -218,13 +241,33 @@ def _check_device(config: DictConfig) -> None:
                 f"trainer.n_gpus_per_node: got {wanted}, but torch sees {here} GPUs; "
                 f"allowed here are 1 to {here}"
             )
+        if (capability := torch.cuda.get_device_capability()) < (8, 0):
+            raise ConfigError(
+                f"trainer.device: GPUs of compute capability {'.'.join(map(str, capability))}; bfloat16 and "
+                "flash-attention need 8.0 (A100) or more"
+            )
 
 
-def _check_cpus(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where verl or TransferQueue would wait for ever for CPUs that Ray has not."""
-    ray_init = config.ray_kwargs.ray_init
-    if config.trainer.nnodes > 1 or "RAY_ADDRESS" in os.environ or ray_init.get("address"):
-        return  # a cluster that is there has its own
+def _check_cluster(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where Ray would fail or wait for ever: resources for a cluster that has its own,
+    several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve.
+    """
+    ray_init, nodes = config.ray_kwargs.ray_init, config.trainer.nnodes
+    address = ray_init.get("address") or os.environ.get("RAY_ADDRESS") or "local"
+    if address != "local":
+        for key in ("num_cpus", "num_gpus"):
+            if ray_init.get(key) is not None:
+                raise ConfigError(
+                    f"ray_kwargs.ray_init.{key}: got {ray_init[key]}, but the Ray cluster at {address!r}, "
+                    "which the run joins, has its own; set it to null, or ray_kwargs.ray_init.address "
+                    "to 'local'"
+                )
+        return
+    if nodes > 1:
+        raise ConfigError(
+            f"trainer.nnodes: got {nodes}, but the run would start Ray on this node alone; start Ray on all "
+            "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
+        )
     cpus = ray_init.num_cpus or os.cpu_count() or 1
     units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
     needed = units + 1 + CPUS_PER_GPU * config.trainer.n_gpus_per_node
@@ -293,6 +336,11 @@ def _check_window(config: DictConfig) -> None:
     path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
     own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
     name, window = f"the window of {path}", own
+    if given is not None and own is not None and given > own:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.max_model_len: got {given}, but {path} has a window of {own} tokens; "
+            f"allowed are at most {own}"
+        )
     if given is not None:
         name, window = "actor_rollout_ref.rollout.max_model_len", given
     prompt, response = config.data.max_prompt_length, config.data.max_response_length

@@ -70,13 +70,13 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
 
 def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Path]:
     """Folders of the models whose accuracy is to be measured and has not been, by step."""
-    trainer = config.trainer
+    trainer, every = config.trainer, config.seele.sft.save_freq
     models = {0: Path(config.actor_rollout_ref.model.path)} if trainer.val_before_train else {}
     if trainer.test_freq > 0:
         models |= {
             step: model
             for step in saved_steps(run)
-            if (step == last_step or (step < last_step and step % trainer.test_freq == 0))
+            if (step == last_step or (step < last_step and (every is None or step % trainer.test_freq == 0)))
             and (model := whole_model(run, step))
         }
     lines = [row for _, row in read_json_lines(run / METRICS)]

@@ -4,6 +4,7 @@ Sections that both of verl's trainers know are handed over whole: model, engine,
 those of the actor. Everything else is set key by key.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,16 @@ def verl_sft_config(
     with initialize_config_dir(str(verl_folder), version_base=None):
         sft: DictConfig = compose("sft_trainer_engine")
     seele = read_settings(config)
+    every = seele.sft.save_freq
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
     with open_dict(sft):
         sft.model = _plain(model)
-        sft.engine = _plain(actor.fsdp_config) | {"strategy": actor.strategy}
+        # Offloading frees no room that anything needs here: each step would load everything again.
+        sft.engine = _plain(actor.fsdp_config) | {
+            "strategy": actor.strategy,
+            "param_offload": False,
+            "optimizer_offload": False,
+        }
         sft.optim = _plain(actor.optim) | {
             "lr": seele.sft.learning_rate,
             "lr_scheduler_type": "cosine",
@@ -66,7 +73,9 @@ def verl_sft_config(
                 "total_epochs": seele.sft.epochs,
                 "total_training_steps": total_steps,
                 "logger": list(trainer.logger),
-                "save_freq": trainer.save_freq if trainer.save_freq > 0 else -1,
+                "save_freq": math.ceil(total_steps / seele.sft.epochs)
+                if every is None
+                else max(every, 0) or -1,
                 # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft.py).
                 "test_freq": -1,
                 "resume_mode": "resume_path" if checkpoint else "disable",

@@ -51,13 +51,6 @@ def check_supervised(
 
 
 def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
-    actor = config.actor_rollout_ref.actor
-    longest = config.data.max_prompt_length + config.data.max_response_length
-    if actor.use_dynamic_bsz and longest > actor.ppo_max_token_len_per_gpu:
-        raise ConfigError(
-            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu: got {actor.ppo_max_token_len_per_gpu}, must "
-            f"hold data.max_prompt_length plus data.max_response_length, which are {longest} together"
-        )
     for name in VERL_SETTINGS_OF_ROLLOUTS:
         if OmegaConf.select(config, name):
             raise ConfigError(f"{name}: supervised training rolls nothing out; switch it off")
@@ -71,10 +64,11 @@ def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
             f"data.train_batch_size (sft_rl: seele.sft.batch_size) must be a multiple of the "
             f"{trainer.n_gpus_per_node} training ranks, got {seele.sft.batch_size}"
         )
-    if trainer.test_freq > 0 and (trainer.save_freq <= 0 or trainer.test_freq % trainer.save_freq):
+    every = seele.sft.save_freq
+    if trainer.test_freq > 0 and every is not None and (every <= 0 or trainer.test_freq % every):
         raise ConfigError(
-            f"trainer.test_freq ({trainer.test_freq}) must be a multiple of trainer.save_freq "
-            f"({trainer.save_freq}): supervised training is validated on its checkpoints"
+            f"trainer.test_freq ({trainer.test_freq}) must be a multiple of seele.sft.save_freq ({every}), "
+            "which follows trainer.save_freq: supervised training is validated on its checkpoints"
         )
     if decoding.top_p != 1.0 or decoding.top_k != -1:
         raise ConfigError(

@@ -99,6 +99,7 @@ def _first_stage(config: DictConfig, run: Path) -> DictConfig:
     stage.data.train_files = problems_of_stage(run, SFT)
     stage.trainer.default_local_dir = str(run / SFT)
     stage.trainer.total_training_steps = None
+    stage.trainer.nnodes = 1
     if stage.trainer.resume_mode == "resume_path":
         stage.trainer.resume_mode = "auto"  # the path is one of the second stage's
     return stage

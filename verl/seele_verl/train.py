@@ -11,6 +11,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seele.data.files import write_atomically
 from seele.errors import ConfigError, SeeleError
+from seele.rollout.templates import CHAT, TEMPLATES
 from seele_verl.checkpoints import drop_all_checkpoints, repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
@@ -88,6 +91,9 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     with open_dict(config):
         # Workers run in other folders.
         config.trainer.default_local_dir = str(folder)
+        for section, key in ((config.trainer, "resume_from_path"), (config.seele.prompt, "template")):
+            if section[key] and section[key] not in {*TEMPLATES, CHAT} and Path(section[key]).exists():
+                section[key] = str(Path(section[key]).resolve())
         for key in ("train_files", "val_files"):
             files = config.data[key]
             config.data[key] = [
@@ -144,17 +150,13 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
 
 
 def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
-    os.environ.setdefault("TENSORBOARD_DIR", str(folder / "tensorboard"))
-    os.environ.setdefault("WANDB_DIR", str(folder))
-    if "WANDB_API_KEY" not in os.environ:
-        os.environ.setdefault("WANDB_MODE", "offline")
     progress = partial(
         follow_metrics,
         folder,
         total_steps=config.trainer.total_training_steps or 0,
         after_step=-1 if resumed_at is None else resumed_at,
     )
-    with terminal_apart_from(folder / LOG) as terminal:
+    with logging_into(folder, config), terminal_apart_from(folder / LOG) as terminal:
         try:
             with forked_workers(config) as python:
                 if preflight.is_supervised:
@@ -184,6 +186,28 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                 f"training stopped: {reason}; the whole story is in {folder / LOG}. "
                 "The same command resumes from the last checkpoint"
             ) from error
+
+
+@contextmanager
+def logging_into(folder: Path, config: DictConfig) -> Iterator[None]:
+    """While open, TensorBoard and wandb write into this folder, wandb offline where there is no key; what the
+    user has set stands. Ray's workers are told by name: on a cluster that was there before, they have its
+    environment.
+    """
+    defaults = {"TENSORBOARD_DIR": str(folder / "tensorboard"), "WANDB_DIR": str(folder)}
+    if "WANDB_API_KEY" not in os.environ:
+        defaults["WANDB_MODE"] = "offline"
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    told = {name: os.environ[name] for name in (*defaults, "WANDB_MODE") if name in os.environ}
+    runtime_env = config.ray_kwargs.ray_init.runtime_env
+    with open_dict(config):
+        runtime_env.env_vars = {**(runtime_env.get("env_vars") or {}), **told}
+    try:
+        yield
+    finally:  # a second stage has another folder
+        for name in added:
+            del os.environ[name]
 
 
 @hydra.main(config_path="config", config_name="seele", version_base=None)
