@@ -222,3 +222,18 @@ def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_pa
     assert killed
     subprocess.run([*command, str(out)], check=True, capture_output=True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == expected
+
+
+def test_the_ten_rows_that_are_shipped_are_the_quickstarts_first(tmp_path):
+    sample = Path(__file__).parents[2] / "data" / "samples" / "chains.jsonl"
+    mapped = ("--map", "steps=steps level=level")
+    assert run(sample, "--out", tmp_path / "sample", *mapped) == 0
+    assert run("chains", "--out", tmp_path / "chains") == 0
+    ours, first = (
+        [
+            (problem.question, problem.steps, problem.answer, problem.level)
+            for problem in read_problems(tmp_path / name / "train.parquet")[:10]
+        ]
+        for name in ("sample", "chains")
+    )
+    assert len(ours) == 10 and ours == first
