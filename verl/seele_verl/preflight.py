@@ -197,16 +197,15 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
     """
     model = config.actor_rollout_ref
     longest = config.data.max_prompt_length + config.data.max_response_length
-    for name, is_used in (
-        ("actor.ppo_max_token_len_per_gpu", model.actor.use_dynamic_bsz),
-        ("rollout.log_prob_max_token_len_per_gpu", not supervised and model.rollout.log_prob_use_dynamic_bsz),
-        (
-            "ref.log_prob_max_token_len_per_gpu",
-            model.actor.use_kl_loss and model.ref.log_prob_use_dynamic_bsz,
-        ),
-    ):
+    used = {"actor.ppo_max_token_len_per_gpu": model.actor.use_dynamic_bsz}
+    if not supervised:
+        used["rollout.log_prob_max_token_len_per_gpu"] = model.rollout.log_prob_use_dynamic_bsz
+        used["ref.log_prob_max_token_len_per_gpu"] = (
+            model.actor.use_kl_loss and model.ref.log_prob_use_dynamic_bsz
+        )
+    for name in (name for name, is_used in used.items() if is_used):
         tokens = OmegaConf.select(model, name)
-        if is_used and longest > tokens * model.actor.ulysses_sequence_parallel_size:
+        if longest > tokens * model.actor.ulysses_sequence_parallel_size:
             raise ConfigError(
                 f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
                 f"data.max_response_length, which are {longest} together"
@@ -336,13 +335,12 @@ def _check_window(config: DictConfig) -> None:
     path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
     own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
     name, window = f"the window of {path}", own
-    if given is not None and own is not None and given > own:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.max_model_len: got {given}, but {path} has a window of {own} tokens; "
-            f"allowed are at most {own}"
-        )
     if given is not None:
         name, window = "actor_rollout_ref.rollout.max_model_len", given
+        if own is not None and given > own:
+            raise ConfigError(
+                f"{name}: got {given}, but {path} has a window of {own} tokens; allowed are at most {own}"
+            )
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     if window is not None and prompt + response > window:
         raise ConfigError(

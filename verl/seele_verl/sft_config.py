@@ -28,7 +28,9 @@ def verl_sft_config(
     with initialize_config_dir(str(verl_folder), version_base=None):
         sft: DictConfig = compose("sft_trainer_engine")
     seele = read_settings(config)
-    every = seele.sft.save_freq
+    save_freq = seele.sft.save_freq
+    if save_freq is None:
+        save_freq = math.ceil(total_steps / seele.sft.epochs)
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
     with open_dict(sft):
         sft.model = _plain(model)
@@ -73,9 +75,7 @@ def verl_sft_config(
                 "total_epochs": seele.sft.epochs,
                 "total_training_steps": total_steps,
                 "logger": list(trainer.logger),
-                "save_freq": math.ceil(total_steps / seele.sft.epochs)
-                if every is None
-                else max(every, 0) or -1,
+                "save_freq": save_freq or -1,  # verl would divide by 0
                 # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft.py).
                 "test_freq": -1,
                 "resume_mode": "resume_path" if checkpoint else "disable",

@@ -91,9 +91,10 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     with open_dict(config):
         # Workers run in other folders.
         config.trainer.default_local_dir = str(folder)
-        for section, key in ((config.trainer, "resume_from_path"), (config.seele.prompt, "template")):
-            if section[key] and section[key] not in {*TEMPLATES, CHAT} and Path(section[key]).exists():
-                section[key] = str(Path(section[key]).resolve())
+        if config.trainer.resume_from_path:
+            config.trainer.resume_from_path = str(Path(config.trainer.resume_from_path).resolve())
+        if config.seele.prompt.template not in {*TEMPLATES, CHAT}:
+            config.seele.prompt.template = str(Path(config.seele.prompt.template).resolve())
         for key in ("train_files", "val_files"):
             files = config.data[key]
             config.data[key] = [
