@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from seele.report.comparison.analysis import compare
 from seele.report.comparison.costs import COSTS
 from seele.report.comparison.estimates import compare_arms
 from seele.report.comparison.figures import draw_figures
-from seele.report.comparison.results import Comparison, Estimate, Result
+from seele.report.comparison.results import Comparison, Difference, Estimate, Result
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
@@ -319,18 +319,15 @@ def prediction_table(task: str) -> str:
 
 
 def _estimate(estimate: Estimate) -> str:
-    return share(estimate.mean) + _ends(estimate, share)
+    return share(estimate.mean) + _ends(estimate.interval_95, share)
 
 
-def _difference(estimate: Estimate | None) -> str:
-    return "" if estimate is None else points(estimate.mean) + _ends(estimate, points)
+def _difference(difference: Difference | None) -> str:
+    return "" if difference is None else points(difference.mean) + _ends(difference.t_interval_95, points)
 
 
-def _ends(estimate: Estimate, show: Any) -> str:
-    if estimate.interval_95 is None:
-        return ""
-    low, high = estimate.interval_95
-    return f" ({show(low)} to {show(high)})"
+def _ends(interval: tuple[float, float] | None, show: Callable[[float], str]) -> str:
+    return "" if interval is None else f" ({show(interval[0])} to {show(interval[1])})"
 
 
 def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""What a mean over a few repetitions is worth: percentile bootstrap and the exact sign-flip test.
+"""What a mean over a few repetitions is worth: percentile bootstrap, Student's t and the exact
+sign-flip test.
 
 Repetitions are independent runs, usually seeds. Nothing here corrects for asking many questions at once.
 
@@ -6,6 +7,7 @@ Axes: N repetitions, R resamples.
 """
 
 import numpy as np
+from scipy.special import stdtrit
 
 from seele.maths.irt import Array
 
@@ -67,6 +69,26 @@ def resampled_means(values_N: Array, generator: np.random.Generator, *, resample
         )
         / num_repetitions
     )
+
+
+def t_interval(values_N: Array, *, level: float = 0.95) -> tuple[float, float]:
+    """Interval of the mean over repetitions (Student, 1908); normally distributed, it covers as it says.
+
+        mean -+ t(N - 1, (1 + level) / 2) s / sqrt(N),    s^2 = sum (value - mean)^2 / (N - 1)
+
+    Args:
+        values_N: (N,) one value of each repetition.
+        level: Coverage, in (0, 1).
+
+    Raises:
+        ValueError: If there are fewer than two repetitions, which have no spread.
+    """
+    num_repetitions = len(values_N)
+    if num_repetitions < 2:
+        raise ValueError(f"a t interval needs at least two repetitions, got {num_repetitions}")
+    quantile = stdtrit(num_repetitions - 1, 0.5 + level / 2.0)
+    mean, half = values_N.mean(), quantile * values_N.std(ddof=1) / num_repetitions**0.5
+    return float(mean - half), float(mean + half)
 
 
 def sign_flip_p_value(differences_N: Array) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value
+from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value, t_interval
 
 
 def generator(seed=0):
@@ -118,6 +118,19 @@ def test_the_interval_covers_as_often_as_the_documentation_says(num_seeds, cover
     assert np.mean([low <= 0.0 <= high for low, high in ends]) == pytest.approx(coverage, abs=0.025)
 
 
+def test_students_interval_worked_out_by_hand():
+    # Standard deviation 1 and t(2, 0.975) = 4.3027: half a width of 4.3027 / sqrt(3).
+    assert t_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((-0.4841, 4.4841), abs=1e-4)
+    assert t_interval(np.array([0.0, 2.0]), level=0.5) == pytest.approx((0.0, 2.0))
+    assert t_interval(np.full(4, 0.25)) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("num_seeds", [3, 5])
+def test_students_interval_covers_as_often_as_it_says(num_seeds):
+    ends = [t_interval(values) for values in generator().standard_normal((4000, num_seeds))]
+    assert np.mean([low <= 0.0 <= high for low, high in ends]) == pytest.approx(0.95, abs=0.01)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
 def test_no_interval_leaves_the_values(values):
@@ -130,3 +143,5 @@ def test_nothing_is_refused():
         bootstrap_interval(np.array([]), generator())
     with pytest.raises(ValueError, match="at least one pair"):
         sign_flip_p_value(np.array([]))
+    with pytest.raises(ValueError, match="at least two repetitions, got 1"):
+        t_interval(np.array([0.5]))

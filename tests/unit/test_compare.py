@@ -225,6 +225,8 @@ def test_differences_are_taken_seed_by_seed(runs):
     assert difference.mean == pytest.approx(0.2)
     # Three seeds: their whole range, and two of eight flips.
     assert difference.interval_95 == pytest.approx((0.1, 0.3))
+    # By Student's t with two degrees of freedom three say less.
+    assert difference.t_interval_95 == pytest.approx((-0.0484, 0.4484), abs=1e-4)
     assert difference.p_value == 0.25
 
 
@@ -233,7 +235,7 @@ def test_only_seeds_that_both_arms_have_are_paired(runs):
     seele = result_of(compare(runs)).arms["seele"]
     assert list(seele.accuracy.by_seed) == [0, 1, 2]
     assert seele.difference.by_seed == pytest.approx({0: 0.1, 2: 0.3})
-    assert seele.difference.interval_95 is None
+    assert seele.difference.interval_95 is seele.difference.t_interval_95 is None
 
 
 def test_arms_without_a_common_seed_have_no_difference(tmp_path):
@@ -244,7 +246,7 @@ def test_arms_without_a_common_seed_have_no_difference(tmp_path):
         ]
     )
     assert result_of(comparison).arms["seele"].difference is None
-    assert "| none |  | 0 |  |" in markdown(comparison)
+    assert "| none |  |  | 0 |  |" in markdown(comparison)
 
 
 def test_the_reference_is_grpo_or_the_first_or_the_one_that_is_named(runs, tmp_path):
@@ -649,8 +651,8 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     assert "<b>" not in page and "<i>" not in page
     assert "&lt;i&gt;|$y" in page
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
-    # Four tables of 10, 10, 7 and 13 columns: head, rule and a row each.
-    assert cells == [11] * 6 + [8] * 3 + [14] * 3
+    # Four tables of 11, 11, 7 and 13 columns: head, rule and a row each.
+    assert cells == [12] * 6 + [8] * 3 + [14] * 3
 
 
 def test_a_page_without_anything_to_note_has_no_notes(runs):

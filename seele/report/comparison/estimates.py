@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 
-from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value
+from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value, t_interval
 from seele.maths.irt import Array
 from seele.report.comparison.curves import (
     Curve,
@@ -85,11 +85,13 @@ def _difference(values: Mapping[int, float], of_reference: Mapping[int, float]) 
     by_seed = {seed: values[seed] - of_reference[seed] for seed in values if seed in of_reference}
     if not by_seed:
         return None
+    differences = np.array(list(by_seed.values()))
     return Difference(
         by_seed=by_seed,
         mean=fmean(by_seed.values()),
         interval_95=_interval(by_seed),
-        p_value=sign_flip_p_value(np.array(list(by_seed.values()))),
+        t_interval_95=t_interval(differences) if len(by_seed) >= MIN_SEEDS else None,
+        p_value=sign_flip_p_value(differences),
     )
 
 

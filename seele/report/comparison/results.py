@@ -21,6 +21,8 @@ class Estimate:
 class Difference(Estimate):
     """An arm's value minus the reference's, seed by seed, over the seeds that both have."""
 
+    t_interval_95: tuple[float, float] | None
+    """Student's, which is as wide as few seeds need where the differences are normally distributed."""
     p_value: float
     """Exact, two-sided, of flipping the signs of the seeds' differences."""
 

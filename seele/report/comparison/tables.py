@@ -11,8 +11,9 @@ from seele.report.comparison.summary import describe_run
 UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 INTERVAL = "95 % interval"
+T_INTERVAL = "by Student's t"
 
-_BLANK = ("reference", "", "", "")
+_BLANK = ("reference", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,9 @@ def result_tables(comparison: Comparison, split: str) -> list[Table]:
             lambda found: (found.accuracy, found.difference),
             title="Accuracy at equal cost",
             explanation="Un-hinted accuracy at the budget, which every run reached, on straight lines "
-            "between validations, mean over seeds. Differences are taken seed by seed. p is that of flipping "
-            "their signs, exact and two-sided, and never below 2 / 2^seeds.",
+            "between validations, mean over seeds. Differences are taken seed by seed. Intervals are "
+            "bootstrap ones, too short for few seeds; Student's t is not. p is that of flipping the "
+            "differences' signs, exact and two-sided, and never below 2 / 2^seeds.",
         ),
         _by_arm(
             comparison,
@@ -142,7 +144,7 @@ def _by_arm(
         title=title,
         heads=(
             *("cost", "arm", "budget", "seeds", "accuracy", INTERVAL),
-            *(f"minus {comparison.reference}, points", INTERVAL, "common seeds", "p"),
+            *(f"minus {comparison.reference}, points", INTERVAL, T_INTERVAL, "common seeds", "p"),
         ),
         rows=tuple(rows),
         num_names=2,
@@ -167,10 +169,11 @@ def _of_equal_accuracy(comparison: Comparison, split: str) -> Table:
 
 def _difference_cells(difference: Difference | None) -> tuple[str, ...]:
     if difference is None:
-        return ("none", "", "0", "")
+        return ("none", "", "", "0", "")
     return (
         points(difference.mean),
         _interval(difference.interval_95, points),
+        _interval(difference.t_interval_95, points),
         str(len(difference.by_seed)),
         f"{difference.p_value:.2g}",
     )
