@@ -36,10 +36,14 @@ PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
-HEADLINE_ARMS = (REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER, "seele-m2", OURS, HALF)
+HEADLINE_ARMS = (
+    *(REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER),
+    *("seele-imitation", "seele-m2", OURS, HALF),
+)
+SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", "uft-n8", OURS, "seele+lze", HALF)
+"""Those that train on a part of what they generate, among others."""
 COST, TRAINED = "tokens_generated", "tokens_trained"
 ENOUGH = 0.9
-"""Of what the reference spent: the least that an arm must have spent to be compared with it."""
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
@@ -94,20 +98,25 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
 
 @cache
 def compare_task(
-    task: str, arms: tuple[str, ...], cost: str = COST, splits: tuple[str, ...] = GREEDY
+    task: str,
+    arms: tuple[str, ...],
+    cost: str = COST,
+    splits: tuple[str, ...] = GREEDY,
+    enough: float = ENOUGH,
 ) -> Comparison | None:
     """The arms at equal cost; None before there is anything to compare.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
-    ones generate nothing, and DAPO trains on little of what it generates.
+    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` is the share of what
+    GRPO spent that an arm must have spent.
     """
     stored = stored_runs(task, arms)
     spent = {
         arm: min(read(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
         for arm, folders in stored.items()
     }
-    enough = ENOUGH * spent.get(REFERENCE, 0.0)
-    runs = {arm: found for arm, found in stored.items() if spent[arm] > enough}
+    least = enough * spent.get(REFERENCE, 0.0)
+    runs = {arm: found for arm, found in stored.items() if spent[arm] > least}
     if len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
@@ -117,10 +126,15 @@ def compare_task(
 
 
 def results_on(
-    split: str, task: str, arms: Sequence[str], cost: str, references: Sequence[str]
+    split: str,
+    task: str,
+    arms: Sequence[str],
+    cost: str,
+    references: Sequence[str],
+    enough: float = ENOUGH,
 ) -> dict[str, Result]:
     """Reference -> all arms at equal cost on one split; without the references that cannot be compared."""
-    comparison = compare_task(task, tuple(arms), cost)
+    comparison = compare_task(task, tuple(arms), cost, enough=enough)
     if comparison is None:
         return {}
     name = split_of(task, split)
@@ -139,17 +153,21 @@ def results_on(
 
 
 def equal_cost_table(
-    task: str, arms: Sequence[str], cost: str = COST, references: Sequence[str] = (REFERENCE, OURS, HALF)
+    task: str,
+    arms: Sequence[str],
+    cost: str = COST,
+    references: Sequence[str] = (REFERENCE, OURS, HALF),
+    enough: float = ENOUGH,
 ) -> str:
-    """Un-hinted accuracy at equal generated or trained tokens, its differences from the references, and what
+    """Un-hinted accuracy at equal cost, its differences from the references, and what
     the first reference's final accuracy cost.
     """
-    results = results_on("heldout", task, arms, cost, references)
+    results = results_on("heldout", task, arms, cost, references, enough)
     if references[0] not in results:
         return "No runs yet.\n"
     heldout, (harder,) = (
         results[references[0]],
-        results_on("harder", task, arms, cost, references[:1]).values(),
+        results_on("harder", task, arms, cost, references[:1], enough).values(),
     )
     rows = []
     for arm in [name for name in arms if name in heldout.arms]:
@@ -161,7 +179,7 @@ def equal_cost_table(
                 str(len(found.accuracy.by_seed)),
                 _estimate(found.accuracy),
                 *map(_difference, differences),
-                _estimate(harder.arms[arm].accuracy),
+                share(harder.arms[arm].accuracy.mean),
                 "not reached" if reach.of_mean_curve is None else amount(reach.of_mean_curve),
                 f"{reach.num_reached} of {len(reach.by_seed)}",
             ]
@@ -193,9 +211,9 @@ def average_table(
     return f"{markdown_table(heads, rows)}\nUp to {amount(first.budget)} {COSTS[cost].title}.\n"
 
 
-def headline_table(task: str, arms: Sequence[str]) -> str:
-    """What README.md shows of a task: a few arms, as compared with all of ``arms``, at both costs."""
-    results = {cost: results_on("heldout", task, arms, cost, [REFERENCE]) for cost in (COST, TRAINED)}
+def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
+    """What README.md shows of a task: a few arms, as compared with all of ``arms``, cost by cost."""
+    results = {cost: results_on("heldout", task, arms[cost], cost, [REFERENCE]) for cost in (COST, TRAINED)}
     if not all(results.values()):
         return "No runs yet.\n"
     rows = []
@@ -319,7 +337,7 @@ def prediction_table(task: str) -> str:
 
 
 def _estimate(estimate: Estimate) -> str:
-    return share(estimate.mean) + _ends(estimate.interval_95, share)
+    return share(estimate.mean) + _ends(estimate.t_interval_95, share)
 
 
 def _difference(difference: Difference | None) -> str:
@@ -333,14 +351,18 @@ def _ends(interval: tuple[float, float] | None, show: Callable[[float], str]) ->
 def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     """Every table by the name in its mark."""
     arms, ablations = [*plan["arms"]], [OURS, PAPER, "seele-m2", *plan["ablations"]]
+    # Supervision has spent half of the trained tokens before RL is first validated.
+    from_base = [arm for arm in arms if "after" not in plan["arms"][arm]]
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
-        "headline": headline_table("mixed", arms),
+        "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
         "mixed-average": average_table("mixed", arms, COST),
-        "mixed-trained": equal_cost_table("mixed", arms, TRAINED),
-        "mixed-trained-average": average_table("mixed", arms, TRAINED),
+        "mixed-trained": equal_cost_table("mixed", from_base, TRAINED),
+        "mixed-trained-average": average_table("mixed", from_base, TRAINED),
+        "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
+        "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "prediction": prediction_table("mixed"),
     }
     for task in plan["tasks"]:

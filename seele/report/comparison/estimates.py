@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -78,21 +79,15 @@ def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
 
 
 def _estimate(by_seed: Mapping[int, float]) -> Estimate:
-    return Estimate(by_seed=by_seed, mean=fmean(by_seed.values()), interval_95=_interval(by_seed))
+    return Estimate(by_seed=by_seed, **_mean_and_intervals(by_seed))
 
 
 def _difference(values: Mapping[int, float], of_reference: Mapping[int, float]) -> Difference | None:
     by_seed = {seed: values[seed] - of_reference[seed] for seed in values if seed in of_reference}
     if not by_seed:
         return None
-    differences = np.array(list(by_seed.values()))
-    return Difference(
-        by_seed=by_seed,
-        mean=fmean(by_seed.values()),
-        interval_95=_interval(by_seed),
-        t_interval_95=t_interval(differences) if len(by_seed) >= MIN_SEEDS else None,
-        p_value=sign_flip_p_value(differences),
-    )
+    p_value = sign_flip_p_value(np.array(list(by_seed.values())))
+    return Difference(by_seed=by_seed, **_mean_and_intervals(by_seed), p_value=p_value)
 
 
 def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
@@ -106,6 +101,15 @@ def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
         mean=fmean(reached.values()) if is_whole else None,
         interval_95=_interval(reached) if is_whole else None,
     )
+
+
+def _mean_and_intervals(by_seed: Mapping[int, float]) -> dict[str, Any]:
+    values = list(by_seed.values())
+    return {
+        "mean": fmean(values),
+        "interval_95": _interval(by_seed),
+        "t_interval_95": t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None,
+    }
 
 
 def _interval(by_seed: Mapping[int, float]) -> tuple[float, float] | None:

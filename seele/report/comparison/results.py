@@ -15,14 +15,14 @@ class Estimate:
     mean: float
     interval_95: tuple[float, float] | None
     """Bootstrap over seeds; None where there are too few of them."""
+    t_interval_95: tuple[float, float] | None
+    """Student's, which is as wide as few seeds need where they are normally distributed; None likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference(Estimate):
     """An arm's value minus the reference's, seed by seed, over the seeds that both have."""
 
-    t_interval_95: tuple[float, float] | None
-    """Student's, which is as wide as few seeds need where the differences are normally distributed."""
     p_value: float
     """Exact, two-sided, of flipping the signs of the seeds' differences."""
 
