@@ -120,6 +120,7 @@ def _overrides(
 ) -> Iterator[str]:
     folder = problems_of(task)
     yield from plan["common"]
+    yield from plan["tasks"][task].get("overrides", ())
     yield f"data={plan['tasks'][task]['source']}"
     yield f"actor_rollout_ref.model.path=models/{plan['tasks'][task]['base_model']}"
     yield f"data.train_files=[{folder}/train.parquet]"
