@@ -104,21 +104,22 @@ def annotate_command(
         max_cost=max_cost,
         may_exceed=yes,
     )
-    ready = prepare(order, reply_tokens=reply_tokens)
-    typer.echo(ready.forecast_text)
-    if dry_run:
-        return
-    ready.check_cost()
-    with GraderPool(grader=grader, num_workers=graders) as pool, _progress(ready.num_tasks) as on_outcome:
+    with GraderPool(grader=grader, num_workers=graders) as pool:
+        ready = prepare(order, pool, reply_tokens=reply_tokens)
+        typer.echo(ready.forecast_text)
+        if dry_run:
+            return
+        ready.check_cost()
         # One that does not start is found before anything is paid.
         pool.grade_answer("1", "2")
-        report = ready.annotate(
-            pool,
-            grader_name=grader,
-            patience=Patience(attempts=tries),
-            concurrency=concurrency,
-            on_outcome=on_outcome,
-        )
+        with _progress(ready.num_tasks) as on_outcome:
+            report = ready.annotate(
+                pool,
+                grader_name=grader,
+                patience=Patience(attempts=tries),
+                concurrency=concurrency,
+                on_outcome=on_outcome,
+            )
     typer.echo(report.text)
     if not report.is_complete:
         raise typer.Exit(1)

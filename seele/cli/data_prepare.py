@@ -88,7 +88,8 @@ def prepare_source(
 
     def read(theirs: str) -> Split:
         opened, counts = open_split(found, theirs, source=source), Counts()
-        return Split(instances=to_instances(opened.rows, found, counts), origin=opened.origin, counts=counts)
+        instances = to_instances(opened.rows, found, counts)
+        return Split(instances=instances, origin=opened.origin, files=opened.files, counts=counts)
 
     prepared: dict[str, Split] = {}
     for ours, theirs in found.splits.items():
@@ -200,10 +201,9 @@ def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, A
         if not equals:
             raise ConfigError(f"{option} {setting}: expected KEY=VALUE")
         try:
-            value = json.loads(text)
+            parsed[key] = json.loads(text)
         except json.JSONDecodeError:
-            value = text
-        parsed[key] = tuple(value) if isinstance(value, list) else value
+            parsed[key] = text
     return parsed
 
 

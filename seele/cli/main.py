@@ -30,10 +30,13 @@ app.command("simulate")(simulate_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run ``seele``, by default on the command line. Exit status 2: an error that a user can fix."""
+    """Run ``seele``, by default on the command line.
+
+    Exit status 2: an error that a user can fix, such as a file that cannot be read or written.
+    """
     try:
         app(args=arguments, prog_name="seele")
-    except SeeleError as error:
+    except (SeeleError, OSError) as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
 

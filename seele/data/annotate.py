@@ -89,8 +89,9 @@ class Annotation:
         outcomes: dict[Task, Outcome] = {}
         streak = 0
         with ThreadPoolExecutor(concurrency) as threads:
-            pending = {threads.submit(self.work_out, task): task for task in tasks}
+            # Within the try: an interrupt while tasks are submitted must cancel them, too.
             try:
+                pending = {threads.submit(self.work_out, task): task for task in tasks}
                 for future in as_completed(pending):
                     outcome = outcomes[pending.pop(future)] = future.result()
                     on_outcome(outcome)
@@ -135,9 +136,12 @@ class Annotation:
     def _ask_once(self, call: Call) -> Reply:
         if not self.budget.set_aside(call):
             raise OutOfBudgetError
-        paid: float | None = None
+        paid: float | None = 0.0
         try:
+            # Money may have been waited for until nobody waits for the reply any more.
+            self.patience.check()
             self.ledger.sent(call)
+            paid = None
             reply = read_reply(exchange(self.annotator.endpoint, _PATH, call.payload))
             if reply.tokens_in is None:
                 reply = replace(reply, tokens_in=call.tokens_in)

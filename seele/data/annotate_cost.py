@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from seele.data.annotate_calls import Annotator, Call, Task
 from seele.data.annotate_ledger import Account, CallLedger
+from seele.data.annotate_reply import Grader, judge
+from seele.endpoint import Reply
 from seele.errors import ConfigError
 
 _MILLION = 1_000_000
@@ -52,18 +54,24 @@ class Forecast:
     tasks: int
     """Different problems."""
     calls: int
-    """First attempts that no reply is there for."""
+    """Of these, that need a reply: none of those that are there is kept, and attempts are left."""
     tokens_in: int
     tokens_out: int
-    """As expected of as many replies."""
+    """As expected of one reply for each of these."""
     cost: float
     """Of these."""
     most: float
-    """If every problem took all its attempts, and every reply all its tokens."""
+    """If every problem took all attempts that it has left, and every reply all its tokens."""
 
 
 def forecast(
-    tasks: list[Task], annotator: Annotator, ledger: CallLedger, prices: Prices, *, reply_tokens: int
+    tasks: list[Task],
+    annotator: Annotator,
+    ledger: CallLedger,
+    grader: Grader,
+    prices: Prices,
+    *,
+    reply_tokens: int,
 ) -> Forecast:
     """What the annotation of ``tasks`` is expected to cost.
 
@@ -71,19 +79,39 @@ def forecast(
         tasks: Different ones.
         annotator: Whom to ask.
         ledger: Replies that are there cost nothing.
+        grader: Says which of them are kept.
         prices: By the token.
         reply_tokens: Expected length of a reply.
     """
-    missing = [call for task in tasks if (call := annotator.call(task, 0)).key not in ledger.replies]
-    tokens_in, tokens_out = sum(call.tokens_in for call in missing), len(missing) * reply_tokens
+    left = [calls for task in tasks if (calls := _calls_left(task, annotator, ledger, grader))]
+    tokens_in, tokens_out = sum(calls[0].tokens_in for calls in left), len(left) * reply_tokens
     return Forecast(
         tasks=len(tasks),
-        calls=len(missing),
+        calls=len(left),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         cost=prices.cost(tokens_in, tokens_out),
-        most=annotator.attempts * prices.cost(tokens_in, len(missing) * annotator.max_tokens),
+        most=sum(prices.cost(call.tokens_in, call.tokens_out) for calls in left for call in calls),
     )
+
+
+def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, grader: Grader) -> list[Call]:
+    """The attempts at a problem that may still be made."""
+    left: list[Call] = []
+    for attempt in range(annotator.attempts):
+        call = annotator.call(task, attempt)
+        reply = ledger.replies.get(call.key)
+        if reply is None:
+            left.append(call)
+        elif _is_kept(reply, task, annotator, grader):
+            break
+    return left
+
+
+def _is_kept(reply: Reply, task: Task, annotator: Annotator, grader: Grader) -> bool:
+    prompt = annotator.prompt
+    _, rejection = judge(reply, task.instance, grader, min_steps=prompt.min_steps, max_steps=prompt.max_steps)
+    return rejection is None
 
 
 class Budget:

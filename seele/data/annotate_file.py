@@ -137,7 +137,8 @@ class PreparedAnnotation:
             )
         annotated = annotated_instances(self.instances, self.tasks, outcomes)
         counts = tally(annotated, self.tasks, outcomes)
-        text = summary_text(counts, ledger.account(order.annotator.model), order.prices)
+        account = ledger.account(order.annotator.model)
+        text = summary_text(counts, account, order.prices, outcomes.values())
         if not annotated:
             raise DataError(f"{order.out}: not written, because no solution was kept.\n{text}")
         self._write(annotated, counts, grader_name=grader_name)
@@ -159,11 +160,12 @@ class PreparedAnnotation:
         write_atomically(order.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
-def prepare(order: AnnotationOrder, *, reply_tokens: int) -> PreparedAnnotation:
+def prepare(order: AnnotationOrder, grader: Grader, *, reply_tokens: int) -> PreparedAnnotation:
     """Read the problems and the ledger. Nothing is asked or changed.
 
     Args:
         order: What is wanted.
+        grader: Says which replies of the ledger are kept.
         reply_tokens: Expected length of a reply, for the forecast.
 
     Raises:
@@ -179,5 +181,7 @@ def prepare(order: AnnotationOrder, *, reply_tokens: int) -> PreparedAnnotation:
         instances=instances,
         tasks=tasks,
         ledger=ledger,
-        expected=forecast(different, order.annotator, ledger, order.prices, reply_tokens=reply_tokens),
+        expected=forecast(
+            different, order.annotator, ledger, grader, order.prices, reply_tokens=reply_tokens
+        ),
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from seele.data.row_rules import is_unicode
 from seele.endpoint import Reply
 from seele.records import UNGRADED, Finish, Grade, GradeReason, Instance
 
@@ -22,7 +23,7 @@ class Rejection(StrEnum):
     """By the model or a filter, without a text; or by the server, for this request."""
     TRUNCATED = "truncated"
     FORMAT = "format"
-    """Text before the first step, or steps that are not numbered 1, 2, 3 ..."""
+    """Text before the first step, steps that are not numbered 1, 2, 3 ..., or what is no valid Unicode."""
     BLANK_STEP = "blank_step"
     TOO_FEW_STEPS = "too_few_steps"
     TOO_MANY_STEPS = "too_many_steps"
@@ -69,7 +70,7 @@ def judge(
     if reply.finish is Finish.ERROR or not text:
         return (), Rejection.REFUSED
     markers = list(_MARKER.finditer(text))
-    if not markers or markers[0].start() or not _are_numbered(markers):
+    if not markers or markers[0].start() or not _are_numbered(markers) or not is_unicode(text):
         return (), Rejection.FORMAT
     starts = [marker.start() for marker in markers]
     steps = tuple(text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
@@ -77,7 +78,7 @@ def judge(
         text[marker.end() : start + len(step)]
         for marker, start, step in zip(markers, starts, steps, strict=True)
     ]
-    if not all(body.strip(" \t\n*_#-") for body in bodies):
+    if not all(body.strip(" \t\r\n*_#-") for body in bodies):
         return steps, Rejection.BLANK_STEP
     if len(steps) < min_steps:
         return steps, Rejection.TOO_FEW_STEPS

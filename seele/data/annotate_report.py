@@ -1,7 +1,7 @@
 """What an annotation came to: the problems with their new steps, the counts, the manifest, the summary."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -108,7 +108,7 @@ def describe_costs(account: Account, prices: Prices) -> dict[str, Any]:
 def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
     """What is left to ask, in a sentence or two."""
     text = (
-        f"{expected.tasks} different problems, {expected.calls} of them without a reply yet: about "
+        f"{expected.tasks} different problems, {expected.calls} of them still to be asked about: about "
         f"{expected.tokens_in:,} tokens in, {expected.tokens_out:,} out"
     )
     if not prices.are_given:
@@ -117,13 +117,14 @@ def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
     return f"{text}, cost {expected.cost:.2f} (at most {expected.most:.2f}); {so_far}"
 
 
-def summary_text(counts: Tally, account: Account, prices: Prices) -> str:
-    """The end of a run, a line each: problems, replies, payments."""
+def summary_text(counts: Tally, account: Account, prices: Prices, outcomes: Iterable[Outcome]) -> str:
+    """The end of a run, a line each: problems, replies, an example of each failure, payments."""
     total = sum(counts.problems.values())
     lines = [
         f"problems: {total}, {_list(counts.problems)}",
         f"replies: {sum(counts.replies.values())}, {_list(counts.replies)}; "
         f"answer visible before the last step: {counts.revealed_early} of the accepted",
+        *_failure_lines(outcomes),
         f"paid: {account.replies} replies, {account.tokens_in:,} tokens in, {account.tokens_out:,} out, "
         f"cost {prices.paid(account):.4f}",
     ]
@@ -133,6 +134,12 @@ def summary_text(counts: Tally, account: Account, prices: Prices) -> str:
             f"paid for, at most {prices.lost(account):.4f}"
         )
     return "\n".join(lines)
+
+
+def _failure_lines(outcomes: Iterable[Outcome]) -> list[str]:
+    """What the server said, once for each reason."""
+    said = {each.failure: " ".join(each.failure_text.split()) for each in outcomes if each.failure_text}
+    return [f"{reason}, for instance: {said[reason]}" for reason in Rejection if reason in said]
 
 
 def _shows_early(instance: Instance) -> bool:

@@ -30,7 +30,7 @@ class WholeLines:
 
 def read_whole_lines(path: Path) -> WholeLines:
     """The lines of ``path`` up to its last newline; none where there is no such file."""
-    if not path.is_file():
+    if not path.exists():
         return WholeLines()
     content = path.read_bytes()
     whole_bytes = content.rfind(b"\n") + 1

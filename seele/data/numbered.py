@@ -15,7 +15,9 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    r"\W*(?:therefore|thus|hence|so|(?:in )?conclusion|(?:the )?(?:final )?answer)\b|\#\#\#\#|[^\n]*\\boxed",
+    # Within its line: from paragraph to paragraph, the rest of the text would be read every time.
+    r"[^\w\n]*+(?:therefore|thus|hence|so|(?:in )?conclusion|(?:the )?(?:final )?answer)\b"
+    r"|\#\#\#\#|[^\n]*\\boxed",
     re.IGNORECASE,
 )
 

@@ -16,7 +16,7 @@ from seele.data.leakage import revealed_at
 from seele.data.parquet import ParquetSink
 from seele.data.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.data.sources.rows import Counts
-from seele.errors import DataError
+from seele.errors import ConfigError, DataError
 from seele.records import Instance
 
 MANIFEST = "manifest.json"
@@ -30,6 +30,8 @@ class Split:
     """Taken one by one, once."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where they come from, the same on every machine."""
+    files: tuple[Path, ...] = ()
+    """Local files that ``instances`` are read from."""
     counts: Counts | None = None
     """What became of the source's rows; filled while ``instances`` are taken."""
 
@@ -48,9 +50,11 @@ def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any])
         The manifest.
 
     Raises:
+        ConfigError: A file of a source stands where one of ours would be written.
         DataError: A problem breaks the rules of ``seele.data.schema``, or a split has none.
         OSError: If the folder cannot be written.
     """
+    _check_targets(out, splits)
     entries: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         sinks = []
@@ -65,6 +69,15 @@ def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any])
     manifest = {**about, "schema": SCHEMA_VERSION, "splits": entries}
     write_atomically(out / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     return manifest
+
+
+def _check_targets(out: Path, splits: Mapping[str, Split]) -> None:
+    targets = {(out / name).resolve() for name in (MANIFEST, *(f"{name}.parquet" for name in splits))}
+    for file in (file for split in splits.values() for file in split.files):
+        if file.resolve() in targets:
+            raise ConfigError(
+                f"--out {out}: {file}, which is read, would be overwritten; name another folder"
+            )
 
 
 def _write(sink: ParquetSink, split: Split, name: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
         _check_text(row[name], f"{at}, column {name!r}", allowed=allowed)
     level = row.get("level", 0)
     if not _is_count(level):
-        raise DataError(f"{at}, column 'level': expected an integer >= 0 (0 = unknown), got {shown(level)}")
+        raise DataError(
+            f"{at}, column 'level': expected an integer >= 0 (0 = unknown) and < 2**63, got {shown(level)}"
+        )
     revealed_at = row.get("revealed_at")
     if revealed_at is not None and not (_is_count(revealed_at) and revealed_at <= len(steps)):
         raise DataError(
@@ -34,17 +36,33 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
         )
 
 
+def is_unicode(text: str) -> bool:
+    """Whether it can be written: half a surrogate pair, which JSON can escape, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_unicode(text: str, at: str) -> None:
+    """Refuse what ``is_unicode`` denies.
+
+    Raises:
+        DataError: With the place and what came.
+    """
+    if not is_unicode(text):
+        raise DataError(f"{at}: expected text in valid Unicode, got half a surrogate pair in {shown(text)}")
+
+
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _check_text(value: Any, at: str, *, allowed: str) -> None:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{at}: expected {allowed}; got {shown(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{at}: expected text in valid Unicode; {error}") from error
+    check_unicode(value, at)
 
 
 class UniqueIds:

@@ -206,7 +206,7 @@ def _rows(file: pq.ParquetFile, columns: Sequence[str], path: Path) -> Iterator[
     try:
         for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(columns))):
             yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
 
 

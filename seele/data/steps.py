@@ -34,7 +34,7 @@ def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
         The steps, whose concatenation is ``text``. None for a blank text.
     """
     spans = protected_spans(text)
-    line_ends = [match.span() for match in _LINE_END.finditer(text)]
+    line_ends = [match.span() for match in _LINE_END.finditer(text) if match.end() < len(text)]
     line_starts = legal_cuts([0, *(end for _, end in line_ends)], spans)
     lines = [start for start in line_starts if start and not _goes_on(text, start)]
     after_blank = {end for start, end in line_ends if end - start > 1}

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import IO, Any
@@ -58,6 +59,24 @@ class Endpoint:
     timeout_s: float = 3600.0
     """For one reply, from the first byte sent to the last byte read."""
 
+    def __post_init__(self) -> None:
+        if not _is_address(self.url):
+            raise ConfigError(
+                f"{self.url!r} is no server's address; expected one such as 'http://localhost:8000/v1', "
+                "with http:// or https:// and a host, in ASCII without blanks"
+            )
+        # An error that quotes the header would escape such characters, and the key would not be found in it.
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise ConfigError(
+                f"the key in {self.key_variable} has characters that no HTTP header can hold; expected "
+                "printable ASCII on one line, so set the variable again"
+            )
+
+    @property
+    def key(self) -> str:
+        """What the variable holds, without the line end that a file with the key may have; may be empty."""
+        return os.environ.get(self.key_variable, "").strip()
+
 
 def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
     """The JSON value that the server replies to a POST of ``payload``, or to a GET where there is none.
@@ -66,13 +85,13 @@ def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
         PassingError: If the server is busy, broken, slow or not there.
         RefusedError: If it refuses.
     """
-    key = os.environ.get(endpoint.key_variable, "")
+    key = endpoint.key
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     body = None if payload is None else json.dumps(payload).encode()
     where = endpoint.url.rstrip("/") + path
+    call = urllib.request.Request(where, data=body, headers=headers)
     deadline_s = time.monotonic() + endpoint.timeout_s
     try:
-        call = urllib.request.Request(where, data=body, headers=headers)
         with _OPENER.open(call, timeout=endpoint.timeout_s) as reply:
             return json.loads(_read_body(reply, deadline_s))
     except urllib.error.HTTPError as error:
@@ -82,6 +101,15 @@ def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
         reason = error.reason if isinstance(error, urllib.error.URLError) else None
         passing.is_unpaid = isinstance(reason, ConnectionRefusedError | socket.gaierror)
         raise passing from error
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_whole and url.isascii() and url.isprintable() and " " not in url
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -77,6 +77,14 @@ class Patience:
         """End all waits, and let nothing be called any more."""
         self._stopped.set()
 
+    def check(self) -> None:
+        """For a call that has waited for something else.
+
+        Raises:
+            StoppedError: If ``stop`` was called.
+        """
+        self._wait(0.0)
+
     def _wait(self, seconds: float) -> None:
         if self._stopped.wait(max(0.0, seconds)):
             raise StoppedError

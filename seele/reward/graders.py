@@ -30,8 +30,8 @@ R = TypeVar("R")
 Judge = Callable[[str, str], bool]
 """Answer and gold in, verdict out. Either may be a text with the answer in a box."""
 
-# What Math-Verify looks for mathematics in; a text without any of it is mathematics itself.
-_ENVIRONMENT = re.compile(r"\$|\\\(|\\\[|\\boxed")
+# What Math-Verify looks for mathematics in; a text without any of it is mathematics itself. \$ is money.
+_ENVIRONMENT = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\boxed")
 _SCIENTIFIC = re.compile(r"(?<![\w.])([+-]?\d+(?:\.\d*)?)[eE]([+-]?\d+)(?!\w)")
 _LETTER_ALONE = re.compile(r"\s*\(?[A-J]\)?\.?\s*")
 _LETTER_IN_BRACKETS = re.compile(r"\(([A-J])\)")

@@ -3,14 +3,16 @@ r"""Multiple choice: which option an answer names, by its letter, its text or it
 Options are lettered A to J. An answer is read by the first of these rules that finds an option:
 
 1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
-2. the text of an option, but for blanks, ``$``, ``\text{}`` and a full stop, and for case where that leaves
-   one (of the genotypes Rr and RR each is an option of its own);
+2. the text of an option, but for blanks, ``$``, ``\text{}``, the backslash of ``\%``, the braces of
+   ``6{,}000`` and a full stop, and for case where that leaves one (of the genotypes Rr and RR each is an
+   option of its own);
 3. a label and what it stands for: ``C. Paris``, ``(C) Paris``, ``C Paris``. Where the words are the text of
-   another option, or begin with "and" or "or", the answer names none;
-4. a sentence that says ``answer is C`` or ``answer: C``, the last one.
+   another option, begin with "and" or "or", or hold another label as in ``(A), (C)``, the answer names none;
+4. a sentence that says ``answer is C`` or ``answer: C``, the last one; none if that goes on with ``or D``.
 
 A number from 1 is a label, too. In front of rule 2 only where the reference answer is one (22 questions of
 ARC-C are numbered, not lettered); behind it elsewhere, where ``2`` is more likely the text of an option.
+Where another option begins with it, as ``2 m/s`` does, it names none.
 """
 
 import re
@@ -26,7 +28,8 @@ LETTERS = "ABCDEFGHIJ"
 UNKNOWN_OPTIONS = ("",) * len(LETTERS)
 
 # What is written around an answer, and does not change it.
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
+_BRACE = re.compile(r"(?P<command>\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{)|[{}]")
+_ESCAPED = re.compile(r"\\([%$&#_])|\{(,)\}")
 _DRESSING = re.compile(r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*]")
 _PREFIX = re.compile(
     r"^(?:(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*)", re.I
@@ -35,7 +38,12 @@ _LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
 _LABEL_AND_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=\s))(?:[\s:,]|-\s)*(.*)")
 _NUMBER_AND_TEXT = re.compile(r"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s))(?:[\s:,]|-\s)*(.*)")
 _SEVERAL = re.compile(r"(?:and|or|&|/)(?:\s|$)", re.I)
-_SAID = re.compile(r"\b(?i:answer|option|choice)\s*(?i:is|:)\s*\(?([A-J])\b")
+# Labels among the words behind a label. P(A) is none, and a full stop behind a letter may end a sentence.
+_OTHER_LETTER = re.compile(r"(?<!\w)\([A-J]\)|(?<![\w(])[A-J](?:\)|[.:](?=\s))|^[A-J]$")
+_OTHER_NUMBER = re.compile(r"(?<!\w)\((?:10|[1-9])\)|(?<![\w(.,])(?:10|[1-9])\)")
+_SAID = re.compile(
+    r"\b(?i:answer|option|choice)\s*(?i:is|:)\s*\(?([A-J])\b(\)?,?\s*(?i:and\b|or\b|&|/)\s*\(?[A-J]\b)?"
+)
 
 # The end of a text without box; a longer box holds no option.
 _MAX_CHARS = 2000
@@ -71,14 +79,16 @@ def grade_choice(answer: str | None, gold: str, options: Sequence[str] = UNKNOWN
 def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
     """Index of the option that ``text`` names; ``texts`` are bare."""
     bare = _bare(text)
-    label = _label(bare, len(texts))
-    if label is not None and (numbered or not bare.isdecimal()):
+    said = _PREFIX.sub("", bare)
+    label = _label(said, len(texts))
+    if label is not None and (numbered or not said.isdecimal()):
         return label
-    meant = _meant(bare, texts)
-    if meant is not None:
-        return meant
+    for each in (bare, said):
+        if (meant := _meant(each, texts)) is not None:
+            return meant
     if label is not None:
-        return label
+        begun = {index for index, each in enumerate(texts) if re.match(rf"{said}\b(?![.,/]\d)", each)}
+        return label if begun <= {label} else None
     labelled = (_NUMBER_AND_TEXT if numbered else _LABEL_AND_TEXT).fullmatch(
         _PREFIX.sub("", _unwrapped(text))
     )
@@ -87,9 +97,12 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
         meant = _meant(_bare(words), texts)
         if meant is not None or not spaced:
             label = _label(bracketed or delimited or spaced, len(texts))
-            return None if _SEVERAL.match(words) or meant not in (None, label) else label
-    said = _SAID.findall(_unwrapped(text))
-    return _label(said[-1], len(texts)) if said else None
+            others = (_OTHER_NUMBER if numbered else _OTHER_LETTER).findall(_bare(words))
+            named = {_label(each, len(texts)) for each in others} if meant is None else {meant}
+            return None if _SEVERAL.match(words) or named - {None, label} else label
+    for letter, another in _SAID.findall(_unwrapped(text))[-1:]:
+        return None if another else _label(letter, len(texts))
+    return None
 
 
 def _meant(bare: str, texts: Sequence[str]) -> int | None:
@@ -102,7 +115,7 @@ def _meant(bare: str, texts: Sequence[str]) -> int | None:
 
 def _label(text: str, num_options: int) -> int | None:
     """Index of the option whose letter or number, alone, is the text."""
-    found = _LABEL.fullmatch(_PREFIX.sub("", text))
+    found = _LABEL.fullmatch(text)
     if found is None:
         return None
     label = found[1].upper()
@@ -112,8 +125,16 @@ def _label(text: str, num_options: int) -> int | None:
 
 def _unwrapped(text: str) -> str:
     """Without mark-up: commands of LaTeX that set text, sizes and blanks; runs of blanks are one."""
-    while (unwrapped := _WRAPPED.sub(r"\1", text)) != text:
-        text = unwrapped
+    text = _ESCAPED.sub(r"\1\2", text)
+    opened: list[re.Match[str]] = []
+    dropped: list[tuple[int, int]] = []
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            opened.append(brace)
+        elif opened and (opening := opened.pop())["command"]:
+            dropped += (opening.span(), brace.span())
+    for start, end in sorted(dropped, reverse=True):
+        text = text[:start] + text[end:]
     return " ".join(_DRESSING.sub(" ", text).split())
 
 

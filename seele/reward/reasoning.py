@@ -20,10 +20,11 @@ MAX_CHARS = 1000
 
 # Other ways to write the signs, and what LaTeX puts around an expression.
 _NOTATION = (
-    *((times, "*") for times in (r"\times", r"\cdot", "\N{MULTIPLICATION SIGN}", "\N{MIDDLE DOT}")),
+    *((times, "*") for times in (r"\times", r"\cdot", r"\ast", *"\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}")),
+    *((times, "*") for times in "\N{DOT OPERATOR}\N{ASTERISK OPERATOR}"),
     *((division, "/") for division in (r"\div", "\N{DIVISION SIGN}")),
     ("\N{MINUS SIGN}", "-"),
-    *((dressing, " ") for dressing in (r"\left", r"\right", r"\,", r"\;", r"\!", "$")),
+    *((dressing, " ") for dressing in (r"\left", r"\right", r"\(", r"\)", r"\,", r"\;", r"\!", "\\ ")),
 )
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _NAME = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
@@ -46,7 +47,7 @@ def check_countdown(answer: str, gold: str) -> GradeReason:
     target, numbers = _read_countdown(gold)
     for written, plain in _NOTATION:
         answer = answer.replace(written, plain)
-    said, equals, stated = (part.strip() for part in answer.partition("="))
+    said, equals, stated = (part.strip() for part in _bare(answer).partition("="))
     try:
         expression = parse(said)
         stated_value = evaluate(parse(stated)) if re.fullmatch(r"-?[0-9]{1,18}", stated) else None

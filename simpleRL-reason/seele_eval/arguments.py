@@ -75,7 +75,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=FILE",
         help="parquet in our schema",
     )
-    group.add_argument("--limit", type=_positive, help="only the first LIMIT problems of each")
+    group.add_argument("--limit", type=positive, help="only the first LIMIT problems of each")
     group.add_argument(
         "--any-row-count", action="store_true", help="accept data with another number of rows than known"
     )
@@ -93,19 +93,19 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         help="0 is greedy; several give several scores",
     )
     group.add_argument("--top-p", type=_share, default=1.0, help="default 1")
-    group.add_argument("--samples", type=_positive, help="completions per problem at temperatures above 0")
+    group.add_argument("--samples", type=positive, help="completions per problem at temperatures above 0")
     group.add_argument(
-        "--max-tokens", type=_positive, help=f"longest response (default without --run: {MAX_TOKENS})"
+        "--max-tokens", type=positive, help=f"longest response (default without --run: {MAX_TOKENS})"
     )
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
 
 
 def _add_where(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--graders", type=_positive, default=2, help="grading processes; default 2")
-    group.add_argument("--concurrency", type=_positive, default=64, help="requests under way at a server")
-    group.add_argument("--data-parallel", type=_positive, help="copies of the model (default: all GPUs)")
-    group.add_argument("--tensor-parallel", type=_positive, default=1, help="GPUs per copy")
+    group.add_argument("--graders", type=positive, default=2, help="grading processes; default 2")
+    group.add_argument("--concurrency", type=positive, default=64, help="requests under way at a server")
+    group.add_argument("--data-parallel", type=positive, help="copies of the model (default: all GPUs)")
+    group.add_argument("--tensor-parallel", type=positive, default=1, help="GPUs per copy")
     group.add_argument("--gpu-memory-share", type=_share, default=0.9, help="for weights and cache")
 
 
@@ -120,7 +120,8 @@ def _named_file(text: str) -> tuple[str, Path]:
     return name, Path(path)
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A whole number of at least 1, as an argument's type."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")

@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
-from seele.errors import SeeleError
+from seele.errors import ConfigError, SeeleError
 
 
 def run_command(command: Callable[[], str]) -> int:
@@ -18,7 +19,7 @@ def run_command(command: Callable[[], str]) -> int:
     """
     try:
         text = command()
-    except SeeleError as error:
+    except (SeeleError, OSError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 2
     except KeyboardInterrupt:
@@ -26,6 +27,15 @@ def run_command(command: Callable[[], str]) -> int:
         return 130
     sys.stdout.write(text)
     return 0
+
+
+def check_folder(out: Path) -> None:
+    """Raise ``ConfigError`` unless ``--out`` is a folder or a path where one can be made."""
+    there = next((path for path in (out, *out.parents) if path.exists()), out)
+    if there.exists() and not there.is_dir():
+        raise ConfigError(
+            f"--out {out}: {there} is a file; expected a folder, or a path where one can be made"
+        )
 
 
 def end_with_standard_input() -> None:

@@ -1,7 +1,8 @@
 """Two models on the same problems: ``python -m seele_eval.compare A B [--out DIR]``.
 
 A and B are output folders of ``seele_eval.run``. Problems are paired by their id, so that what makes one hard
-for both models does not blur the difference. Nothing here corrects for asking about several benchmarks.
+for both models does not blur the difference; what cannot be paired is left out and counted. Nothing here
+corrects for asking about several benchmarks.
 """
 
 import argparse
@@ -17,20 +18,21 @@ import numpy as np
 from seele.data.files import write_atomically
 from seele.errors import DataError
 from seele.maths.irt import Array
-from seele_eval.command import run_command
+from seele_eval.command import check_folder, run_command
 from seele_eval.conditions import differing
 from seele_eval.estimates import Estimate, estimate, estimate_mean, generator_for, random_flips_p_value
+from seele_eval.ledger import SCORES
 from seele_eval.predictions import Prediction, read_predictions
 from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem
 from seele_eval.tables import conditions_list, difference, table
 
 _MAY_DIFFER = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
 
-Group = Mapping[str, float]
-"""Accuracy by problem."""
+Group = Mapping[str, Sequence[Prediction]]
+"""Samples by problem."""
 
 Groups = Mapping[tuple[str, float], Group]
-"""Accuracies of each benchmark at each temperature."""
+"""Samples of each benchmark at each temperature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Difference:
     benchmark: str
     temperature: float
     problems: int
-    """Problems that both have answered."""
+    """Problems of which both have all samples."""
     first: float
     second: float
     difference: Estimate
@@ -58,7 +60,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     averages: Mapping[str, Estimate]
     notes: tuple[str, ...]
-    """Conditions that differ besides the model, and problems that only one has answered."""
+    """Conditions that differ besides the model, evaluations that are unfinished, and what is left out."""
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
 
     def text(self) -> str:
@@ -79,36 +81,66 @@ def compare(first: Path, second: Path) -> Comparison:
     file_a, file_b = read_predictions(first), read_predictions(second)
     groups_a, groups_b = _by_benchmark(file_a.predictions), _by_benchmark(file_b.predictions)
     notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
+    notes += [
+        f"{folder}: unfinished, for it holds no {SCORES[0]}"
+        for folder in dict.fromkeys((first, second))
+        if not (folder / SCORES[0]).is_file()
+    ]
     differences: dict[str, Array] = {}
-    rows = []
+    rows, left_out = [], []
     for key in [key for key in groups_a if key in groups_b]:
-        group_a, group_b = groups_a[key], groups_b[key]
-        common = sorted(group_a.keys() & group_b.keys())
-        if lone := len(group_a.keys() ^ group_b.keys()):
-            notes.append(f"{key[0]}: {lone} problems were answered by only one of the two and are left out")
-        if common:
-            accuracies_N2 = np.array([[group_a[problem], group_b[problem]] for problem in common])
+        pairs, amiss = _pair(groups_a[key], groups_b[key])
+        left_out += [f"{key[0]}: {each}" for each in amiss]
+        if pairs:
+            accuracies_N2 = np.array(pairs)
             rows.append(_difference(*key, accuracies_N2))
             differences.setdefault(key[0], accuracies_N2[:, 1] - accuracies_N2[:, 0])
     if not rows:
         raise DataError(
             f"{first} and {second} have no problem at the same temperature in common; they hold (benchmark, "
-            f"temperature) {list(groups_a)} and {list(groups_b)}"
+            f"temperature) {list(groups_a)} and {list(groups_b)}" + "".join(f"; {note}" for note in left_out)
         )
     return Comparison(
         names=(str(first), str(second)),
         differences=tuple(rows),
         averages=_averages(differences),
-        notes=tuple(notes),
+        notes=(*notes, *left_out),
         conditions=(file_a.conditions, file_b.conditions),
     )
 
 
 def _by_benchmark(predictions: Sequence[Prediction]) -> Groups:
     return {
-        key: {samples[0].instance_id: accuracy_of(samples) for samples in group_by_problem(group)}
+        key: {samples[0].instance_id: samples for samples in group_by_problem(group)}
         for key, group in group_by_decoding(predictions).items()
     }
+
+
+def _pair(group_a: Group, group_b: Group) -> tuple[list[tuple[float, float]], list[str]]:
+    """Both accuracies of each problem that is the same and has all samples in both, and what is amiss."""
+    common = sorted(group_a.keys() & group_b.keys())
+    same = [name for name in common if _asked(group_a[name]) == _asked(group_b[name])]
+    all_a, all_b = _samples_of_each(group_a), _samples_of_each(group_b)
+    # Short responses come back first, and are right more often.
+    whole = [name for name in same if (len(group_a[name]), len(group_b[name])) == (all_a, all_b)]
+    left_out = {
+        "were answered by only one of the two": len(group_a.keys() ^ group_b.keys()),
+        "have another question or reference answer in B": len(common) - len(same),
+        "lack samples": len(same) - len(whole),
+    }
+    notes = [f"{count} problems {why} and are left out" for why, count in left_out.items() if count]
+    if all_a != all_b:
+        notes.append(f"A has {all_a} samples of each problem, B {all_b}")
+    return [(accuracy_of(group_a[name]), accuracy_of(group_b[name])) for name in whole], notes
+
+
+def _asked(samples: Sequence[Prediction]) -> tuple[str, str]:
+    return samples[0].question, samples[0].answer
+
+
+def _samples_of_each(group: Group) -> int:
+    """Samples of a problem that has them all."""
+    return 1 + max(sample.sample for samples in group.values() for sample in samples)
 
 
 def _difference(benchmark: str, temperature: float, accuracies_N2: Array) -> Difference:
@@ -162,6 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _write(comparison: Comparison, out: Path | None) -> str:
     if out is not None:
+        check_folder(out)
         conditions = zip("AB", comparison.conditions, strict=True)
         stated = "".join(
             conditions_list(each).replace("Conditions", f"Conditions of {name}") for name, each in conditions

@@ -170,6 +170,7 @@ def _run(arguments: argparse.Namespace) -> str:
     try:
         questions = Questions(
             {task.name: [stem(problem) for problem in task.problems] for task in tasks},
+            with_options={task.name: [problem.question for problem in task.problems] for task in tasks},
             n=arguments.n,
             common=arguments.common,
         )

@@ -25,7 +25,7 @@ def read_steps(folder: Path) -> dict[int, Any]:
     """What ``scores.json`` says at each evaluated step, steps in order.
 
     Raises:
-        CheckpointError: If no step has been evaluated.
+        CheckpointError: If no step has been evaluated, or a file is damaged.
     """
     files = {
         int(path.parent.name.removeprefix("step_")): path
@@ -36,7 +36,19 @@ def read_steps(folder: Path) -> dict[int, Any]:
         raise CheckpointError(
             f"{folder}: holds no step_N/scores.json; evaluate with STEPS=... scripts/eval.sh"
         )
-    return {step: json.loads(path.read_text()) for step, path in sorted(files.items())}
+    return {step: _read(path) for step, path in sorted(files.items())}
+
+
+def _read(path: Path) -> Any:
+    try:
+        written = json.loads(path.read_bytes())
+        # What is read of it below.
+        _accuracies(written), written["conditions"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}: is damaged ({error!r}); run the evaluation again, which writes it"
+        ) from error
+    return written
 
 
 def curves_of(steps: Mapping[int, Any]) -> Mapping[str, Curve]:

@@ -11,7 +11,7 @@ from statistics import fmean, pvariance
 
 import numpy as np
 
-from seele.maths.bootstrap import bootstrap_interval, resampled_means
+from seele.maths.bootstrap import ROUNDING, bootstrap_interval, resampled_means
 from seele.maths.irt import Array
 
 # Two-sided 95 % quantile of the standard normal distribution.
@@ -135,8 +135,8 @@ def random_flips_p_value(differences_N: Array, generator: np.random.Generator) -
     differing = differences_N[differences_N != 0]
     if not len(differing):
         return 1.0
-    # Equal sums may differ in their last digits.
-    bound = abs(differing.sum()) * (1 - 1e-12)
+    # Equal sums may differ in their last digits, as may one that is 0.
+    bound = abs(differing.sum()) - ROUNDING * np.abs(differing).sum()
     at_least = 0
     for start in range(0, FLIPS, FLIPS_AT_ONCE):
         flips = generator.integers(0, 2, size=(min(FLIPS_AT_ONCE, FLIPS - start), len(differing)))

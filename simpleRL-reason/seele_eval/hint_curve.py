@@ -18,7 +18,8 @@ from seele.errors import DataError
 from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
-from seele_eval.command import exit_quietly, run_command
+from seele_eval.arguments import positive
+from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
 from seele_eval.generation import EngineSettings, complete_here
@@ -86,6 +87,7 @@ def markdown(points: Sequence[Point]) -> str:
 
 def measure(options: argparse.Namespace) -> list[Point]:
     """Generate and grade every hint length of every problem."""
+    check_folder(options.out)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
     find_weights(find_model(str(options.model)))
     verdicts = sample_hinted(
@@ -148,12 +150,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"
     )
-    parser.add_argument("--steps", type=int, default=5, help="ask problems with exactly so many steps")
-    parser.add_argument("--limit", type=int, default=200, help="at most so many problems")
-    parser.add_argument("--samples", type=int, default=1, help="completions per problem and hint")
+    parser.add_argument("--steps", type=positive, default=5, help="ask problems with exactly so many steps")
+    parser.add_argument("--limit", type=positive, default=200, help="at most so many problems")
+    parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
-    parser.add_argument("--max-tokens", type=int, default=256, help="longest response")
+    parser.add_argument("--max-tokens", type=positive, default=256, help="longest response")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(arguments)
 

@@ -93,7 +93,8 @@ class Ledger:
         )
 
     def _set_aside(self) -> None:
-        number = 1 + len(list(self._folder.glob("earlier_*")))
+        names = (path.name.removeprefix("earlier_") for path in self._folder.glob("earlier_*"))
+        number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
         earlier = self._folder / f"earlier_{number}"
         earlier.mkdir()
         for name in (*SCORES, PREDICTIONS):

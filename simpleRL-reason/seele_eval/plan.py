@@ -12,6 +12,7 @@ from seele.rollout.seeding import rollout_seed
 from seele.rollout.templates import CHAT, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments
 from seele_eval.benchmarks import find_benchmarks
+from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here
 from seele_eval.models import find_model, find_weights
@@ -150,7 +151,7 @@ def plan_draws(tasks: Sequence[Task], arguments: Arguments, template: str) -> li
             ),
         )
         for task in tasks
-        for temperature in arguments.temperature or (task.temperature,)
+        for temperature in dict.fromkeys(arguments.temperature or (task.temperature,))
         for problem in task.problems
         for sample in range((arguments.samples or task.samples) if temperature > 0 else 1)
     ]
@@ -167,8 +168,7 @@ def _choose_out(arguments: Arguments) -> Path:
     out = arguments.out or (arguments.run and arguments.run / "eval")
     if out is None:
         raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file; expected a folder, or a path where one can be made")
+    check_folder(out)
     return out
 
 

@@ -61,7 +61,8 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        context_limit = AutoConfig.from_pretrained(model).max_position_embeddings
+        # A model that also sees has its context in a configuration of its own for text.
+        context_limit = AutoConfig.from_pretrained(model).get_text_config().max_position_embeddings
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
     if CHAT in {request.template for request in requests} and not tokenizer.chat_template:

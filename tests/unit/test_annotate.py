@@ -1,6 +1,7 @@
 """Annotation over real HTTP: what is asked, kept, counted, paid and never paid again."""
 
 import json
+import math
 import os
 import random
 import re
@@ -8,9 +9,11 @@ from collections import Counter
 
 import pytest
 
+from seele.data.annotate import Annotation
 from seele.data.annotate_calls import Annotator
-from seele.data.annotate_cost import Prices
+from seele.data.annotate_cost import Budget, Prices
 from seele.data.annotate_file import AnnotationOrder, prepare
+from seele.data.annotate_ledger import CallLedger
 from seele.data.annotate_prompt import AnnotatorPrompt
 from seele.data.files import file_sha256
 from seele.data.schema import content_id, read_problems, write_problems
@@ -67,7 +70,7 @@ def annotate(server, grader, tmp_path):
             prices=prices or Prices(),
             **spending,
         )
-        ready = prepare(order, reply_tokens=50)
+        ready = prepare(order, grader, reply_tokens=50)
         if check:
             ready.check_cost()
         return ready.annotate(
@@ -245,6 +248,88 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     assert asked <= len(server.asked) <= asked + 2
 
 
+def test_what_the_server_said_against_some_problems_is_shown(server, annotate):
+    server.answer = solve
+    server.failures = [(400, "Unsupported parameter:\n max_tokens"), (503, "busy"), (503, "busy")]
+    report = annotate(PROBLEMS, concurrency=1, tries=2)
+    assert "10 annotated, 1 refused, 1 gave_up" in report.text
+    assert "\nrefused, for instance: http" in report.text
+    assert "refused with status 400: Unsupported parameter: max_tokens\n" in report.text
+    assert re.search(
+        r"\ngave_up, for instance: http.* gave up after 2 attempts: status 503: busy\n", report.text
+    )
+
+
+@pytest.fixture
+def annotation(server, grader, tmp_path):
+    """An annotation with a limit, and its tasks."""
+
+    def make(limit):
+        annotator = Annotator(endpoint=Endpoint(url=server.url), model="m", max_tokens=10_000)
+        made = Annotation(
+            annotator=annotator,
+            ledger=CallLedger(tmp_path / "calls.jsonl"),
+            grader=grader,
+            prices=PRICES,
+            budget=Budget(PRICES, limit=limit, spent=0.0),
+            patience=Patience(),
+        )
+        return made, [annotator.task(each) for each in PROBLEMS]
+
+    return make
+
+
+def test_an_interrupt_while_tasks_are_submitted_cancels_those_that_were(server, annotation):
+    server.answer, server.delay_s = solve, 0.2
+    run, tasks = annotation(math.inf)
+
+    def interrupted():
+        yield from tasks
+        raise KeyboardInterrupt
+
+    with run.ledger, pytest.raises(KeyboardInterrupt):
+        run.run(interrupted(), concurrency=2, on_outcome=lambda outcome: None)
+    assert len(server.asked) <= 2
+
+
+def test_who_waits_for_money_when_the_run_ends_asks_nothing(server, annotation):
+    server.answer, server.delay_s = solve, 0.3
+    # For one request at a time, and in the end for all.
+    run, tasks = annotation(1.9 * PRICES.cost(500, 10_000))
+
+    def interrupt(outcome):
+        raise KeyboardInterrupt
+
+    with run.ledger, pytest.raises(KeyboardInterrupt):
+        run.run(tasks, concurrency=8, on_outcome=interrupt)
+    # The second one took the first one's money before the interrupt.
+    assert len(server.asked) <= 2
+    assert run.ledger.account("m").lost_calls == 0
+
+
+def test_the_forecast_knows_which_replies_are_kept(server, grader, annotate, tmp_path):
+    server.answer = lambda prompt, seed: (wrong if "What is 7 " in prompt else solve)(prompt, seed)
+    annotate(PROBLEMS[:10], attempts=1)
+    write_problems(tmp_path / "in.parquet", PROBLEMS, split="train")
+
+    def expected(attempts):
+        order = AnnotationOrder(
+            file=tmp_path / "in.parquet",
+            out=tmp_path / "other.parquet",
+            calls=tmp_path / "calls.jsonl",
+            annotator=Annotator(
+                endpoint=Endpoint(url=server.url), model="m", max_tokens=1000, attempts=attempts
+            ),
+            prices=Prices(per_million_out=1000.0),
+        )
+        return prepare(order, grader, reply_tokens=100).expected
+
+    # Two problems were never asked; the seventh has no attempt left, or else two more.
+    assert (expected(1).calls, expected(1).cost, expected(1).most) == (2, 0.2, 2.0)
+    assert expected(3).calls == 3
+    assert expected(3).cost == pytest.approx(0.3) and expected(3).most == pytest.approx(2 * 3 + 2)
+
+
 def test_twins_are_asked_once(server, annotate, tmp_path):
     server.answer = solve
     twin = Instance(
@@ -389,7 +474,7 @@ def test_damage_elsewhere_in_the_ledger_is_named(server, annotate, tmp_path, dam
 )
 def test_settings_are_checked(settings, complaint):
     with pytest.raises(ConfigError, match=complaint):
-        Annotator(**{"endpoint": Endpoint(url="x"), "model": "m"} | settings)
+        Annotator(**{"endpoint": Endpoint(url="http://x"), "model": "m"} | settings)
 
 
 def test_a_prompt_fills_its_fields_once():

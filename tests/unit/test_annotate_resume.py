@@ -74,7 +74,7 @@ def key_of(asked):
     """Of the call that a request belongs to."""
     [message] = asked["messages"]
     number = int(re.search(r"What is (\d+) \+ 1\?", message["content"])[1])
-    annotator = Annotator(endpoint=Endpoint(url=""), model="m", max_tokens=1000, attempts=ATTEMPTS)
+    annotator = Annotator(endpoint=Endpoint(url="http://x"), model="m", max_tokens=1000, attempts=ATTEMPTS)
     return annotator.call(annotator.task(PROBLEMS[number]), asked["seed"]).key
 
 
@@ -184,6 +184,8 @@ def test_spending_needs_leave(server, tmp_path, capsys):
         (("--max-steps", "1"), "1 <= min_steps <= max_steps"),
         (("--grader", "kind"), "unknown grader 'kind'"),
         (("--price-in", "-1"), "prices must be 0 or above"),
+        (("--endpoint", "localhost:8000/v1"), "no server's address"),
+        (("--calls", "."), "Is a directory: '.'"),
     ],
 )
 def test_what_the_user_gets_wrong_ends_with_one_line(server, tmp_path, capsys, more, complaint):

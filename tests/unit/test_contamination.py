@@ -22,6 +22,8 @@ LONG = "one two three four five six seven eight nine ten eleven twelve thirteen 
     [
         ("Find $x$ if $x+1 = 5$.", "find x, if \\(x + 1=5\\)"),
         ("It costs $1,234,567$ dollars", "It costs \\$1234567 dollars."),
+        ("$1{,}234{,}567$ and $10,\\!000$ and $10\\,000$", "1,234,567 and 10,000 and 10000"),
+        ("$x \N{MINUS SIGN} 3$", "x-3"),
         ("\\left( \\dfrac{1}{2} \\right)", "(\\frac 12)".replace("12", "{1}{2}")),
         ("\\text{Alice} runs", "Alice \\quad runs"),
     ],
@@ -64,6 +66,35 @@ def test_wording_that_many_different_questions_share_is_none():
 
 def test_a_question_without_words_overlaps_with_nothing():
     assert Questions({"b": ["??", ""]}).find("??") == []
+
+
+SHORT = "What is the remainder of $2+3$?"
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_found"),
+    [
+        (f"Solve the following. {SHORT}", True),
+        (f"{SHORT} Put your answer in \\boxed{{}}.", True),
+        ("What is the remainder of $2+3+x$?", False),
+        ("What is the remainder of $2+3y$?", False),
+        ("What is the remainder of $2$ and $3$?", False),
+    ],
+)
+def test_a_short_question_is_found_among_other_words_but_not_within_a_formula(problem, is_found):
+    found = Questions({"b": [SHORT]}).find(problem)
+    assert found == ([Overlap("b", 0, is_exact=False, shared=1.0)] if is_found else [])
+
+
+def test_a_choice_is_found_with_its_options_and_without():
+    choice = "Soil gets better by\n\nA) rain\nB) sun"
+    questions = Questions({"b": ["Soil gets better by"]}, with_options={"b": [choice]})
+    exact = [Overlap("b", 0, is_exact=True, shared=1.0)]
+    assert questions.find(choice) == questions.find("Soil gets better by") == exact
+    assert questions.find("Soil gets better by: (A) rain (B) sun") == exact
+    # A question without options comes twice and counts once.
+    [overlap] = Questions({"b": [LONG]}, with_options={"b": [LONG]}).find(f"{LONG} after")
+    assert overlap.shared == 1.0
 
 
 @pytest.mark.parametrize("bad", [{"n": 1}, {"common": 1}])

@@ -19,6 +19,7 @@ from seele.endpoint import (
     exchange,
     read_reply,
 )
+from seele.errors import ConfigError
 from seele.records import Finish
 
 ASKED = {"prompt": "?", "model": "stand-in", "seed": 0, "max_tokens": 50}
@@ -129,6 +130,35 @@ def test_the_key_stands_in_no_message(server, monkeypatch, status):
     server.failures = [(status, "not a key: secret-key")] * 3
     with pytest.raises((RefusedError, GaveUpError), match=r"not a key: \[key\]"):
         insist(server, attempts=3)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " "])
+def test_the_line_end_of_a_file_is_no_part_of_the_key(server, monkeypatch, end):
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", f"secret-key{end}")
+    server.failures = [(401, "not a key: secret-key")]
+    with pytest.raises(RefusedError, match=r"not a key: \[key\]"):
+        ask(server)
+    assert server.headers[0]["Authorization"] == "Bearer secret-key"
+
+
+@pytest.mark.parametrize("key", ["secret\nkey", "secret\x7fkey", "secret-k\u0435y", "secret\udcffkey"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(monkeypatch, key):
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="the key in OPENAI_API_KEY has characters") as raised:
+        Endpoint(url="http://localhost/v1")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8000/v1", "http:///v1", "http://a b/v1", "http://a/v1\n", "http://[::1/v1", "http://a:x/v1",
+     "ftp://a/v1", "http://\u0435/v1"],
+)  # fmt: skip
+def test_what_cannot_be_an_address_is_refused_before_anything_is_asked(url):
+    with pytest.raises(
+        ConfigError, match=r"no server's address; expected one such as 'http://localhost:8000"
+    ):
+        Endpoint(url=url)
 
 
 def test_a_server_is_left_alone_for_as_long_as_it_asks(server):

@@ -15,20 +15,24 @@ from seele_eval.ledger import Ledger
 from seele_eval.predictions import Prediction
 
 
-def write(folder, corrects, *, benchmark="b", temperature=0.0, **conditions):
-    """An evaluation whose problem n has the given verdicts."""
+def write(folder, corrects, *, benchmark="b", temperature=0.0, question="?", finished=True, **conditions):
+    """An evaluation whose problem n has the given verdicts; a sample without one is yet to be drawn."""
     with Ledger(folder, {"seed": 0, "weights_sha256": folder.name} | conditions) as ledger:
         for problem, verdicts in corrects.items():
             for sample, correct in enumerate(verdicts):
+                if correct is None:
+                    continue
                 ledger.append(
                     Prediction(
                         benchmark=benchmark, temperature=temperature, instance_id=problem, level=0,
-                        sample=sample, question="?", answer="1", text="", extracted=None,
+                        sample=sample, question=question, answer="1", text="", extracted=None,
                         correct=bool(correct),
                         reason=GradeReason.CORRECT if correct else GradeReason.WRONG, finish=Finish.STOP,
                         response_tokens=1,
                     )
                 )  # fmt: skip
+    if finished:
+        (folder / "scores.json").write_text("{}")
     return folder
 
 
@@ -76,6 +80,37 @@ def test_other_conditions_and_unpaired_problems_are_noted(tmp_path):
     assert "- seed was 0 and is 1" in comparison.text()
 
 
+def test_problems_that_lack_samples_are_left_out(tmp_path):
+    """Short responses come back first, and are right more often."""
+    drawn = {f"p{n}": [n % 2, 0, 1, n % 2] for n in range(20)}
+    first = write(tmp_path / "a", drawn)
+    killed = {name: [verdict or None for verdict in verdicts] for name, verdicts in drawn.items()}
+    second = write(tmp_path / "b", killed | {"p0": drawn["p0"], "p1": drawn["p1"]}, finished=False)
+    comparison = compare(first, second)
+    [row] = comparison.differences
+    assert (row.problems, row.difference.value) == (2, 0.0)
+    assert comparison.notes == (
+        f"{second}: unfinished, for it holds no scores.json",
+        "b: 18 problems lack samples and are left out",
+    )
+
+
+def test_other_numbers_of_samples_are_compared_and_noted(tmp_path):
+    first = write(tmp_path / "a", {"p": [1, 0, 1, 0], "q": [0, 0, 0, 0]})
+    comparison = compare(first, write(tmp_path / "b", {"p": [1, 1], "q": [0, 0]}))
+    assert comparison.differences[0].difference.value == pytest.approx(0.25)
+    assert comparison.notes == ("b: A has 4 samples of each problem, B 2",)
+
+
+def test_other_problems_with_the_same_ids_are_left_out(tmp_path):
+    first = write(tmp_path / "a", {"p": [1], "q": [0]})
+    second = write(tmp_path / "b", {"p": [1], "q": [0]}, question="another?")
+    with pytest.raises(
+        DataError, match=r"in common.*b: 2 problems have another question or reference answer"
+    ):
+        compare(first, second)
+
+
 def test_averages_need_all_benchmarks_of_their_group(tmp_path):
     for folder, verdict in ((tmp_path / "a", 0), (tmp_path / "b", 1)):
         for name in GENERAL[:2]:
@@ -109,6 +144,8 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, cap
     assert written["differences"][0]["worse"] == 1
     assert [each["weights_sha256"] for each in written["conditions"]] == ["a", "b"]
     assert compare_main([str(first), str(tmp_path / "none")]) == 2
+    assert compare_main([str(first), str(second), "--out", str(tmp_path / "out/comparison.md")]) == 2
+    assert "comparison.md is a file; expected a folder" in capsys.readouterr().err
 
 
 # Several checkpoints
@@ -147,6 +184,14 @@ def test_the_command_writes_table_numbers_and_picture(tmp_path, capsys):
     assert written["conditions"]["step 2"] == {"seed": 2}
     assert '- step 2: {"seed": 2}' in (tmp_path / "curve.md").read_text()
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"scores": [{}]}'])
+def test_damaged_scores_are_named(tmp_path, capsys, damage):
+    write_step(tmp_path, 1, 0.2)
+    (tmp_path / "step_1" / "scores.json").write_text(damage)
+    assert curve_main([str(tmp_path)]) == 2
+    assert "step_1/scores.json: is damaged" in capsys.readouterr().err
 
 
 def test_a_folder_without_evaluated_steps_is_refused(tmp_path, capsys):

@@ -108,6 +108,8 @@ def test_flips_agree_with_the_exact_test():
     eight = np.array([1.0] * 8 + [-1.0] * 2)
     assert random_flips_p_value(eight, generator_for("x")) == pytest.approx(112 / 1024, abs=0.01)
     assert random_flips_p_value(np.zeros(5), generator_for("x")) == 1.0
+    # Their sum is 0, and 3e-17 in floating point.
+    assert random_flips_p_value(np.array([0.2, 0.2, -0.2, 0.1, -0.2, -0.1]), generator_for("x")) == 1.0
 
 
 @settings(deadline=None, max_examples=30)

@@ -100,6 +100,14 @@ def test_a_finished_one_is_set_aside_whole(tmp_path):
         assert read_predictions(tmp_path).predictions == (prediction(1),)
 
 
+def test_one_that_is_set_aside_never_meets_an_earlier_one(tmp_path):
+    fill(tmp_path, prediction(0))
+    (tmp_path / "scores.json").write_text("{}")
+    (tmp_path / "earlier_2").mkdir()
+    fill(tmp_path, prediction(1), conditions=CONDITIONS | {"seed": 1})
+    assert (tmp_path / "earlier_3" / "predictions.jsonl").is_file()
+
+
 def test_the_same_weights_elsewhere_are_the_same_model(tmp_path):
     fill(tmp_path, prediction(0))
     assert Ledger(tmp_path, CONDITIONS | {"model": "elsewhere"}).done

@@ -1,5 +1,7 @@
 """Prompts of an evaluation as token ids, and what is refused before the engine is loaded."""
 
+import shutil
+
 import pytest
 
 from seele.errors import ConfigError, DataError
@@ -32,6 +34,15 @@ def test_a_prompt_and_response_that_do_not_fit_the_context_are_refused_with_what
         encode_requests(bytes_model, [request("1+1")], max_tokens=CONTEXT_TOKENS - 3)
     with pytest.raises(ConfigError, match=r"longest prompt \(34 tokens\) does not fit"):
         encode_requests(bytes_model, [request("1" * 33)], max_tokens=1)
+
+
+def test_the_context_of_a_model_that_also_sees_is_that_of_its_text(bytes_model, tmp_path):
+    from transformers import Gemma3Config
+
+    folder = shutil.copytree(bytes_model, tmp_path / "sees")
+    Gemma3Config(text_config={"max_position_embeddings": 16}).save_pretrained(folder)
+    with pytest.raises(ConfigError, match="choose at most 12"):
+        encode_requests(folder, [request("1+1")], max_tokens=13)
 
 
 def test_an_unknown_template_is_refused(bytes_model):

@@ -14,6 +14,7 @@ from seele.errors import ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
 from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
+from seele_eval.command import run_command
 from seele_eval.conditions import read_run_defaults
 from seele_eval.models import find_model, find_weights
 from seele_eval.predictions import read_predictions
@@ -145,6 +146,15 @@ def test_greedy_and_sampled_are_scored_side_by_side(model, problems, tmp_path):
     )  # fmt: skip
     assert [(score.temperature, score.samples) for score in scores] == [(0.0, 1), (0.6, 3)]
     assert len(engine.requests) == 4 + 4 * 3
+
+
+def test_a_temperature_named_twice_is_sampled_once(model, problems, tmp_path):
+    engine = KnowsFour()
+    (score,) = evaluate(
+        engine, "--model", model, "--problems", f"heldout={problems}", "--out", tmp_path / "out",
+        "--temperature", 0.6, 0.6, "--samples", 2,
+    )  # fmt: skip
+    assert (score.samples, len(engine.requests)) == (2, 4 * 2)
 
 
 def test_seeds_differ_between_samples_and_do_not_depend_on_what_else_is_evaluated(model, problems, tmp_path):
@@ -352,9 +362,20 @@ def test_bad_input_is_refused_before_the_model_is_loaded_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_an_output_that_is_a_file_is_refused(model, problems):
-    with pytest.raises(ConfigError, match="is a file"):
-        evaluate(Untouchable(), "--model", model, "--problems", f"a={problems}", "--out", problems)
+@pytest.mark.parametrize("below", ["", "sub", "sub/sub"])
+def test_an_output_that_is_or_lies_below_a_file_is_refused(model, problems, below):
+    with pytest.raises(ConfigError, match=r"heldout\.parquet is a file"):
+        evaluate(Untouchable(), "--model", model, "--problems", f"a={problems}", "--out", problems / below)
+
+
+def test_what_the_operating_system_refuses_is_one_line(tmp_path, capsys):
+    def command():
+        return (tmp_path / "absent").read_text()
+
+    assert run_command(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("FileNotFoundError: ") and str(tmp_path / "absent") in said
+    assert said.count("\n") == 1
 
 
 def test_the_command_ends_with_status_2_and_one_line(problems, tmp_path, capsys):

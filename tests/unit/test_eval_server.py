@@ -95,9 +95,12 @@ def test_an_unknown_model_is_named_with_those_that_are_served(server):
     assert server.asked == []
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "nonsense"])
-def test_an_address_where_nobody_answers_is_refused(url):
-    with pytest.raises(DataError, match="is it running"):
+@pytest.mark.parametrize(
+    ("url", "error", "complaint"),
+    [("http://127.0.0.1:9/v1", DataError, "is it running"), ("nonsense", ConfigError, "no server's address")],
+)
+def test_an_address_where_nobody_answers_is_refused(url, error, complaint):
+    with pytest.raises(error, match=complaint):
         complete_on_server(Server(url=url, model="m"), requests(1), SETTINGS)
 
 

@@ -34,6 +34,19 @@ def test_hand_worked_curve():
     assert "| 1 | 0.50 | 75.0% |" in markdown(points)
 
 
+@pytest.mark.parametrize("option", ["--samples", "--limit", "--steps", "--max-tokens"])
+def test_numbers_are_positive(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--model", "m", "--problems", "p.parquet", "--out", "o", option, "0"])
+    assert ended.value.code == 2 and f"{option}: must be at least 1" in capsys.readouterr().err
+
+
+def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
+    (tmp_path / "out").write_text("")
+    assert main(["--model", "m", "--problems", "p.parquet", "--out", str(tmp_path / "out")]) == 2
+    assert "is a file; expected a folder" in capsys.readouterr().err
+
+
 def test_a_missing_file_is_one_clear_line_and_nothing_written(tmp_path, capsys):
     out = tmp_path / "out"
     status = main(["--model", str(tmp_path), "--problems", str(tmp_path / "none.parquet"), "--out", str(out)])

@@ -49,6 +49,9 @@ def names(answer: str | None, options: tuple[str, ...] = CITIES, gold: str = "C"
         "C - Oslo",
         "C Oslo",
         "C. it can't be A or B",
+        "(C) Oslo, so P(A) is 0",
+        "C. Oslo is C. as I said",
+        "the answer is Oslo",
         "Option C",
         "the answer is C",
         "The correct answer is (C).",
@@ -69,6 +72,15 @@ def test_letter_text_and_number_name_an_option(answer):
         "London",
         "A and B",
         "(A) and (B)",
+        "(A), (B)",
+        "(A) (B)",
+        "(A)(B)",
+        "A), B)",
+        "A. B.",
+        "A) Paris, B) Rome",
+        "A. Paris and B. Rome",
+        "the answer is A or B",
+        "So the answer is (A) and (B)",
         "A or Rome",
         "A. Rome",
         "(A) Rome",
@@ -100,7 +112,37 @@ def test_texts_come_before_numbers_unless_the_question_is_numbered():
     assert grade_choice("3.", "C", ("x", "y", "z")).correct  # no such text
     assert grade_choice("2) 20 N", "2", ("10 N", "20 N", "2", "40 N")).correct
     assert not grade_choice("2) 10 N", "2", ("10 N", "20 N", "2", "40 N")).correct
+    assert not grade_choice("(2), (3)", "2", ("10 N", "20 N", "2", "40 N")).correct
+    assert not grade_choice("2) 20 N, 3) 2", "2", ("10 N", "20 N", "2", "40 N")).correct
     assert not grade_choice("2.5 N", "2", ("10 N", "20 N")).correct
+
+
+def test_a_number_names_no_option_where_another_one_begins_with_it():
+    speeds = ("2 m/s", "3 m/s", "4 m/s", "5 m/s")
+    assert names("2", speeds) == names("the answer is 3", speeds) == "wrong"
+    assert names("1", speeds) == "A"
+    assert names("2", ("1 m/s", "2 m/s", "2.5 m/s")) == "B"  # by its number and by what it says
+    assert names("2", ("1/2", "1/3", "2/3", "2,000")) == "B"
+    assert names("the answer is 3", ("4", "3", "2")) == "B"
+
+
+@pytest.mark.parametrize(
+    ("answer", "option"),
+    [
+        (r"50\%", "50%"),
+        (r"$50\%$", "50%"),
+        (r"\$6,000", "$6,000"),
+        (r"\$6{,}000", "$6,000"),
+        (r"\text{R\&D}", "R&D"),
+        (r"\mathrm{MgBr_{2}}", "MgBr_{2}"),
+        (r"\text{(B) MgBr$_{2}$}", "MgBr_{2}"),
+        (r"\text{(B) }\frac{1}{243}", r"\frac{1}{243}"),
+        (r"\text{(B) \frac{\sqrt{1}}{243}}", "something else"),
+        (r"\textbf{B. \text{Oslo} {north}}", "something else"),
+    ],
+)
+def test_mark_up_changes_nothing(answer, option):
+    assert names(rf"\boxed{{{answer}}}", ("x", option, "y")) == "B"
 
 
 def test_genotypes_are_told_apart_by_their_letters():

@@ -99,6 +99,23 @@ def test_splits_of_the_same_rows_are_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["train.parquet", "manifest.json"])
+def test_the_source_is_not_overwritten(tmp_path, capsys, name):
+    assert run(write_source(tmp_path / "mine.jsonl", 3), "--out", tmp_path / "out", *MAPPED) == 0
+    source = tmp_path / "out" / name
+    before = source.read_bytes()
+    assert run(source, "--out", tmp_path / "out" / ".." / "out") == 2
+    assert f"{name}, which is read, would be overwritten; name another folder" in capsys.readouterr().err
+    assert source.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_ends_with_one_line(tmp_path, capsys):
+    source = write_source(tmp_path / "mine.jsonl", 3)
+    assert run(source, "--out", source / "below", *MAPPED) == 2
+    error = capsys.readouterr().err
+    assert str(source) in error and error.count("\n") == 1
+
+
 def test_a_part_of_the_training_problems_is_held_out_whatever_their_order(tmp_path, capsys):
     source = write_source(tmp_path / "in.jsonl", 400)
     share = ("--set", "heldout_share=0.1")

@@ -35,7 +35,14 @@ def verdict(task, answer, gold):
         (r"$\frac{91-17}{2}+5$", RIGHT),
         ("5 \N{MINUS SIGN} (17 - 91) \N{DIVISION SIGN} 2", RIGHT),
         ("(91 - 17) / 2 + 5 = 42", RIGHT),
+        ("(91 - 17) / 2 + 5.", RIGHT),
+        ("(91 - 17) / 2 + 5 = 42.", RIGHT),
+        (r"\text{(91 - 17) / 2 + 5}", RIGHT),
+        (r"\((91 - 17)\ /\ 2 + 5.\)", RIGHT),
         ("(91 - 17) / 2 + 5 = 43", WRONG),
+        ("(91 - 17) / 2 + 6.", WRONG),
+        ("(91 - 17) / 2. + 5", MALFORMED),
+        (r"\text{91 - 17} over 2 + 5", MALFORMED),
         ("42", WRONG),
         ("(91 - 17) / 2 + 6", WRONG),
         ("91 + 17 / 2 + 5", WRONG),
@@ -58,6 +65,16 @@ def verdict(task, answer, gold):
 )
 def test_countdown(answer, expected):
     assert verdict("countdown", answer, GOLD) is expected
+
+
+@pytest.mark.parametrize(
+    "times",
+    [r"\times ", r"\cdot ", r"\ast ", "\N{MULTIPLICATION SIGN}", "\N{MIDDLE DOT}", "\N{DOT OPERATOR}",
+     "\N{ASTERISK OPERATOR}"],
+)  # fmt: skip
+def test_signs_of_multiplication(times):
+    assert verdict("countdown", f"(6-2){times}3", "(6 - 2) * 3") is RIGHT
+    assert verdict("countdown", f"(6-3){times}2", "(6 - 2) * 3") is WRONG
 
 
 @settings(deadline=None)

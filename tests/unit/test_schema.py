@@ -1,6 +1,7 @@
 """The parquet file of problems, and files that are complete or absent."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -93,6 +94,7 @@ def test_instances_below_two_steps_are_kept_and_counted(tmp_path):
         ({"level": -1}, "column 'level': expected an integer >= 0"),
         ({"level": True}, "column 'level'"),
         ({"level": "hard"}, "column 'level'"),
+        ({"level": 10.0**20}, "column 'level'"),
     ],
 )
 def test_a_bad_value_is_named_with_file_row_and_column(tmp_path, change, complaint):
@@ -136,6 +138,21 @@ def test_files_that_hold_no_problems_are_refused(tmp_path):
     write_atomically(tmp_path / "text.parquet", "not parquet")
     with pytest.raises(DataError, match="not a readable parquet file"):
         read_problems(tmp_path / "text.parquet")
+
+
+def test_text_that_is_no_utf_8_is_refused(tmp_path):
+    rows = pa.Table.from_pylist([ROW])
+    bad = pa.array([b"\xff\xfe"]).view(pa.string())
+    position = rows.schema.get_field_index("question")
+    pq.write_table(rows.set_column(position, "question", bad), tmp_path / "f")
+    with pytest.raises(DataError, match=r"not a readable parquet file.*utf-8"):
+        read_problems(tmp_path / "f")
+
+
+def test_a_level_that_no_column_can_hold_is_refused(tmp_path):
+    problem = replace(PROBLEM, level=10**20)
+    with pytest.raises(DataError, match=r"row 0 .*'level': expected an integer >= 0 .* and < 2\*\*63"):
+        write_problems(tmp_path / "f", [problem], split="train")
 
 
 @pytest.mark.parametrize("content", ["text with ü\r\nand two lines\n", b"\x00bytes"])

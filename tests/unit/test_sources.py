@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 
@@ -258,9 +259,11 @@ def test_paths_lead_through_keys_and_places():
 
 
 def test_values_become_texts_and_levels():
-    assert [as_text(value) for value in ("x", 27.0, 2.5, 3, True, None, [1])] == ["x", "27", "2.5", "3"] + [
-        None
-    ] * 3
+    numbers = (27.0, 2.5, 3, Decimal("1.50"), Decimal("2E+2"), Decimal("1E-7"), 10**400)
+    said = ["27", "2.5", "3", "1.5", "200", "0.0000001", "1" + "0" * 400]
+    assert [as_text(value) for value in ("x", *numbers)] == ["x", *said]
+    others = (True, None, [1], float("nan"), float("inf"), Decimal("nan"))
+    assert [as_text(value) for value in others] == [None] * 6
     levels = ("Level 3", "Level ?", 5.5, -1.0, float("nan"), None, 4)
     assert [as_level(value) for value in levels] == [3, 0, 5, 0, 0, 0, 4]
     with pytest.raises(ValueError, match="expected a number"):
@@ -330,7 +333,16 @@ GOOD = {"question": "q?", "answer": "1"}
             r"line 2: no answer .*--set leave_out='\[\"no_answer\"\]'",
         ),
         ([GOOD, {"question": " ", "answer": "1"}], "line 2: no question"),
-        ([GOOD, {"question": "q2?", "answer": True}], "line 2: no answer"),
+        (
+            [GOOD, {"question": "q2?", "answer": True}],
+            r"line 2: no answer \(.* 'answer', got True \(bool\)\)",
+        ),
+        ([GOOD, {"question": "q2?", "answer": float("nan")}], r"line 2: no answer \(.*got nan \(float\)\)"),
+        (
+            [GOOD, {"question": "q2? \ud83d", "answer": "1"}],
+            "line 2, question: expected text in valid Unicode",
+        ),
+        ([GOOD, {"question": "q2?", "answer": "\ud83d"}], "line 2, answer: expected text in valid Unicode"),
         ([GOOD, GOOD], "line 2: the question stands in an earlier row with the same answer"),
         ([GOOD, GOOD | {"answer": "2"}], "line 2: the question stands in an earlier row with another answer"),
         ([GOOD, ["q2?", "1"]], "line 2: expected a row with columns"),
@@ -366,13 +378,52 @@ def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
     ("columns", "complaint"),
     [
         ({"level": "lvel"}, "level=lvel"),
-        ({"solution": "meta.proof"}, r"solution=meta.proof; this row has \['question', 'answer'\]"),
+        ({"solution": "meta.proof"}, r"solution=meta.proof; this row has \['question', 'answer', 'extra', "),
+        ({"solution": "extra.prof"}, r"solution=extra.prof; this row has .*, 'extra', 'extra.proof'\]"),
+        ({"level": "extra.proof[1]"}, r"level=extra.proof\[1\]; this row has"),
     ],
 )
 def test_a_column_that_no_row_has_is_a_mistake(tmp_path, columns, complaint):
-    (tmp_path / "f.jsonl").write_text(json.dumps(GOOD))
+    (tmp_path / "f.jsonl").write_text(json.dumps(GOOD | {"extra": {"proof": None}}))
     with pytest.raises(DataError, match=complaint):
         list(read_source(str(tmp_path / "f.jsonl"), columns=columns))
+
+
+def test_a_column_that_is_there_may_be_empty(tmp_path):
+    rows = [GOOD | {"extra": {"proof": None}}, {"question": "q2?", "answer": "2", "extra": None}]
+    (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(read_source(str(tmp_path / "f.jsonl"), columns={"solution": "extra.proof"}))
+    assert [each.steps for each in found] == [(), ()]
+
+
+def test_a_solution_that_is_no_text_is_refused_and_not_dropped(tmp_path):
+    (tmp_path / "f.jsonl").write_text(json.dumps(GOOD | {"proof": ["First.\nThen."]}))
+    with pytest.raises(
+        DataError, match=r"line 1, column 'proof': expected a text, got .*\(list\); map a list"
+    ):
+        list(read_source(str(tmp_path / "f.jsonl"), columns={"solution": "proof"}))
+    [found] = read_source(str(tmp_path / "f.jsonl"), columns={"solution": "proof[0]"})
+    assert found.steps == ("First.\n", "Then.")
+
+
+def test_numbers_of_parquet_become_what_was_written(tmp_path):
+    answers = {
+        "single": pa.array([0.1, 27.0], pa.float32()),
+        "decimal": pa.array([Decimal("0.10"), Decimal("27.00")]),
+        "double": pa.array([0.1, 27.0]),
+    }
+    table = pa.table({"question": ["a?", "b?"], **answers})
+    pq.write_table(table, tmp_path / "f.parquet")
+    for name in answers:
+        found = read_source(str(tmp_path / "f.parquet"), columns={"answer": name})
+        assert [each.answer for each in found] == ["0.1", "27"]
+
+
+def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
+    bad = pa.array([b"\xff\xfe"]).view(pa.string())
+    pq.write_table(pa.table({"question": bad, "answer": ["1"]}), tmp_path / "f.parquet")
+    with pytest.raises(DataError, match=r"f\.parquet: cannot be read as parquet .*utf-8"):
+        list(read_source(str(tmp_path / "f.parquet")))
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ LAYOUTS = [
         ["Title\n\n", "A first sentence stands here. ", "A second one stands there. ", "And so on."],
         id="a piece that holds most of the text",
     ),
+    pytest.param("1. a: 5.\n2. b: 10.\n\n", ["1. a: 5.\n", "2. b: 10.\n\n"], id="blank end"),
+    pytest.param(
+        "Step 1: a\n\nStep 2: b\n\n---\n\n**Thus** c",
+        ["Step 1: a\n\n", "Step 2: b\n\n---\n\n", "**Thus** c"],
+        id="rule",
+    ),
     pytest.param("no cut", ["no cut"], id="one step"),
     pytest.param(" \n ", [], id="blank"),
     pytest.param("", [], id="empty"),
@@ -224,10 +230,14 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-def test_time_grows_with_the_length_and_not_with_its_square(unit):
+@pytest.mark.parametrize(
+    ("before", "unit"),
+    [("", unit) for unit in HOSTILE]
+    + [("## A\n\n## B\n\n", "---\n\n"), ("Step 1: a\nStep 2: b\n", "* * *\n\n")],
+)
+def test_time_grows_with_the_length_and_not_with_its_square(before, unit):
     def seconds(num_chars):
-        text = unit * (num_chars // len(unit))
+        text = before + unit * (num_chars // len(unit)) + "end"
         start = time.process_time()
         split_steps(text)
         return time.process_time() - start

@@ -39,6 +39,8 @@ class OpenSplit:
     """Each with its place for messages."""
     origin: Mapping[str, Any]
     """Where they come from, the same on every machine: name and commit, or files and checksums."""
+    files: tuple[Path, ...] = ()
+    """Local files that hold them."""
 
 
 def read_source(
@@ -89,6 +91,7 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
     return OpenSplit(
         rows=chain.from_iterable(iterate_file(file, columns) for file in files),
         origin={"files": {file.relative_to(root).as_posix(): file_sha256(file) for file in files}},
+        files=tuple(files),
     )
 
 

@@ -91,8 +91,17 @@ def _rows_of_parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         if not wanted:
             raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")
         for batch in file.iter_batches(batch_size=256, columns=wanted, use_threads=False):
-            for row in batch.to_pylist():
+            for row in _with_short_floats(batch).to_pylist():
                 yield f"{path}: row {number} (counted from 0)", row
                 number += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as parquet ({error}); fetch it again") from error
+
+
+def _with_short_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with columns of single precision as people wrote them: 0.1, not 0.10000000149011612."""
+    columns = [
+        column.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

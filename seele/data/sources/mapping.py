@@ -4,6 +4,7 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from seele.errors import ConfigError
@@ -30,30 +31,33 @@ def parse_path(path: str) -> Keys:
     return keys
 
 
-def look_up(row: Mapping[str, Any], path: str) -> Any:
-    """Value at ``path``; None where there is none. A column whose very name is the path comes first."""
+def look_up(row: Mapping[str, Any], path: str, *, default: Any = None) -> Any:
+    """Value at ``path``, or ``default`` where there is none. A column of the very name comes first."""
     if path in row:
         return row[path]
     value: Any = row
     for key in parse_path(path):
         if isinstance(key, str):
-            value = value.get(key) if isinstance(value, Mapping) else None
+            is_there = isinstance(value, Mapping) and key in value
         else:
             is_there = isinstance(value, list | tuple) and -len(value) <= key < len(value)
-            value = value[key] if is_there else None
+        if not is_there:
+            return default
+        value = value[key]
     return value
 
 
-def column_of(path: str, columns: Sequence[str]) -> str:
-    """The column that ``path`` begins at."""
-    return path if path in columns else str(parse_path(path)[0])
-
-
 def as_text(value: Any) -> str | None:
-    """A text, or a number as people write it: 27.0 is ``27``. None for anything else."""
-    if isinstance(value, float) and value.is_integer():
+    """A text, or a finite number as people write it: 27.0 is ``27``. None for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return None if isinstance(value, bool) else str(value)
+    if not isinstance(value, float | Decimal) or not math.isfinite(value):
+        return None
+    if value == int(value):
         return str(int(value))
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    return f"{value:f}".rstrip("0") if isinstance(value, Decimal) else str(value)
 
 
 def as_level(value: Any) -> int:
@@ -70,6 +74,6 @@ def as_level(value: Any) -> int:
     if isinstance(value, str):
         number = _NUMBER.search(value)
         return int(number[0]) if number else 0
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         raise ValueError(f"expected a number or a text with one, got {reprlib.repr(value)}")
     return max(0, math.floor(value)) if math.isfinite(value) else 0

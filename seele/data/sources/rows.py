@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seele.data.row_rules import check_unicode, shown
 from seele.data.schema import content_id
-from seele.data.sources.mapping import as_level, as_text, column_of, look_up
+from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.sources.settings import Reason, SourceSettings
 from seele.data.steps import join_steps, split_steps
 from seele.errors import DataError
@@ -20,6 +21,7 @@ _END_OF_THINKING = "</think>"
 
 # A mapped column that none of so many rows has is a mistake in the mapping.
 _ROWS_TO_SEE_A_COLUMN = 1000
+_ABSENT = object()
 
 
 @dataclass(slots=True)
@@ -60,7 +62,9 @@ def to_instances(
             raise DataError(f"{at}: expected a row with columns, got {reprlib.repr(row)}")
         counts.read += 1
         if unseen:
-            unseen = {path: name for path, name in unseen.items() if column_of(path, list(row)) not in row}
+            unseen = {
+                path: name for path, name in unseen.items() if look_up(row, path, default=_ABSENT) is _ABSENT
+            }
             if unseen and counts.read == _ROWS_TO_SEE_A_COLUMN:
                 _refuse_columns(unseen, at, row)
         try:
@@ -85,21 +89,29 @@ def to_instances(
 def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
     wrong = ", ".join(f"{name}={path}" for path, name in unseen.items())
     raise DataError(
-        f"{at}: no row so far has the column of {wrong}; this row has {list(row)}; "
+        f"{at}: no row so far has the column of {wrong}; this row has {_paths(row)}; "
         "say which columns hold what with --map question=... answer=... solution=..."
     )
+
+
+def _paths(row: Mapping[str, Any]) -> list[str]:
+    """Its columns, and the keys within them."""
+    within = [f"{name}.{key}" for name, value in row.items() if isinstance(value, Mapping) for key in value]
+    return [*row, *within]
 
 
 def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> Instance:
     columns = settings.columns
     question = _question(look_up(row, columns.question), settings)
-    solution = _solution(look_up(row, columns.solution), settings) if columns.solution else ""
+    solution = _solution(row, at, settings) if columns.solution else ""
     if columns.answer:
-        answer = (as_text(look_up(row, columns.answer)) or "").strip()
+        value = look_up(row, columns.answer)
+        answer = (as_text(value) or "").strip()
+        where = f"expected a text or a finite number in column {columns.answer!r}, got {shown(value)}"
     else:
         answer = last_boxed(solution) or ""
+        where = f"no closed box in {columns.solution!r}"
     if not answer:
-        where = f"column {columns.answer!r}" if columns.answer else f"no closed box in {columns.solution!r}"
         raise _Unusable(Reason.NO_ANSWER, f"no answer ({where})")
     steps = _listed_steps(row, at, settings) if columns.steps else _cut(solution, settings)
     if settings.max_chars is not None and len(question) + sum(map(len, steps)) > settings.max_chars:
@@ -108,6 +120,8 @@ def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> I
         level = as_level(look_up(row, columns.level)) if columns.level else 0
     except ValueError as error:
         raise DataError(f"{at}, column {columns.level!r}: {error}") from error
+    for name, text in (("question", question), ("answer", answer), ("solution", "".join(steps))):
+        check_unicode(text, f"{at}, {name}")
     return Instance(
         instance_id=content_id(settings.data_source, question, steps, answer),
         data_source=settings.data_source,
@@ -128,8 +142,15 @@ def _question(value: Any, settings: SourceSettings) -> str:
     return text.strip()
 
 
-def _solution(value: Any, settings: SourceSettings) -> str:
-    text = value if isinstance(value, str) else ""
+def _solution(row: Mapping[str, Any], at: str, settings: SourceSettings) -> str:
+    text = look_up(row, str(settings.columns.solution))
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise DataError(
+            f"{at}, column {settings.columns.solution!r}: expected a text, got {shown(text)}; map a list of "
+            "steps with steps=..., or one of its items with solution=COLUMN[0]"
+        )
     if settings.thinking == "drop":
         thoughts, end, said = text.rpartition(_END_OF_THINKING)
         # Never ended: cut off while thinking.
@@ -147,7 +168,7 @@ def _listed_steps(row: Mapping[str, Any], at: str, settings: SourceSettings) -> 
         return ()
     if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
         raise DataError(
-            f"{at}, column {settings.columns.steps!r}: expected a list of texts, got {reprlib.repr(steps)}; "
+            f"{at}, column {settings.columns.steps!r}: expected a list of texts, got {shown(steps)}; "
             "map a solution in one text with solution=..."
         )
     return join_steps(steps, separator=settings.separator)
