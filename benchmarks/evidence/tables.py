@@ -358,7 +358,6 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
-        "mixed-average": average_table("mixed", arms, COST),
         "mixed-trained": equal_cost_table("mixed", from_base, TRAINED),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
@@ -367,6 +366,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     }
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)
+        tables[f"{task}-average"] = average_table(task, arms, COST)
         tables[f"{task}-final"] = final_table(task, arms)
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
     return tables
