@@ -40,8 +40,8 @@ HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF),
 )
+# Those that train on a part of what they generate, and what they are compared with.
 SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", "uft-n8", OURS, "seele+lze", HALF)
-"""Those that train on a part of what they generate, among others."""
 COST, TRAINED = "tokens_generated", "tokens_trained"
 ENOUGH = 0.9
 GREEDY = ("heldout", "harder")
@@ -159,8 +159,8 @@ def equal_cost_table(
     references: Sequence[str] = (REFERENCE, OURS, HALF),
     enough: float = ENOUGH,
 ) -> str:
-    """Un-hinted accuracy at equal cost, its differences from the references, and what
-    the first reference's final accuracy cost.
+    """Un-hinted accuracy at equal cost, its differences from the references, and what the first reference's
+    final accuracy cost.
     """
     results = results_on("heldout", task, arms, cost, references, enough)
     if references[0] not in results:

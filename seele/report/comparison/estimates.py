@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -79,15 +78,27 @@ def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
 
 
 def _estimate(by_seed: Mapping[int, float]) -> Estimate:
-    return Estimate(by_seed=by_seed, **_mean_and_intervals(by_seed))
+    values = list(by_seed.values())
+    return Estimate(
+        by_seed=by_seed,
+        mean=fmean(values),
+        interval_95=_interval(by_seed),
+        t_interval_95=t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None,
+    )
 
 
 def _difference(values: Mapping[int, float], of_reference: Mapping[int, float]) -> Difference | None:
     by_seed = {seed: values[seed] - of_reference[seed] for seed in values if seed in of_reference}
     if not by_seed:
         return None
-    p_value = sign_flip_p_value(np.array(list(by_seed.values())))
-    return Difference(by_seed=by_seed, **_mean_and_intervals(by_seed), p_value=p_value)
+    estimate = _estimate(by_seed)
+    return Difference(
+        by_seed=by_seed,
+        mean=estimate.mean,
+        interval_95=estimate.interval_95,
+        t_interval_95=estimate.t_interval_95,
+        p_value=sign_flip_p_value(np.array(list(by_seed.values()))),
+    )
 
 
 def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
@@ -101,15 +112,6 @@ def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
         mean=fmean(reached.values()) if is_whole else None,
         interval_95=_interval(reached) if is_whole else None,
     )
-
-
-def _mean_and_intervals(by_seed: Mapping[int, float]) -> dict[str, Any]:
-    values = list(by_seed.values())
-    return {
-        "mean": fmean(values),
-        "interval_95": _interval(by_seed),
-        "t_interval_95": t_interval(np.array(values)) if len(values) >= MIN_SEEDS else None,
-    }
 
 
 def _interval(by_seed: Mapping[int, float]) -> tuple[float, float] | None:
