@@ -5,7 +5,8 @@
 
 A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
 on the held-out problems for pass@k; run card, settings, metrics and scores are kept in
-benchmarks/evidence/runs/ and the rest is removed. So is the base model, once a task.
+benchmarks/evidence/runs/ and the rest is removed. So is the base model, once a task; the model itself is
+kept in benchmarks/evidence/base_models/.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,7 @@ from seele.records import Instance
 from seele_verl.base_model import RECIPES, make_base_model
 
 WORK = Path("runs/evidence")
+BASE_MODELS = Path(__file__).parent / "base_models"
 RUN_CARD = "run_card.json"
 SCORES = "scores.json"
 SAMPLED = ("--temperature", "1", "--samples", "32")
@@ -62,17 +64,37 @@ def prepare(task: str) -> None:
         write_problems(folder / f"{split}.parquet", instances, split=split)
 
     name = plan["tasks"][task]["base_model"]
-    base = plan["base_models"][name]
+    kept = BASE_MODELS / name
+    if not kept.exists():
+        if (STORED / task).exists():
+            sys.exit(
+                f"{kept} is missing, and {STORED / task} has runs that began with it. Another kind of CPU makes "
+                "another model of the same recipe, so runs with a new one would not be comparable."
+            )
+        seen |= {instance.question for instance in splits["tune"]}
+        keep_base_model(plan["base_models"][name], source, settings, seen, folder / "base_text", kept)
+    link = Path("models") / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(kept.resolve())
+
+
+def keep_base_model(
+    base: Mapping[str, Any],
+    source: str,
+    settings: Mapping[str, Any],
+    seen: Set[str],
+    text_folder: Path,
+    kept: Path,
+) -> None:
+    """Make a base model of the plan; of its text, no question is among ``seen``."""
     changes = dict(base.get("changes", {}))
     if text := base.get("text"):
-        seen |= {instance.question for instance in splits["tune"]}
         instances = [each for each in draw(source, settings | text)["train"] if each.question not in seen]
-        changes["data_folder"] = str(folder / "base_text")
-        write_problems(folder / "base_text" / "train.parquet", instances, split="train")
+        changes["data_folder"] = str(text_folder)
+        write_problems(text_folder / "train.parquet", instances, split="train")
     made = make_base_model(Path("models"), replace(RECIPES[base["recipe"]], **changes))
-    link = made.with_name(name)
-    link.unlink(missing_ok=True)
-    link.symlink_to(made.name)
+    shutil.copytree(made, kept)
 
 
 def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:

@@ -134,3 +134,18 @@ def test_the_page_and_the_learning_rates_are_what_the_stored_runs_give():
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_the_runs_of_a_task_began_with_one_base_model(evidence):
+    plan, tables = evidence
+    contents = plan.load_plan()
+    for task in contents["tasks"]:
+        starts = {
+            (tables.validations(run, task, "heldout")[0], tables.validations(run, task, "harder")[0])
+            for arm, folders in tables.stored_runs(task, [*plan.all_arms(contents)]).items()
+            if "after" not in contents["arms"].get(arm, {})
+            for run in map(tables.read, folders)
+        }
+        assert len(starts) <= 1, (task, starts)
+    kept = {path.name for path in (EVIDENCE / "base_models").iterdir()}
+    assert kept <= set(contents["base_models"])
