@@ -66,10 +66,11 @@ def prepare(task: str) -> None:
     name = plan["tasks"][task]["base_model"]
     kept = BASE_MODELS / name
     if not kept.exists():
-        if (STORED / task).exists():
+        began = [other for other, size in plan["tasks"].items() if size["base_model"] == name]
+        if stored := [other for other in began if (STORED / other).exists()]:
             sys.exit(
-                f"{kept} is missing, and {STORED / task} has runs that began with it. Another kind of CPU makes "
-                "another model of the same recipe, so runs with a new one would not be comparable."
+                f"{kept} is missing, and runs of {', '.join(stored)} began with it. Another CPU makes "
+                "another model of the same recipe, so runs with a new one could not be compared with them."
             )
         seen |= {instance.question for instance in splits["tune"]}
         keep_base_model(plan["base_models"][name], source, settings, seen, folder / "base_text", kept)
