@@ -61,7 +61,8 @@ class LearningZoneSelection:
     elsewhere (``hint_conditional``).
 
     The pass rate has to be that of the rollouts whose advantages are computed together. The Gumbel noise
-    depends on the seed and the number of selections so far, so that a resumed run selects the same.
+    depends on the seed and the number of selections so far, so that a resumed run selects the same, and the
+    order of the groups decides nothing.
     """
 
     name: ClassVar[str] = "lze"
@@ -79,15 +80,17 @@ class LearningZoneSelection:
         """See ``Selection``. A step without groups is no selection and leaves no trace."""
         if not pass_rates:
             return []
-        instance_ids, rates = list(pass_rates), np.array(list(pass_rates.values()), dtype=np.float64)
+        # Sorted: pass rates may come in the order in which rollouts ended, and noise goes by position.
+        instance_ids = sorted(pass_rates)
+        rates = np.array([pass_rates[name] for name in instance_ids], dtype=np.float64)
         assert ((rates >= 0.0) & (rates <= 1.0)).all(), f"a pass rate lies in [0, 1], got {rates}"
         energies = self._observe(instance_ids, rates)
         target_ratio = self._target_ratio(epoch)
         num_wanted = max(1, int(len(rates) * target_ratio + ROUNDING))
-        kept = np.sort(self._ranked(energies)[:num_wanted])
+        kept = {instance_ids[position] for position in self._ranked(energies)[:num_wanted]}
         self._num_selections += 1
         self._metrics = _summary(rates, energies, num_kept=len(kept), target_ratio=target_ratio)
-        return [instance_ids[position] for position in kept]
+        return [name for name in pass_rates if name in kept]
 
     def state_dict(self) -> State:
         """See ``Selection``. A problem is [pass rate at first sight, moving average]."""
@@ -127,7 +130,7 @@ class LearningZoneSelection:
         return (1.0 - progress) + progress * max(self._config.ratio, self._config.min_ratio)
 
     def _ranked(self, energies: Array) -> NDArray[np.intp]:
-        """Positions of the groups with energy, highest noisy energy first; of equals the earlier first."""
+        """Positions of the groups with energy, highest noisy energy first; of equals the earlier id."""
         eligible = np.flatnonzero(energies > 0.0)
         if not eligible.size:
             return eligible
