@@ -5,7 +5,6 @@ indices into the training data.
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from seele.config import SeeleConfig
@@ -88,14 +87,16 @@ class StepPlanner:
             signals: Mean |advantage| over rollouts and tokens of the problems that were trained on.
         """
         self._curriculum.observe(signals)
-        generated = {problem: visit.generated for problem, visit in visits.items()}
-        unhinted = {
-            problem: [rollout.grade.correct for rollout in rollouts if not rollout.hint_steps]
-            for problem, rollouts in generated.items()
-        }
-        self._pruning.observe({problem: fmean(correct) for problem, correct in unhinted.items() if correct})
+        # A problem that is solved with help says nothing about whether it needs any; one that fails does.
+        self._pruning.observe(
+            {
+                problem: visit.accuracy
+                for problem, visit in visits.items()
+                if visit.accuracy < 1.0 or _is_mostly_unhinted(visit)
+            }
+        )
         if self._settings.off_policy.source == "replay":
-            self._pool.observe(generated)
+            self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
 
     def metrics(self) -> dict[str, float]:
         """Numbers for the log."""
@@ -125,3 +126,9 @@ class StepPlanner:
             "pruning": self._pruning,
             **({"replay": self._pool} if self._settings.off_policy.source == "replay" else {}),
         }
+
+
+def _is_mostly_unhinted(visit: Visit) -> bool:
+    """Whether at least half of its rollouts had no hint."""
+    num_unhinted = sum(not rollout.hint_steps for rollout in visit.generated)
+    return 2 * num_unhinted >= len(visit.generated)

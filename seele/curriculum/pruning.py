@@ -56,8 +56,8 @@ class ForwardPruning:
 
         Args:
             accuracy_of_problem: Share of correct rollouts by problem. "Solved" has to mean without help:
-                where a method gives hints, pass the accuracy of the rollouts that had none, and leave out
-                problems without such rollouts. Those keep the streak they have.
+                where a method gives hints, leave out problems that were solved with them. Those keep the
+                streak they have.
         """
         if not self._prune_after:
             return

@@ -35,19 +35,19 @@ def everything():
     )
 
 
-def visit(problem, rewards, *, hint_steps=0):
+def visit(problem, rewards, *, hint_steps=(0, 0, 0, 0)):
     rollouts = tuple(
         Rollout(
             round_index=0,
             rollout_index=index,
-            share=HintShare(hint_steps / 2, len(rewards)),
-            hint_steps=hint_steps,
+            share=HintShare(steps / 2, len(rewards)),
+            hint_steps=steps,
             completion=Completion(
                 text=f"{problem}.{index}", token_ids=(index,), log_probs=(-0.1 * index,), finish=Finish.STOP
             ),
             grade=Grade(bool(reward), GradeReason.CORRECT if reward else GradeReason.WRONG),
         )
-        for index, reward in enumerate(rewards)
+        for index, (reward, steps) in enumerate(zip(rewards, hint_steps, strict=False))
     )
     instance = Instance(
         instance_id=f"p{problem}", data_source="x", question="?", steps=("a", "b"), answer="b"
@@ -122,16 +122,23 @@ def test_a_step_that_never_finds_enough_groups_gives_up_with_advice():
             planner.begin_more(BATCH, in_flight=[])
 
 
-def test_pruning_counts_unhinted_rollouts_only():
-    settings = {"selection": SelectionConfig(prune_after=1, replay_share=0.0)}
-    hinted, unhinted = build(**settings), build(**settings)
-    for planner, hint_steps in ((hinted, 1), (unhinted, 0)):
-        for step in range(1, 6):  # an epoch in which everything is solved
-            problems, _ = planner.begin(step)
-            planner.learn({p: visit(p, [1, 1], hint_steps=hint_steps) for p in problems}, {})
-        planner.begin(6)
-    assert hinted.metrics()["pruning/pruned_problems"] == 0
-    assert unhinted.metrics()["pruning/pruned_problems"] == NUM_PROBLEMS - 1  # one is replayed
+@pytest.mark.parametrize(
+    ("rewards", "hints", "streak"),
+    [
+        pytest.param([1, 1, 1, 1], [0, 0, 0, 0], 2, id="solved without hints"),
+        pytest.param([1, 1, 1, 1], [1, 1, 1, 1], 1, id="solved under hints, which says nothing"),
+        pytest.param([1, 1, 1, 1], [0, 1, 1, 1], 1, id="a probe among hints says too little"),
+        pytest.param([1, 1, 1, 1], [0, 0, 0, 1], 2, id="one prefix among rollouts without"),
+        pytest.param([1, 0, 0, 0], [0, 1, 1, 1], 0, id="a lucky probe where hints fail"),
+        pytest.param([0, 1, 1, 1], [0, 1, 1, 1], 0, id="a probe fails"),
+        pytest.param([1, 1, 1, 0], [1, 1, 1, 1], 0, id="not even hints solve it"),
+    ],
+)
+def test_a_problem_counts_as_solved_where_all_rollouts_are_right_and_most_had_no_hint(rewards, hints, streak):
+    planner = build(selection=SelectionConfig(prune_after=2))
+    planner.learn({3: visit(3, [1, 1, 1, 1])}, {})
+    planner.learn({3: visit(3, rewards, hint_steps=hints)}, {})
+    assert dict(planner.state_dict()["pruning"]["streaks"]).get(3, 0) == streak
 
 
 def test_given_rollouts_do_not_count_as_solved():

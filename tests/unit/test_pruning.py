@@ -61,7 +61,7 @@ def test_only_visits_in_a_row_with_nothing_but_correct_rollouts_count(accuracies
 
 
 def test_a_problem_that_was_not_observed_keeps_its_streak():
-    # As hinted methods leave it: no rollout without hint, so nothing is known of it.
+    # As hinted methods leave it: solved with help, so nothing is known of it.
     pruning = with_pool(2, replay_share=0.5)
     pruning.observe({})
     assert len(pruning.pruned(epoch=1)) == 1
