@@ -19,6 +19,13 @@ class Curriculum(Protocol):
     name: ClassVar[str]
     """What the configuration and saved states call this curriculum."""
 
+    @property
+    def epochs(self) -> float | None:
+        """Passes over all problems so far, such as 1.5 in the middle of the second; None where problems do
+        not come in passes.
+        """
+        ...
+
     def draw(
         self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
     ) -> list[int]:

@@ -27,6 +27,11 @@ class EpochCurriculum:
             **header,
         }
 
+    @property
+    def epochs(self) -> float:
+        """See ``Curriculum``."""
+        return self._queue.epochs_begun - len(self._queue) / self._num_problems
+
     def draw(
         self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
     ) -> list[int]:
@@ -49,4 +54,4 @@ class EpochCurriculum:
 
     def metrics(self) -> dict[str, float]:
         """``epoch``: passes over all problems so far, such as 1.5 in the middle of the second."""
-        return {"epoch": self._queue.epochs_begun - len(self._queue) / self._num_problems}
+        return {"epoch": self.epochs}

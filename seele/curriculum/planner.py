@@ -64,7 +64,9 @@ class StepPlanner:
                 "or train on problems that the policy solves sometimes"
             )
         begun = self._begun if len(self._begun) + num_problems <= self._num_problems else in_flight
-        pruned = self._pruning.pruned(epoch=int(self.epochs))
+        # A curriculum that passes over pruned problems comes to its next epoch sooner.
+        passes = self._curriculum.epochs
+        pruned = self._pruning.pruned(epoch=int(self.epochs if passes is None else passes))
         drawn = self._curriculum.draw(num_problems, postponed=begun, pruned=pruned)
         self._begun += drawn
         return drawn

@@ -83,6 +83,11 @@ class SecCurriculum:
         self._drawn_A = np.zeros(len(arms), dtype=np.int64)
         self._queues = [EpochQueue(partial(self._order_of_epoch, arm)) for arm in range(len(arms))]
 
+    @property
+    def epochs(self) -> None:
+        """See ``Curriculum``: every arm goes at its own pace."""
+        return None
+
     def draw(
         self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
     ) -> list[int]:

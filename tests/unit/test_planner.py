@@ -141,6 +141,24 @@ def test_a_problem_counts_as_solved_where_all_rollouts_are_right_and_most_had_no
     assert dict(planner.state_dict()["pruning"]["streaks"]).get(3, 0) == streak
 
 
+def test_pruning_samples_anew_in_each_epoch_of_the_curriculum_which_it_makes_shorter():
+    # Half of the problems are solved, and 1 of them is tried again: an epoch has 11 problems instead of 20.
+    planner = build(selection=SelectionConfig(prune_after=1))
+    for step in range(1, 60):
+        begun = int(planner.metrics()["curriculum/epoch"])
+        problems, _ = planner.begin(step)
+        planner.learn({problem: visit(problem, [1, problem < 10]) for problem in problems}, {})
+        assert planner.state_dict()["pruning"]["epoch"] == begun
+    assert begun == pytest.approx(59 * BATCH / 11, abs=2)
+
+
+def test_where_the_curriculum_has_no_epochs_one_is_as_many_problems_as_there_are():
+    planner = build(curriculum=CurriculumConfig(name="sec"), selection=SelectionConfig(prune_after=1))
+    for step in range(1, 20):
+        planner.begin(step)
+        assert planner.state_dict()["pruning"]["epoch"] == (step - 1) * BATCH // NUM_PROBLEMS
+
+
 def test_given_rollouts_do_not_count_as_solved():
     given = visit(0, [1, 1])
     trace = Rollout(
