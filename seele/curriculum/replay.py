@@ -33,8 +33,8 @@ class SuccessPool:
     """Problems solved sometimes, and how.
 
     Differs from the paper, which keeps every success and replays the one with the lowest entropy under the
-    policy of now, at the price of a forward pass over all of them. Here the latest visit with a success
-    stands for the policy of now.
+    policy of now, at the price of a forward pass over all of them. Here the latest visit stands for the
+    policy of now.
     """
 
     _HEADER: ClassVar[State] = {"pool": "successes", "version": 1}
@@ -48,15 +48,15 @@ class SuccessPool:
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
         """Take note of a step's generated rollouts, by problem.
 
-        A problem that was solved throughout leaves the pool, as in the paper; one that was not solved at all
-        stays as it is. A step whose mean accuracy reaches ``start_accuracy`` opens the pool for good.
+        A problem that was solved throughout, or not at all, leaves the pool, as in the paper. A step whose
+        mean accuracy reaches ``start_accuracy`` opens the pool for good.
         """
         for problem, rollouts in sorted(rollouts_of_problem.items()):
             correct = [rollout.completion for rollout in rollouts if rollout.grade.correct]
-            if len(correct) == len(rollouts):
-                self._pool.pop(problem, None)
-            elif correct:
+            if 0 < len(correct) < len(rollouts):
                 self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
+            else:
+                self._pool.pop(problem, None)
         accuracies = [
             np.mean([rollout.grade.correct for rollout in rollouts])
             for rollouts in rollouts_of_problem.values()

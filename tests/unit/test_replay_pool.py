@@ -35,23 +35,23 @@ def pool(**settings):
     return SuccessPool(ReplayConfig(**{"start_accuracy": 0.0, "problem_share": 1.0} | settings), seed=0)
 
 
-def test_the_surest_success_of_the_latest_visit_that_had_one_is_replayed():
+def test_the_surest_success_of_the_latest_visit_is_replayed():
     successes = pool()
     successes.observe({7: rollouts(0, 1, 1, 0)})
     assert successes.draw(4, step=1)[7].text == "1"
     successes.observe({7: rollouts(0, 0, 0, 1)})
-    successes.observe({7: rollouts(0, 0, 0, 0)})
     assert successes.draw(4, step=2)[7].text == "3"
 
 
-def test_a_problem_that_is_solved_throughout_leaves_and_one_never_solved_does_not_come():
+@pytest.mark.parametrize("latest", [(1, 1), (0, 0)])
+def test_only_problems_that_the_latest_visit_solved_sometimes_are_in_the_pool(latest):
     successes = pool()
-    successes.observe({1: rollouts(0, 1), 2: rollouts(0, 0)})
+    successes.observe({1: rollouts(0, 1), 2: rollouts(*latest)})
     assert set(successes.draw(9, step=1)) == {1}
-    successes.observe({1: rollouts(0, 0)})
-    assert set(successes.draw(9, step=2)) == {1}
-    successes.observe({1: rollouts(1, 1)})
-    assert successes.draw(9, step=3) == {}
+    successes.observe({1: rollouts(*latest)})
+    assert successes.draw(9, step=2) == {}
+    successes.observe({1: rollouts(1, 0)})
+    assert set(successes.draw(9, step=3)) == {1}
 
 
 def test_the_pool_opens_for_good_with_the_first_step_that_is_good_enough():
