@@ -4,6 +4,8 @@ A step is ``begin``, perhaps ``begin_more``, then rollouts, ``select``, an updat
 indices into the training data.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from seele.curriculum import build_curriculum
 from seele.curriculum.pruning import ForwardPruning
 from seele.curriculum.replay import SuccessPool
 from seele.curriculum.selection import build_selection
-from seele.errors import DataError
+from seele.errors import CheckpointError, DataError
 from seele.records import Completion, State, Visit
 
 MAX_PASSES = 10
@@ -22,16 +24,25 @@ MAX_PASSES = 10
 class StepPlanner:
     """Which problems a step begins, which of their groups it learns from, and the state behind both."""
 
-    def __init__(self, settings: SeeleConfig, rows: Sequence[Mapping[str, Any]], *, batch_size: int) -> None:
+    def __init__(
+        self,
+        settings: SeeleConfig,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        instance_ids: Sequence[str],
+        batch_size: int,
+    ) -> None:
         """Plan steps of ``batch_size`` problems.
 
         Args:
             settings: The run's.
             rows: One mapping a problem with the columns that the curriculum needs (``columns_needed``).
+            instance_ids: Of all problems, in the same order. A saved state is of these problems alone.
             batch_size: Problems that a step trains on.
         """
         self._settings = settings
         self._num_problems = len(rows)
+        self._problems_sha256 = hashlib.sha256(json.dumps(list(instance_ids)).encode()).hexdigest()
         self._batch_size = batch_size
         self._curriculum = build_curriculum(settings.curriculum, rows, seed=settings.seed)
         self._selection = build_selection(settings.selection, seed=settings.seed)
@@ -110,14 +121,23 @@ class StepPlanner:
 
     def state_dict(self) -> State:
         """Everything that later steps depend on beside the settings."""
-        return {name: part.state_dict() for name, part in self._parts().items()}
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        return {**parts, "problems_sha256": self._problems_sha256}
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a ``state_dict``.
 
         Raises:
-            CheckpointError: A part was saved under other settings, or is damaged.
+            CheckpointError: It was saved by a run on other problems, or a part under other settings, or is
+                damaged.
         """
+        # States that were saved before the key existed have none.
+        if state.get("problems_sha256", self._problems_sha256) != self._problems_sha256:
+            raise CheckpointError(
+                "saved state: data.train_files hold other problems than when it was saved, or the same in "
+                "another order; resume with the files that the checkpoint was trained on, or start a new run "
+                "folder"
+            )
         for name, part in self._parts().items():
             part.load_state_dict(state.get(name, {}))
 

@@ -66,7 +66,12 @@ def task_runner() -> type:
             self.replay_buffer = self._build_replay_buffer()
             self.replay_buffer.poll_interval = 0.05
             rows = self.train_dataset.columns(columns_needed(self.seele.curriculum))
-            self.planner = StepPlanner(self.seele, rows, batch_size=config.data.train_batch_size)
+            self.planner = StepPlanner(
+                self.seele,
+                rows,
+                instance_ids=self.train_dataset.instance_ids,
+                batch_size=config.data.train_batch_size,
+            )
             actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
             terms = {"imitation": self.seele.imitation, "off_policy": self.seele.off_policy}
             loss = partial(seele_loss, **terms) if needs_seele_loss(self.seele) else ppo_loss

@@ -20,9 +20,9 @@ from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Ins
 NUM_PROBLEMS, BATCH = 20, 4
 
 
-def build(**sections):
+def build(instance_ids=tuple(f"p{problem}" for problem in range(NUM_PROBLEMS)), **sections):
     rows = [{"level": problem % 2} for problem in range(NUM_PROBLEMS)]
-    return StepPlanner(SeeleConfig(method="x", **sections), rows, batch_size=BATCH)
+    return StepPlanner(SeeleConfig(method="x", **sections), rows, instance_ids=instance_ids, batch_size=BATCH)
 
 
 def everything():
@@ -175,6 +175,27 @@ def test_given_rollouts_do_not_count_as_solved():
     planner = build(selection=SelectionConfig(name="lze", warmup_epochs=0.0))
     planner.begin(1)
     assert planner.select([mixed]) == set()
+
+
+def test_a_state_is_of_the_problems_that_it_was_saved_with_in_their_order():
+    planner = build(selection=SelectionConfig(prune_after=1))
+    run(planner, range(1, 9))
+    state = planner.state_dict()
+    other = build([f"p{problem}" for problem in reversed(range(NUM_PROBLEMS))])
+    before = other.state_dict()
+    with pytest.raises(CheckpointError, match=r"data\.train_files hold other problems .*, or start a new"):
+        other.load_state_dict(state)
+    assert other.state_dict() == before
+
+
+def test_an_older_state_that_does_not_name_its_problems_is_taken():
+    planner = everything()
+    run(planner, range(1, 8))
+    state = dict(planner.state_dict())
+    del state["problems_sha256"]
+    other = everything()
+    other.load_state_dict(state)
+    assert run(other, range(8, 15)) == run(planner, range(8, 15))
 
 
 @pytest.mark.parametrize("part", ["curriculum", "selection", "pruning", "replay"])

@@ -1,5 +1,7 @@
 """Problems as verl's trainer takes them: cut into the units of the run's hints."""
 
+import dataclasses
+
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -47,6 +49,15 @@ def test_the_run_decides_units_and_how_far_hints_go(tmp_path):
     assert sentences.legal_hint_ratios == (0.0, 0.25, 0.5)
     tokens = instance_under(tmp_path, unit="token")
     assert "".join(tokens.steps) == "".join(PROBLEM.steps) and len(tokens.steps) > 20
+
+
+def test_its_problems_are_named_in_order(tmp_path):
+    for name, ids in {"a": ["x", "y"], "b": ["z"]}.items():
+        problems = [dataclasses.replace(PROBLEM, instance_id=each) for each in ids]
+        write_problems(tmp_path / f"{name}.parquet", problems, split="train")
+    files = [str(tmp_path / f"{name}.parquet") for name in "ba"]
+    assert ProblemDataset(files).instance_ids == ["z", "x", "y"]
+    assert ProblemDataset(files, max_samples=2).instance_ids == ["z", "x"]
 
 
 def test_a_method_without_hints_is_unaffected(tmp_path):

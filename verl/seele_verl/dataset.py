@@ -50,6 +50,11 @@ class ProblemDataset(Dataset[dict[str, Any]]):
             "instance": for_hints(instance, self._hints, self._tokenizer),
         }
 
+    @property
+    def instance_ids(self) -> list[str]:
+        """Ids of the problems, in order."""
+        return [instance.instance_id for instance, _ in self._problems]
+
     def columns(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Values of these columns of each problem.
 
