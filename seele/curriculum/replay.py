@@ -89,7 +89,9 @@ class SuccessPool:
         return drawn
 
     def state_dict(self) -> State:
-        """All that later draws depend on; equal states give equal JSON."""
+        """All that later draws depend on; equal states give equal JSON. A success that ended by itself has no
+        ``finish``.
+        """
         return {
             **self._HEADER,
             "is_open": self._is_open,
@@ -101,6 +103,7 @@ class SuccessPool:
                     "text": experience.success.text,
                     "token_ids": list(experience.success.token_ids),
                     "log_probs": list(experience.success.log_probs),
+                    **_finish(experience.success),
                 }
                 for problem, experience in sorted(self._pool.items())
             ],
@@ -124,6 +127,10 @@ def _uncertainty(success: Completion) -> float:
     return -math.fsum(success.log_probs) / max(len(success.log_probs), 1)
 
 
+def _finish(success: Completion) -> dict[str, str]:
+    return {} if success.finish is Finish.STOP else {"finish": success.finish}
+
+
 def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
     pool = {
         read_count(entry["problem"]): Experience(
@@ -133,7 +140,7 @@ def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
                 text=str(entry["text"]),
                 token_ids=tuple(map(read_count, entry["token_ids"])),
                 log_probs=tuple(map(float, entry["log_probs"])),
-                finish=Finish.STOP,
+                finish=Finish(entry.get("finish", Finish.STOP)),
             ),
         )
         for entry in state["problems"]

@@ -11,7 +11,7 @@ from seele.errors import CheckpointError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
 
 
-def rollouts(*outcomes, log_prob=-1.0):
+def rollouts(*outcomes, log_prob=-1.0, finish=Finish.STOP):
     """One rollout an outcome; the i-th has its log-probability i + 1 times."""
     return [
         Rollout(
@@ -23,7 +23,7 @@ def rollouts(*outcomes, log_prob=-1.0):
                 text=f"{index}",
                 token_ids=tuple(range(index + 1)),
                 log_probs=(log_prob * (index + 1),) * (index + 1),
-                finish=Finish.STOP,
+                finish=finish,
             ),
             grade=Grade(bool(right), GradeReason.CORRECT if right else GradeReason.WRONG),
         )
@@ -89,6 +89,14 @@ def test_a_restored_pool_goes_on_alike_and_has_the_same_state():
     second.load_state_dict(state)
     assert second.state_dict() == state == first.state_dict()
     assert second.draw(3, step=9) == first.draw(3, step=9)
+
+
+def test_a_restored_success_that_was_cut_off_stays_one():
+    first, second = pool(), pool()
+    first.observe({1: rollouts(0, 1), 2: rollouts(0, 1, finish=Finish.LENGTH)})
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.draw(2, step=1) == first.draw(2, step=1)
+    assert second.draw(2, step=1)[2].finish is Finish.LENGTH
 
 
 @pytest.mark.parametrize("damage", [{"pool": "others"}, {"problems": [{"problem": -1}]}, {"problems": 3}])
