@@ -100,7 +100,10 @@ class HintShare:
 
     def num_awaited(self, quorum: float) -> int:
         """Rollouts that the next round waits for: the share ``quorum`` in (0, 1] of these; of probes all."""
-        return self.num_rollouts if self.is_probe else math.ceil(quorum * self.num_rollouts)
+        if self.is_probe:
+            return self.num_rollouts
+        # 0.56 of 25 are 14, although the product is a little more.
+        return max(math.ceil(round(quorum * self.num_rollouts, 9)), 1)
 
 
 class Finish(StrEnum):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.maths.irt import Array
+from seele.records import HintShare
 from seele.simulate.cost_setup import Job, Setup
 
 GRADIENT_BYTES = 4.0
@@ -154,7 +155,7 @@ def _engine_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
     Where more sequences are open than the engine holds at their mean context, they share it evenly and the
     step takes as many times longer. vLLM serves them in turn instead, at the same tokens a second.
     """
-    enough = math.ceil(setup.job.quorum * lengths_PRN.shape[2])
+    enough = HintShare(0.0, lengths_PRN.shape[2]).num_awaited(setup.job.quorum)
     waits_PR = np.sort(lengths_PRN, axis=2)[:, :, enough - 1]
     starts_PRN = np.broadcast_to((waits_PR.cumsum(axis=1) - waits_PR)[:, :, None], lengths_PRN.shape)
     start, end = starts_PRN.ravel(), (starts_PRN + lengths_PRN).ravel()

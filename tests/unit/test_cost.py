@@ -156,6 +156,13 @@ def test_with_a_quorum_the_next_round_begins_beside_the_stragglers():
     assert rollout_s(replace(setup, job=replace(setup.job, quorum=0.25)), lengths) == 9.0
 
 
+def test_a_quorum_is_as_many_responses_as_in_training():
+    # 0.56 of 25 are 14: the second round begins when the 14th response ends.
+    setup = clockwork(prompts=1, rollouts=50, rounds=2, mini_batches=1, quorum=0.56)
+    lengths = np.array([[range(1, 26), [100] * 25]])
+    assert rollout_s(setup, lengths) == 114.0
+
+
 @pytest.mark.parametrize("settings", [{"quorum": 0.0}, {"quorum": 1.5}, {"quorum": 0.5, "has_barrier": True}])
 def test_a_quorum_that_cannot_be_is_refused(settings):
     with pytest.raises(ValueError, match=r"quorum must be in \(0, 1\], and 1 with a barrier"):

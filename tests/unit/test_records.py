@@ -1,11 +1,11 @@
-"""Records: the legal hints of an instance."""
+"""Records: the legal hints of an instance, and how many rollouts under one a round waits for."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
-from seele.records import Instance
+from seele.records import HintShare, Instance
 
 
 def instance(num_steps):
@@ -27,6 +27,14 @@ def test_every_prefix_but_the_whole_solution_is_legal():
 def test_ratio_and_number_of_steps_are_inverse(num_steps):
     ratios = instance(num_steps).legal_hint_ratios
     assert [instance(num_steps).num_hint_steps(ratio) for ratio in ratios] == list(range(num_steps))
+
+
+@given(percent=st.integers(1, 100), num_rollouts=st.integers(1, 64))
+@example(percent=56, num_rollouts=25)
+def test_a_quorum_is_rounded_up_to_whole_rollouts_and_no_further(percent, num_rollouts):
+    share = HintShare(0.0, num_rollouts)
+    assert share.num_awaited(percent / 100) == -(-percent * num_rollouts // 100)
+    assert HintShare(0.0, num_rollouts, is_probe=True).num_awaited(percent / 100) == num_rollouts
 
 
 @pytest.mark.parametrize("error", [ConfigError, DataError, DependencyError])

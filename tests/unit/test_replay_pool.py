@@ -72,6 +72,14 @@ def test_the_share_bounds_a_draw_and_carried_problems_are_left_out():
     assert len(successes.draw(8, step=1)) == 4
 
 
+@pytest.mark.parametrize("percent", [29, 30, 57, 58])
+def test_a_share_is_rounded_down_to_whole_problems_and_no_further(percent):
+    successes = pool(problem_share=percent / 100)
+    successes.observe({problem: rollouts(0, 1) for problem in range(100)})
+    assert len(successes.draw(100, step=1)) == percent
+    assert len(successes.draw(50, step=1)) == percent // 2
+
+
 def test_problems_solved_half_the_time_come_first():
     # Weights of the buckets at 1, 4 and 7 of 8 with sd 1: exp(-4.5), 1, exp(-4.5).
     successes = pool(problem_share=0.1)
