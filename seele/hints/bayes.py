@@ -75,7 +75,8 @@ class BayesController(OneByOne):
         settle_below: The rounds of a visit end early, its remaining rollouts in one round, once knowing the
             problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
         withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
-        withdraw_by: Step from which on there are no hints; None to leave that to the accuracy.
+        withdraw_by: Step from which on there are no hints; None, without ``withdraw_from``, to leave it to
+            the accuracy.
         withdraw_at: Mean accuracy of the probes from which on there are no hints; None for never.
         uses_memory: See ``Beliefs``, like the two below; they are there to be switched off in ablations.
         learns_population: See ``Beliefs``.
@@ -104,10 +105,12 @@ class BayesController(OneByOne):
             raise ConfigError(
                 f"seele.hints.settings.probes: expected a whole number, 0 or more, got {probes!r}"
             )
-        if rounds == 1 and rollouts_per_round is not None and probes >= rollouts_per_round:
+        # A visit has to have rollouts that are no probes.
+        most = None if rollouts_per_round is None else rollouts_per_round - (rounds == 1)
+        if most is not None and probes > most:
             raise ConfigError(
-                f"seele.hints.settings.probes: expected fewer than the {rollouts_per_round} rollouts of the "
-                f"only round, got {probes}"
+                f"seele.hints.settings.probes: expected at most {most} of the {rollouts_per_round} rollouts "
+                f"of the first of {rounds} rounds, got {probes}"
             )
         if withdraw_at is not None and probes == 0:
             raise ConfigError(

@@ -125,6 +125,11 @@ class PrefixRftController(Blind):
             decay_training_steps = training_steps or TRAINING_STEPS
         self._decay_training_steps = check_count("decay_training_steps", decay_training_steps)
         self._prefixed_share = check_number("prefixed_share", prefixed_share, at_most=1.0)
+        if not self._prefixed_share:
+            raise ConfigError(
+                "seele.hints.settings.prefixed_share: expected more than 0, because every round has at least "
+                "one rollout with the prefix; without any, choose method=grpo"
+            )
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """The ratio of the rollouts with the prefix."""

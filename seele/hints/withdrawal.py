@@ -31,6 +31,11 @@ class Withdrawal:
         for key, value in steps.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigError(f"seele.hints.settings.{key}: expected a step, 0 or more, got {value!r}")
+        if end is None and begin:
+            raise ConfigError(
+                f"seele.hints.settings.withdraw_from: got {begin} without withdraw_by, the step from which "
+                "on there are no hints; add withdraw_by, or leave withdraw_from out"
+            )
         if end is not None and end <= begin:
             raise ConfigError(
                 f"seele.hints.settings.withdraw_by: expected a step after withdraw_from ({begin}), got {end}"

@@ -426,8 +426,8 @@ def test_the_first_round_begins_with_the_probes_and_later_rounds_have_none():
 
 
 @pytest.mark.parametrize("num_rollouts", [1, 8])
-def test_more_probes_than_rollouts_are_all_rollouts(num_rollouts):
-    assert planned(build(probes=20), 0, num_rollouts=num_rollouts) == [(0.0, num_rollouts, True)]
+def test_as_many_probes_as_rollouts_are_all_rollouts(num_rollouts):
+    assert planned(build(probes=ROLLOUTS), 0, num_rollouts=num_rollouts) == [(0.0, num_rollouts, True)]
 
 
 def test_there_are_no_probes_where_something_must_be_revealed():
@@ -603,6 +603,8 @@ def test_a_split_stays_within_the_cap():
         ({"learns_drift": 0}, "learns_drift: expected true or false, got 0"),
         ({"withdraw_from": -5}, "withdraw_from: expected a step, 0 or more, got -5"),
         ({"withdraw_from": None, "withdraw_by": 9}, "withdraw_from: expected a step, 0 or more, got None"),
+        ({"withdraw_from": 7}, "withdraw_from: got 7 without withdraw_by, .*; add withdraw_by, or"),
+        ({"withdraw_from": 7, "withdraw_at": 0.5, "probes": 1}, "withdraw_from: got 7 without withdraw_by"),
         ({"withdraw_by": 2.5}, "withdraw_by: expected a step, 0 or more, got 2.5"),
         ({"withdraw_by": 0}, r"withdraw_by: expected a step after withdraw_from \(0\), got 0"),
         (
@@ -620,10 +622,13 @@ def test_a_setting_that_is_not_allowed_is_named_with_what_is(settings, message):
         build(**settings)
 
 
-def test_a_visit_that_is_nothing_but_probes_is_refused():
-    with pytest.raises(ConfigError, match="probes: expected fewer than the 8 rollouts of the only round"):
-        build_controller("bayes", rounds=1, rollouts_per_round=8, probes=8)
-    build_controller("bayes", rounds=2, rollouts_per_round=8, probes=8)
+@pytest.mark.parametrize(("rounds", "most"), [(1, 7), (2, 8)])
+def test_more_probes_than_the_first_round_can_have_are_refused(rounds, most):
+    with pytest.raises(
+        ConfigError, match=f"probes: expected at most {most} of the 8 rollouts .* got {most + 1}"
+    ):
+        build_controller("bayes", rounds=rounds, rollouts_per_round=8, probes=most + 1)
+    build_controller("bayes", rounds=rounds, rollouts_per_round=8, probes=most)
 
 
 def damaged(state, place, value):

@@ -159,6 +159,7 @@ def test_numpy_numbers_are_saved_as_plain_ones(name):
         ("uft", {"max_chunks": 0}, r"max_chunks: expected a whole number of at least 1, got 0"),
         ("uft", {"hint_training_steps": 2.5}, r"hint_training_steps: expected a whole number .* got 2.5"),
         ("prefix_rft", {"prefixed_share": 2}, r"prefixed_share: expected a number in \[0, 1\], got 2"),
+        ("prefix_rft", {"prefixed_share": 0.0}, r"prefixed_share: expected more than 0, .* method=grpo"),
         ("prefix_rft", {"decay_training_steps": True}, r"decay_training_steps: expected a whole .* got True"),
         ("uniform", {"start": 0.5}, r"unknown setting 'start' of controller 'uniform'; allowed are \[\]"),
     ],
@@ -284,7 +285,7 @@ def test_prefix_rft_reveals_at_least_one_step_and_never_cuts_up():
 
 @pytest.mark.parametrize(
     ("share", "num_rollouts", "prefixed"),
-    [(1 / 8, 8, 1), (1 / 8, 32, 4), (1 / 8, 4, 1), (0, 8, 1), (0.5, 8, 4)],
+    [(1 / 8, 8, 1), (1 / 8, 32, 4), (1 / 8, 4, 1), (0.01, 8, 1), (0.5, 8, 4)],
 )
 def test_prefix_rft_gives_the_prefix_to_some_and_nothing_to_the_others(share, num_rollouts, prefixed):
     planned, asked = build("prefix_rft", prefixed_share=share), build("prefix_rft", prefixed_share=share)
