@@ -79,6 +79,7 @@ def simulate_command(
             rollouts_per_round=rollouts // rounds,
             seed=seed,
             target_accuracy=target_accuracy,
+            training_steps=schedule.num_steps(problems),
             **settings,
         )
 

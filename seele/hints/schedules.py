@@ -72,9 +72,7 @@ class UftController(Blind):
         """See ``Controller``."""
         begun = self._beginning(instance_id, round_index)
         random, probability = self._random(instance_id, begun.visit), self.chunk_probability(begun.step)
-        # The longest hints may be forbidden; the shortest one is a step, and says how many there are.
-        num_steps = round(1 / legal_ratios[1]) if len(legal_ratios) > 1 else 1
-        num_chunks = min(self._max_chunks, num_steps)
+        num_chunks = min(self._max_chunks, _num_steps(legal_ratios))
         revealed = sum(random.random() < probability for _ in range(num_chunks))
         return nearest_legal(revealed / num_chunks, legal_ratios)
 
@@ -162,6 +160,17 @@ class PrefixRftController(Blind):
     def metrics(self) -> dict[str, float]:
         """See ``Controller``: also the schedule's value now."""
         return {**super().metrics(), "smallest_prefix": self.smallest_prefix(self._step)}
+
+
+def _num_steps(legal_ratios: Sequence[float]) -> int:
+    """Steps of a solution. Where all count the same, as in training, the longest hints may be forbidden, and
+    the shortest says how many steps there are; where they do not, every step has its ratio.
+    """
+    if len(legal_ratios) < 2:
+        return 1
+    num_steps = round(1 / legal_ratios[1])
+    is_even = all(ratio == revealed / num_steps for revealed, ratio in enumerate(legal_ratios))
+    return num_steps if is_even else len(legal_ratios)
 
 
 def _check_range(p_high: float, p_low: float) -> tuple[float, float]:

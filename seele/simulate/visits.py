@@ -7,6 +7,7 @@ are therefore differences of pairs.
 Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios, S shares of a round.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +62,10 @@ class Schedule:
     drift_sd: float = 0.05
     drift_range: tuple[float, float] = (-0.03, 0.2)
     """Gain in ability between two visits: normal, clipped, in units of hint ratio; drawn for each problem."""
+
+    def num_steps(self, num_problems: int) -> int:
+        """Steps that all visits of so many problems take."""
+        return self.visits * math.ceil(num_problems / self.batch_size)
 
     def __post_init__(self) -> None:
         for name in ("visits", "rounds", "rollouts", "batch_size"):

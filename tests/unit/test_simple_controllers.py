@@ -263,6 +263,11 @@ def test_uft_has_no_more_chunks_than_steps_and_no_hints_after_the_schedule():
     assert controller.metrics()["chunk_probability"] == 0.0
 
 
+def test_uft_has_as_many_chunks_as_there_are_steps_of_unequal_length():
+    # Three chunks, although the first is a fiftieth: a third of the solution is nearer to 1/2 than to 1/50.
+    assert set(draws(build("uft"), 200, (0.0, 0.02, 0.5), step=225)) == {0.0, 0.5}
+
+
 @pytest.mark.parametrize(
     ("step", "low"), [(0, 0.95), (125, 0.818198), (250, 0.5), (375, 0.181802), (500, 0.05), (900, 0.05)]
 )

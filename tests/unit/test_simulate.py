@@ -484,6 +484,20 @@ def test_json_holds_every_controller_in_every_world(capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "by_hand"),
+    [("uft", "uft:hint_training_steps=12"), ("prefix_rft", "prefix_rft:decay_training_steps=20")],
+)
+def test_schedules_last_as_long_as_the_simulated_training(capsys, name, by_hand):
+    # 10 visits of 11 problems, 6 at a time, are 20 steps; UFT's hints end after 60 % of them.
+    sizes = ("--problems", 11, "--batch-size", 6, "--visits", 10, "--world", "3pl")
+    assert run("--controller", name, "--controller", by_hand, *sizes, "--json") == 0
+    controllers = json.loads(capsys.readouterr().out)["controllers"]
+    for entry in controllers.values():
+        del entry["worlds"]["3pl"]["ms_per_proposal"]
+    assert controllers[name]["worlds"] == controllers[by_hand]["worlds"]
+
+
 def test_without_json_two_tables_are_printed(capsys):
     assert run("--controller", "none", "--controller", "bisect", *SMALL) == 0
     lines = capsys.readouterr().out.splitlines()
