@@ -1,6 +1,7 @@
 """``seele simulate``: hint controllers against problems whose curves are known."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,4 +121,8 @@ def _parse(spec: str) -> tuple[str, dict[str, Any]]:
             settings[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise ConfigError(f"--controller {spec}: cannot read the value {value!r} of {key!r}") from error
+        if isinstance(settings[key], str):
+            # YAML 1.1 reads a number such as 5e-3, which has no point, as text.
+            with suppress(ValueError):
+                settings[key] = float(settings[key])
     return name, settings

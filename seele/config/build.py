@@ -4,6 +4,7 @@ Hydra's structured configs are not used: a frozen dataclass in its store rejects
 """
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -47,6 +48,8 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
     if get_origin(expected) not in (None, UnionType):
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > sys.float_info.max:
+            raise ConfigError(f"{at}: expected float, got a whole number that is too large for one")
         return float(value)
     if expected is tuple and not isinstance(value, tuple):
         raise ConfigError(f"{at}: expected a list such as [{value}], got {value!r}")

@@ -50,7 +50,8 @@ class OffPolicyConfig:
             require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
         require(0.0 < self.shaping < math.inf, f"shaping must be positive, got {self.shaping}")
         require(
-            0.0 <= self.coefficient < math.inf, f"coefficient must not be negative, got {self.coefficient}"
+            0.0 <= self.coefficient < math.inf,
+            f"coefficient must be finite and not negative, got {self.coefficient}",
         )
         share = self.entropy_share
         require(0.0 < share <= 1.0, f"entropy_share must lie in (0, 1], got {share}")

@@ -76,6 +76,8 @@ class HintConfig:
             self.revealing in ("allow", "forbid"),
             f"revealing must be 'allow' or 'forbid', got {self.revealing!r}",
         )
+        nameless = [key for key in self.settings if not isinstance(key, str)]
+        require(not nameless, f"settings: keys must be names of settings, got {nameless}")
         run_wide = RUN_WIDE & self.settings.keys()
         require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
 
@@ -176,7 +178,8 @@ class SelectionConfig:
             f"min_ratio must lie in [0, ratio], got {self.min_ratio}; ratio is {self.ratio}",
         )
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
-            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+            value = getattr(self, name)
+            require(0 <= value < math.inf, f"{name} must be finite and not negative, got {value}")
         require(0.0 <= self.decay < 1.0, f"decay must lie in [0, 1), got {self.decay}")
         require(0.0 <= self.replay_share <= 1.0, f"replay_share must lie in [0, 1], got {self.replay_share}")
 
@@ -218,7 +221,10 @@ class ImitationConfig:
     """
 
     def __post_init__(self) -> None:
-        require(self.coefficient >= 0.0, f"coefficient must not be negative, got {self.coefficient}")
+        require(
+            0.0 <= self.coefficient < math.inf,
+            f"coefficient must be finite and not negative, got {self.coefficient}",
+        )
         forms = ("logprob_mean", "logprob_sum", "prob")
         require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
 
@@ -261,7 +267,8 @@ class RewardConfig:
     def __post_init__(self) -> None:
         require(0.0 <= self.format_score < 1.0, f"format_score must lie in [0, 1), got {self.format_score}")
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
-            require(getattr(self, name) > 0, f"{name} must be positive, got {getattr(self, name)}")
+            value = getattr(self, name)
+            require(0 < value < math.inf, f"{name} must be finite and positive, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Checks of a controller's own settings, with messages that name the key and what is allowed."""
 
 import math
+import sys
 from typing import Any
 
 from seele.errors import ConfigError
@@ -12,8 +13,8 @@ def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float 
     Raises:
         ConfigError: Says what was expected.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not at_least <= value <= at_most:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not at_least <= value <= min(at_most, sys.float_info.max):
         allowed = f"in [{at_least:g}, {at_most:g}]" if math.isfinite(at_most) else f"of at least {at_least:g}"
         raise ConfigError(f"seele.hints.settings.{key}: expected a number {allowed}, got {value!r}")
     return float(value)

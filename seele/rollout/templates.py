@@ -5,6 +5,7 @@ hint is the baseline's prompt byte for byte. Training and evaluation render thro
 """
 
 import functools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -96,13 +97,13 @@ def template_text(template: str) -> str:
     """
     if template in TEMPLATES:
         return TEMPLATES[template]
-    path = Path(template)
-    if template == CHAT or not path.is_file():
+    # Path.is_file raises where a whole template's text came, too long for a file's name.
+    if template == CHAT or not os.path.isfile(template):
         raise ConfigError(
-            f"unknown prompt template {template!r}; allowed are {sorted([*TEMPLATES, CHAT])} "
+            f"unknown prompt template {template[:80]!r}; allowed are {sorted([*TEMPLATES, CHAT])} "
             f"and a text file with {QUESTION} in it"
         )
-    text = path.read_text(encoding="utf-8")
+    text = Path(template).read_text(encoding="utf-8")
     if QUESTION not in text:
         raise ConfigError(f"{template}: a prompt template needs {QUESTION} where the question goes")
     return text

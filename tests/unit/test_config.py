@@ -1,5 +1,7 @@
 """Settings: what is accepted, and how a mistake is named."""
 
+import math
+
 import pytest
 
 from seele.config import HintConfig, SeeleConfig, from_mapping
@@ -49,17 +51,26 @@ BAD = [
     ),
     ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
     ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
+    ({"hints": {"settings": {1: 2}}}, "seele.hints: settings: keys must be names of settings, got [1]"),
     ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
     (
         {"curriculum": {"spare_problems": -1}},
         "seele.curriculum: spare_problems must not be negative, got -1",
     ),
-    ({"imitation": {"coefficient": -1.0}}, "seele.imitation: coefficient must not be negative, got -1.0"),
+    ({"imitation": {"coefficient": -1.0}}, "coefficient must be finite and not negative, got -1.0"),
+    ({"imitation": {"coefficient": math.inf}}, "coefficient must be finite and not negative, got inf"),
+    ({"off_policy": {"coefficient": math.inf}}, "coefficient must be finite and not negative, got inf"),
+    *(
+        ({"selection": {name: math.inf}}, f"seele.selection: {name} must be finite and not negative, got inf")
+        for name in ("warmup_epochs", "transition_epochs", "momentum", "noise")
+    ),
+    ({"selection": {"noise": 10**400}}, "seele.selection.noise: expected float, got a whole number that"),
     (
         {"imitation": {"form": "sum"}},
         "form must be one of ['logprob_mean', 'logprob_sum', 'prob'], got 'sum'",
     ),
-    ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be positive, got 0.0"),
+    ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
+    ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),
 ]
 
 

@@ -151,6 +151,8 @@ def test_numpy_numbers_are_saved_as_plain_ones(name):
         ("robbins_monro", {"start": 1.5}, r"start: expected a number in \[0, 1\], got 1.5"),
         ("robbins_monro", {"gain": -0.1}, r"gain: expected a number of at least 0, got -0.1"),
         ("robbins_monro", {"gain": float("inf")}, r"gain: expected a number of at least 0, got inf"),
+        ("robbins_monro", {"gain": 10**400}, r"gain: expected a number of at least 0, got 10000"),
+        ("fixed", {"ratio": 10**400}, r"ratio: expected a number in \[0, 1\], got 10000"),
         ("robbins_monro", {"decay": True}, r"decay: expected a number in \[0, 1\], got True"),
         ("robbins_monro", {"smallest_gain": "x"}, r"smallest_gain: expected a number of at least 0, got 'x'"),
         ("bisect", {"widen": 0}, r"widen: expected a number in \[0.01, 1\], got 0"),

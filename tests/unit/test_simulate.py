@@ -498,6 +498,22 @@ def test_schedules_last_as_long_as_the_simulated_training(capsys, name, by_hand)
     assert controllers[name]["worlds"] == controllers[by_hand]["worlds"]
 
 
+def test_a_number_may_be_written_without_a_point(capsys):
+    assert (
+        run(
+            "--controller",
+            "bayes:settle_below=5e-3",
+            "--controller",
+            "bayes:settle_below=0.005",
+            *SMALL,
+            "--json",
+        )
+        == 0
+    )
+    first, second = json.loads(capsys.readouterr().out)["controllers"].values()
+    assert first["mean"]["mean_num_rounds"] == second["mean"]["mean_num_rounds"] < 4
+
+
 def test_without_json_two_tables_are_printed(capsys):
     assert run("--controller", "none", "--controller", "bisect", *SMALL) == 0
     lines = capsys.readouterr().out.splitlines()

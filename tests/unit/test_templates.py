@@ -49,6 +49,13 @@ def test_an_unknown_template_is_named_with_the_known_ones():
         render_prompt("q", "qwem")
 
 
+def test_a_templates_text_in_place_of_its_file_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"template 'Solve .{74}'; .* and a text file with \{question\} in it"
+    ):
+        render_prompt("q", "Solve the problem. " * 20 + "{question}")
+
+
 @pytest.mark.parametrize("template", ["r1_zero", "qwen", "luffy", "prime"])
 def test_templates_of_the_papers_ask_for_a_box_and_keep_braces(template):
     prompt = render_prompt("What is {x}?", template)
