@@ -168,12 +168,15 @@ def _negated(expression: Expression) -> Expression | None:
     match expression:
         case Operation("-", left, right):
             return Operation("-", right, left)
-        case Operation(sign, left, right):
+        case Operation("+", left, right):
             turned, other = _negated(left), right
-            if turned is None and sign == "+":
+            if turned is None:
                 turned, other = _negated(right), left
+            return None if turned is None else Operation("-", turned, other)
+        case Operation(sign, left, right):
+            turned = _negated(left)
             if turned is not None:
-                return Operation("-" if sign == "+" else sign, turned, other)
+                return Operation(sign, turned, right)
             turned = _negated(right)
             return None if turned is None else Operation(sign, left, turned)
         case _:

@@ -102,10 +102,12 @@ def sign_flip_p_value(differences_N: Array) -> float:
         differences_N: (N,) one difference of each pair.
 
     Raises:
-        ValueError: If there is no pair.
+        ValueError: If there is no pair, or a difference is not finite.
     """
     if len(differences_N) == 0:
         raise ValueError("a test needs at least one pair, got none")
+    if not np.isfinite(differences_N).all():
+        raise ValueError(f"differences must be finite, got {differences_N}")
     bound = abs(differences_N.sum()) - ROUNDING * np.abs(differences_N).sum()
     if bound <= 0.0:
         return 1.0

@@ -111,6 +111,14 @@ def test_a_minus_in_front_becomes_a_subtraction(text, expected):
     assert (rewritten if rewritten is None else write(rewritten)) == expected
 
 
+def test_sums_within_sums_that_no_difference_turns_round_take_no_longer_than_they_are():
+    depth = 24
+    expression = parse("-(" + "1+(" * depth + "1+1" + ")" * depth + ")")
+    start = time.process_time()
+    assert without_negations(expression) is None
+    assert time.process_time() - start < 1.0
+
+
 @pytest.mark.parametrize("name", ["frac", "dfrac", "tfrac"])
 def test_latex_fractions_are_quotients(name):
     assert evaluate(parse(rf"2*\{name}{{3+4}}{{\{name}{{7}}{{2}}}}")) == 4

@@ -138,6 +138,12 @@ def test_no_interval_leaves_the_values(values):
     assert min(values) <= low <= high <= max(values)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_test_of_what_is_not_finite_is_refused(value):
+    with pytest.raises(ValueError, match="differences must be finite, got"):
+        sign_flip_p_value(np.array([0.1, value, 0.3]))
+
+
 def test_nothing_is_refused():
     with pytest.raises(ValueError, match="at least one repetition"):
         bootstrap_interval(np.array([]), generator())
