@@ -30,7 +30,7 @@ def groups_of(visit: Visit) -> Array:
 
 
 def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
-    """Accuracy, hints, grading and tokens of one step.
+    """Accuracy, hints and grading of one step.
 
     Args:
         visits: The step's visits, at least one, with at least one rollout each that is no probe.
@@ -65,7 +65,7 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     metrics["group/off_policy"] = len(given) / len(visits)
     metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
-    return metrics | _pooled(by_visit) | _rollout_shares(visits) | _token_counts(visits)
+    return metrics | _pooled(by_visit) | _rollout_shares(visits)
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
@@ -95,20 +95,6 @@ def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
         "reward/mean": float(np.mean([rollout.reward for rollout in rollouts])),
         "rollout/truncated_share": float(np.mean([r.completion.finish is Finish.LENGTH for r in rollouts])),
         "rollout/mean_response_tokens": float(np.mean([len(r.completion.token_ids) for r in rollouts])),
-    }
-
-
-def _token_counts(visits: Sequence[Visit]) -> dict[str, float]:
-    prompt = generated = cached = 0
-    for visit in visits:
-        for rollout in visit.generated:
-            prompt += visit.prompt_tokens + visit.hint_tokens(rollout)
-            generated += len(rollout.completion.token_ids)
-            cached += rollout.completion.cached_prompt_tokens
-    return {
-        "tokens/prompt": float(prompt),
-        "tokens/prefilled": float(prompt - cached),
-        "tokens/generated": float(generated),
     }
 
 

@@ -1,5 +1,6 @@
 """The places of the released verl that we stand on. A failure here says which seam an upgrade has moved."""
 
+import asyncio
 import inspect
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -184,3 +185,58 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     trainer.on_sample_end()
     assert trainer._visits.keys() == {"step2-000000", "step2-000002"}
     assert trainer._carried == [8]
+
+
+def test_tokens_count_although_their_problem_was_cut(monkeypatch):
+    """Two rounds of two: the first is there, and the second still runs when the problem is left behind."""
+    from seele.config import HintConfig, SeeleConfig
+    from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
+    from seele_verl import rounds_worker as module
+    from seele_verl.controller_actor import ControllerActor
+
+    class Controller(ControllerActor):
+        async def plan_round(self, request, *, num_rollouts):
+            return (HintShare(0.0, num_rollouts),)
+
+        async def observe(self, instance_id, **outcome):
+            pass
+
+        async def end_visit(self, instance_id):
+            pass
+
+    async def sample(prompt_ids, *_, seeds, **__):
+        if worker.sampled_first_round.is_set():
+            worker.waits.set()
+            await asyncio.Event().wait()
+        worker.sampled_first_round.set()
+        each = Completion(
+            text="", token_ids=(1, 2, 3), log_probs=(), finish=Finish.STOP, cached_prompt_tokens=1
+        )
+        yield dict.fromkeys(range(len(seeds)), each), 7
+
+    async def grade(completion, instance):
+        return Grade(False, GradeReason.WRONG)
+
+    monkeypatch.setattr(module, "encode_prompt", lambda *_: [1, 2, 3, 4])
+    monkeypatch.setattr(module, "encode_steps", lambda *_: [])
+    worker = object.__new__(module.RoundsWorker)
+    worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
+    worker.controller, worker.tokenizer = Controller(worker.seele), None
+    worker.rollout_config = SimpleNamespace(response_length=9)
+    worker._sample, worker._grade = sample, grade
+    worker.sampled_first_round, worker.waits = asyncio.Event(), asyncio.Event()
+    instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1", level=1)
+
+    async def cut():
+        problem = {"uid": "u", "instance": instance, "global_steps": 1}
+        task = asyncio.create_task(worker._roll_out(problem, {}, validate=False))
+        await worker.waits.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(cut())
+    visits, metrics = worker.controller.take_step()
+    assert not visits
+    tokens = {name: value for name, value in metrics.items() if name.startswith("tokens/")}
+    assert tokens == {"tokens/prompt": 8.0, "tokens/prefilled": 6.0, "tokens/generated": 6.0}
+    assert worker.controller.take_step()[1]["tokens/generated"] == 0.0

@@ -68,9 +68,6 @@ def test_hand_worked_step():
         "reward/mean": 0.25,
         "rollout/truncated_share": 0.25,
         "rollout/mean_response_tokens": 11 / 4,
-        "tokens/prompt": 2 * 7 + 2 * 4,
-        "tokens/prefilled": 2 * 7 + 2 * 4 - 7,
-        "tokens/generated": 11,
         "group/on_policy": 4.0,
         "group/off_policy": 0.0,
         "group/hinted": 2.0,
@@ -88,13 +85,13 @@ def test_dump_has_a_line_per_rollout_with_the_hint_that_it_saw():
     assert (rows[0]["question"], rows[0]["answer"], rows[0]["num_steps"]) == ("1+2", "3", 3)
 
 
-def test_probes_count_as_tokens_and_rollouts_but_not_as_hinted_accuracy():
+def test_probes_count_as_rollouts_but_not_as_hinted_accuracy():
     probes = tuple(rollout(0, index, RIGHT, hint_steps=0, is_probe=True) for index in (4, 5))
     metrics, without = step_metrics([replace(VISIT, rollouts=VISIT.rollouts + probes)]), step_metrics([VISIT])
     assert metrics["accuracy/probes"] == 1.0
     for name in ("accuracy/mean", "accuracy/round_0", "rounds/mean_a_1_minus_a", "hint_ratio/mean"):
         assert metrics[name] == without[name]
-    assert metrics["tokens/generated"] == without["tokens/generated"] + 4
+    assert metrics["group/on_policy"] == without["group/on_policy"] + 2
 
 
 def test_what_nobody_generated_counts_as_given_only():

@@ -1,11 +1,13 @@
 """The run's one hint controller, in one named Ray actor that every rollout worker talks to.
 
 Beside the controller it keeps the visits of the current step until the trainer takes them: they are what
-the metrics and the rollout dump are made of, and never travel with the training rows.
+the metrics and the rollout dump are made of, and never travel with the training rows. It also counts what the
+step's rollouts cost, those of problems that the step does not end with included.
 """
 
 import statistics
 import time
+from collections import Counter
 from typing import Any
 
 import ray
@@ -23,6 +25,7 @@ class ControllerActor:
     def __init__(self, config: SeeleConfig) -> None:
         self._controller = configured_controller(config)
         self._visits: dict[str, Visit] = {}
+        self._tokens: Counter[str] = Counter()
         self._dropped = 0
         self._proposal_seconds: list[float] = []
 
@@ -51,6 +54,10 @@ class ControllerActor:
         """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
         self._visits[uid] = visit
 
+    def count_tokens(self, *, prompt: int, cached: int, generated: int) -> None:
+        """What the engine handed over has cost so much, whatever becomes of its problem."""
+        self._tokens.update(prompt=prompt, prefilled=prompt - cached, generated=generated)
+
     def count_dropped_prompt(self) -> None:
         """A prompt whose rollouts failed for good was left out of the step."""
         self._dropped += 1
@@ -59,10 +66,12 @@ class ControllerActor:
         """The visits kept since the last call, by uid in order of instance, and the step's own metrics."""
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
         metrics = {f"controller/{name}": value for name, value in self._controller.metrics().items()}
+        for name in ("prompt", "prefilled", "generated"):
+            metrics[f"tokens/{name}"] = float(self._tokens[name])
         metrics["rollout/dropped_prompts"] = float(self._dropped)
         if self._proposal_seconds:
             metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
-        self._visits, self._dropped, self._proposal_seconds = {}, 0, []
+        self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), 0, []
         return visits, metrics
 
     def state_dict(self) -> State:
@@ -105,6 +114,10 @@ class RemoteController:
     async def keep_visit(self, uid: str, visit: Visit) -> None:
         """Tell the actor, and wait until it knows: the trainer asks it once the group counts as done."""
         await self._actor.keep_visit.remote(uid, visit)
+
+    def count_tokens(self, *, prompt: int, cached: int, generated: int) -> None:
+        """Tell the actor, before it may hear of the problem's end."""
+        self._actor.count_tokens.remote(prompt=prompt, cached=cached, generated=generated)
 
     def count_dropped_prompt(self) -> None:
         """Tell the actor."""

@@ -121,6 +121,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             )
             async with aclosing(sampled) as parts:
                 async for completions, model_version in parts:  # noqa: B007 - read below
+                    if not validate:
+                        self.controller.count_tokens(
+                            prompt=len(completions) * len(prompt_ids + hint_ids),
+                            cached=sum(each.cached_prompt_tokens for each in completions.values()),
+                            generated=sum(len(each.token_ids) for each in completions.values()),
+                        )
                     yield completions
 
         if validate:

@@ -145,7 +145,6 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def on_sample_end(self) -> None:
-        visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
         left_behind = []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
@@ -153,6 +152,7 @@ class SeeleTrainer(PPOTrainerSync):
             ray.get([worker.cancel_prompts.remote(left_behind) for worker in workers])
             self.replay_buffer.forget(left_behind)
             self._carried = [self._problem_of_uid[uid] for uid in left_behind]
+        visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
         # One of an earlier step ended between that step's end and its own cancellation.
         of_this_step = self._problem_of_uid.keys() - left_behind
         self._visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
