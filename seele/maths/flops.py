@@ -7,18 +7,19 @@ def model_flops(
     prefilled_tokens: float,
     generated_tokens: float,
     trained_tokens: float,
-    passes_without_gradient: int,
+    scored_tokens: float,
 ) -> float:
     """2 per parameter and token for a forward pass, 6 for forward and backward.
 
-        2 N (prefilled + generated) + (6 + 2 * passes_without_gradient) N trained
+        2 N (prefilled + generated + scored) + 6 N trained
 
     Args:
         parameters: N, of the model.
         prefilled_tokens: Prompt tokens that the engine computed.
         generated_tokens: Tokens that it generated.
         trained_tokens: Tokens of the sequences that went through the update, each time counted.
-        passes_without_gradient: Forward passes over each trained token beside the update's own.
+        scored_tokens: Tokens of the sequences that went through a pass for log-probabilities alone, each time
+            counted.
     """
-    rollout = 2.0 * parameters * (prefilled_tokens + generated_tokens)
-    return rollout + (6.0 + 2.0 * passes_without_gradient) * parameters * trained_tokens
+    forward = 2.0 * parameters * (prefilled_tokens + generated_tokens + scored_tokens)
+    return forward + 6.0 * parameters * trained_tokens

@@ -240,3 +240,29 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     tokens = {name: value for name, value in metrics.items() if name.startswith("tokens/")}
     assert tokens == {"tokens/prompt": 8.0, "tokens/prefilled": 6.0, "tokens/generated": 6.0}
     assert worker.controller.take_step()[1]["tokens/generated"] == 0.0
+
+
+def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(monkeypatch):
+    """100 tokens, two epochs over them, and one pass for old log-probabilities."""
+    from omegaconf import OmegaConf
+
+    from seele.config import SeeleConfig
+    from seele_verl import trainer as module
+
+    monkeypatch.setattr(module, "step_metrics", lambda visits: {})
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
+    trainer.config = OmegaConf.create(
+        {
+            "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},
+            "algorithm": {"rollout_correction": {"bypass_mode": False}},
+        }
+    )
+    trainer._visits, trainer._advantages, trainer._carried, trainer._parameters = {}, {}, [], 1
+    trainer._controller_metrics = {"tokens/prefilled": 0.0, "tokens/generated": 0.0}
+    batch = SimpleNamespace(tags=[{"seq_len": 60}, {"seq_len": 40}, {"seq_len": 9, "is_padding": True}])
+    trainer._nothing_to_learn = False
+    assert trainer._measure(batch)["flops"] == 6 * 200 + 2 * 100
+    # verl makes that pass all the same where no group is worth an update.
+    trainer._nothing_to_learn = True
+    assert trainer._measure(batch)["flops"] == 2 * 100

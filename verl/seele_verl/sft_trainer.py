@@ -98,7 +98,7 @@ class StepLog:
             prefilled_tokens=0,
             generated_tokens=0,
             trained_tokens=metrics["tokens/trained"],
-            passes_without_gradient=0,
+            scored_tokens=0,
         )
         metrics["timing_s/step"] = time.perf_counter() - self._trainer.train_dataloader.began_at
         self._tracking.log(self._log.append(step, metrics), step)

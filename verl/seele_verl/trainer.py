@@ -353,8 +353,8 @@ class SeeleTrainer(PPOTrainerSync):
         trained = [visits[uid] for uid in self._advantages]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
-        seq_lens = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
-        metrics["tokens/trained"] = sum(seq_lens) * config.ppo_epochs * (not self._nothing_to_learn)
+        tokens = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
+        metrics["tokens/trained"] = tokens * config.ppo_epochs * (not self._nothing_to_learn)
         learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
@@ -363,8 +363,8 @@ class SeeleTrainer(PPOTrainerSync):
             prefilled_tokens=metrics["tokens/prefilled"],
             generated_tokens=metrics["tokens/generated"],
             trained_tokens=metrics["tokens/trained"],
-            # For old log-probabilities where the engine's do not serve, and for a KL term.
-            passes_without_gradient=(not self._uses_engines_log_probs) + config.use_kl_loss,
+            # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
+            scored_tokens=tokens * ((not self._uses_engines_log_probs) + config.use_kl_loss),
         )
         return metrics
 
