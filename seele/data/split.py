@@ -16,7 +16,9 @@ def is_in_first_part(instance_id: str, *, share: float, seed: int) -> bool:
     return int.from_bytes(digest[:6]) / 2**48 < share
 
 
-def divide_file(file: Path, first: Path, rest: Path, *, share: float, seed: int) -> None:
+def divide_file(
+    file: Path, first: Path, rest: Path, *, share: float, seed: int, max_samples: int = -1
+) -> int:
     """Copy the rows of a file of problems, with all their columns, into two files.
 
     Args:
@@ -25,11 +27,18 @@ def divide_file(file: Path, first: Path, rest: Path, *, share: float, seed: int)
         rest: Gets the others, likewise.
         share: Expected share of the first part, in [0, 1].
         seed: Another seed, another division.
+        max_samples: How many of the file's problems are divided, the first ones; -1 for all.
+
+    Returns:
+        How many problems were divided.
 
     Raises:
         DataError: The file is missing, or a row is not what the schema asks for.
     """
     is_first = [is_in_first_part(each.instance_id, share=share, seed=seed) for each in iterate_problems(file)]
+    divided = is_first if max_samples < 0 else is_first[:max_samples]
+    left_out = [None] * (len(is_first) - len(divided))
     for target, part in ((first, True), (rest, False)):
-        if part in is_first:
-            copy_rows(file, target, (each is part for each in is_first))
+        if part in divided:
+            copy_rows(file, target, (each is part for each in [*divided, *left_out]))
+    return len(divided)

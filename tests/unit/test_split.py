@@ -62,3 +62,13 @@ def test_a_part_without_problems_gets_no_file(file, tmp_path):
     divide_file(file, tmp_path / "none.parquet", tmp_path / "all.parquet", share=0.0, seed=0)
     assert not (tmp_path / "none.parquet").exists()
     assert read_problems(tmp_path / "all.parquet") == read_problems(file)
+
+
+def test_only_the_beginning_of_a_file_is_divided_where_that_is_asked_for(file, tmp_path):
+    first, rest = tmp_path / "first.parquet", tmp_path / "rest.parquet"
+    assert divide_file(file, first, rest, share=0.4, seed=3, max_samples=25) == 25
+    levels = [problem.level for part in (first, rest) for problem in read_problems(part)]
+    assert sorted(levels) == list(range(25))
+    assert divide_file(file, first, rest, share=0.4, seed=3, max_samples=99) == 40
+    assert divide_file(file, tmp_path / "a", tmp_path / "b", share=0.4, seed=3, max_samples=0) == 0
+    assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()

@@ -11,7 +11,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import DictConfig, OmegaConf
 
-from seele.data.schema import read_problems, write_problems
+from seele.data.schema import read_problem_files, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_verl.merge import merge_checkpoint
@@ -19,7 +19,7 @@ from seele_verl.progress import format_step
 from seele_verl.run_card import describe_cost
 from seele_verl.run_log import RunLog
 from seele_verl.sft import due_models, supervised_steps
-from seele_verl.stages import describe_stages, stages
+from seele_verl.stages import describe_stages, problems_of_stage, stages
 from seele_verl.train import compose
 
 
@@ -175,6 +175,29 @@ def test_a_run_that_goes_on_may_not_divide_the_problems_anew(configure):
     config, settings = configure("sft_rl", "seele.sft.share=0.8")
     with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
         next(stages(config, settings))
+
+
+def test_a_limit_on_the_problems_holds_for_both_stages_together(configure, tmp_path):
+    more = tmp_path / "more.parquet"
+    write_problems(more, [problem(i) for i in range(24, 48)], split="train")
+    limit = ("data.train_max_samples=30", "seele.sft.batch_size=2")
+
+    def walk(*overrides):
+        files = f"data.train_files=[{tmp_path}/train.parquet,{more}]"
+        return stages(*configure("sft_rl", files, *overrides))
+
+    _, preflight = next(walk(*limit))
+    first, rest = (read_problem_files(problems_of_stage(tmp_path / "run", stage)) for stage in ("sft", "rl"))
+    assert preflight.num_problems == len(first)
+    assert sorted(each.instance_id for each, _ in first + rest) == sorted(f"p-{i}" for i in range(30))
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+        next(walk("data.train_max_samples=29", "seele.sft.batch_size=2"))
+    # A run that was begun before the record told this goes on.
+    record = tmp_path / "run" / "problems" / "division.json"
+    division = json.loads(record.read_text())
+    assert division.pop("max_samples") == 30
+    record.write_text(json.dumps(division))
+    assert next(walk(*limit))[1].num_problems == preflight.num_problems
 
 
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):

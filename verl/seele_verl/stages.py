@@ -28,6 +28,7 @@ from seele_verl.run_card import RUN_CARD
 from seele_verl.run_log import FIRST_STAGE
 from seele_verl.settings import read_settings
 from seele_verl.sft_preflight import VERL_SETTINGS_OF_ROLLOUTS
+from seele_verl.verl_settings import check_verl_settings
 
 SFT, RL = FIRST_STAGE, "rl"
 
@@ -45,6 +46,7 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
     run = Path(config.trainer.default_local_dir).resolve()
     seele = read_settings(config)
     check_method(seele)
+    check_verl_settings(config)
     _divide_problems(config, seele, run)
     first, second = _first_stage(config, run), _second_stage(config, run)
     checked = check_run(second, overrides)
@@ -55,15 +57,20 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
 
 
 def _divide_problems(config: DictConfig, seele: SeeleConfig, run: Path) -> None:
-    """Give each stage files of its own; in a run that goes on they must be those that it began with."""
+    """Give each stage files of its own; in a run that goes on they must be those that it began with.
+    ``data.train_max_samples`` is how many problems the stages divide between them.
+    """
     files = config.data.train_files
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     if missing := [path for path in paths if not path.is_file()]:
         raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
     folder, record = run / "problems", run / "problems" / "division.json"
+    left: int = config.data.train_max_samples
     division = {"share": seele.sft.share, "seed": seele.seed, "files_sha256": list(map(file_sha256, paths))}
+    division["max_samples"] = left
     if record.exists() and config.trainer.resume_mode != "disable":
-        if json.loads(record.read_text()) != division:
+        # An older record does not tell how many problems; they go on as they began.
+        if {"max_samples": left} | json.loads(record.read_text()) != division:
             raise ConfigError(
                 f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
                 "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
@@ -72,7 +79,9 @@ def _divide_problems(config: DictConfig, seele: SeeleConfig, run: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for index, path in enumerate(paths):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
-        divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed)
+        divided = divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed, max_samples=left)
+        if left > 0:
+            left -= divided
     if not all(problems_of_stage(run, stage) for stage in (SFT, RL)):
         raise DataError(
             f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
