@@ -37,15 +37,20 @@ def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
     return Series(tuple(total for total, _ in rows), tuple(value for _, value in rows))
 
 
-def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
-    """(steps,) tokens generated for training until the end of each step; the run's own count where it has
-    one."""
+def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
+    """(steps,) tokens ``generated``, ``prefilled`` or ``trained`` until the end of each step; the run's own
+    count where it has one."""
     totals = []
     total = 0.0
     for row in metrics:
-        total = row.get("tokens/generated_total", total + row.get("tokens/generated", 0.0))
+        total = row.get(f"tokens/{name}_total", total + row.get(f"tokens/{name}", 0.0))
         totals.append(total)
     return totals
+
+
+def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
+    """(steps,) tokens generated for training until the end of each step."""
+    return token_totals(metrics, "generated")
 
 
 def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:

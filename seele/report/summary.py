@@ -15,6 +15,7 @@ from seele.report.series import (
     last_third,
     num_rounds,
     phases,
+    token_totals,
     validation_splits,
 )
 
@@ -80,7 +81,6 @@ def _last(metrics: Sequence[Metrics], key: str) -> float | None:
 
 
 def _tokens(metrics: Sequence[Metrics]) -> dict[str, int]:
-    """Tokens over all steps."""
-    tokens = {name: int(sum(by_step(metrics, f"tokens/{name}").y)) for name in ("prefilled", "trained")}
-    totals = generated_totals(metrics)
-    return {"generated": int(totals[-1]) if totals else 0, **tokens}
+    """Tokens over all steps, and those of a stage before them."""
+    names = ("generated", "prefilled", "trained")
+    return {name: int([0.0, *token_totals(metrics, name)][-1]) for name in names}

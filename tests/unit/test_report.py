@@ -421,6 +421,12 @@ def test_what_is_no_run_folder_is_refused_with_what_was_expected(tmp_path):
         read_run(tmp_path)
 
 
+def test_the_summary_counts_what_the_first_of_two_stages_spent(tmp_path):
+    line = {"step": 1, "tokens/trained": 100, "tokens/trained_total": 67_100, "tokens/prefilled": 5}
+    write_lines(tmp_path / "metrics.jsonl", [line, {"step": 2, "tokens/prefilled": 5}])
+    assert summarise(read_run(tmp_path))["tokens"] == {"generated": 0, "prefilled": 10, "trained": 67_100}
+
+
 def test_generated_tokens_come_from_the_runs_count_else_are_summed():
     assert generated_totals([{"tokens/generated": 5}, {"tokens/generated": 5}]) == [5, 10]
     assert generated_totals(
