@@ -220,6 +220,9 @@ def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):
     run = tmp_path / "run"
     assert describe_stages(run, {}) == {}
     first_stage_done()
+    # The second stage may end before it has written anything.
+    nothing_yet = describe_stages(run, describe_cost(run, 7) | {"tokens": {"trained": 7.0}})["stages"]["rl"]
+    assert nothing_yet == {"steps": 0, "seconds": 0, "tokens": {"trained": 0.0}, "flops": 0.0}
     log = RunLog(run)
     log.append(0, {"val/accuracy/a/b": 0.5})
     log.append(1, {"tokens/trained": 10.0, "flops": 100.0, "timing_s/step": 2.5})

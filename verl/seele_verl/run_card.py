@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.files import write_atomically
-from seele_verl.run_log import METRICS, TOTALS
+from seele_verl.run_log import FIRST_STAGE, METRICS, TOTALS, totals_of
 
 PACKAGES = (
     "seele",
@@ -41,7 +41,8 @@ def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
     lines = (run / METRICS).read_text().splitlines() if (run / METRICS).exists() else []
     steps = [json.loads(line) for line in lines]
     last = steps[-1] if steps else {}
-    totals = {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
+    before = totals_of(run / FIRST_STAGE)
+    totals = {name: last.get(f"{name}_total", before[name]) for name in TOTALS}
     return {
         "steps": last.get("step", 0),
         "seconds": round(sum(step.get("timing_s/step", 0.0) for step in steps), 1),

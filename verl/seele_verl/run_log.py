@@ -23,7 +23,7 @@ class RunLog:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._totals = _totals_of(run / FIRST_STAGE)
+        self._totals = totals_of(run / FIRST_STAGE)
         self._generated: dict[int, float] = {}
         """Step -> what the run had generated after it, for the steps that have a line."""
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class RunLog:
         write_atomically(self._run / "rollouts" / f"step_{step}.jsonl", "".join(lines))
 
 
-def _totals_of(run: Path) -> dict[str, float]:
+def totals_of(run: Path) -> dict[str, float]:
     """What the run in this folder has spent; nothing where there is none."""
     path = run / METRICS
     lines = path.read_text().splitlines() if path.exists() else []
