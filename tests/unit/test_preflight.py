@@ -305,6 +305,15 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
             r"allowed in seele.hints are \['controller', ",
         ),
         (
+            "seele.hints.settings.settle_below=0.01",
+            r"^seele.hints.settings.settle_below: no value to change there; a leading '\+' adds one: "
+            r"\+seele.hints.settings.settle_below=VALUE$",
+        ),
+        (
+            "ray_kwargs.ray_init.num_cpu=4",
+            r"num_cpu: no value to change there \(did you mean 'num_cpus'\?\); a leading '\+' adds one",
+        ),
+        (
             "mthod=grpo",
             r"mthod: unknown key \(did you mean 'method'\?\); allowed there are \['actor_rollout_ref'",
         ),

@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 from omegaconf import DictConfig, OmegaConf
 
+from seele_verl.preflight import OPEN_SECTIONS
+
 GROUPS = ("curriculum", "hardware", "method", "model", "selection")
 """Groups of the configuration that are no section of it."""
 
@@ -13,7 +15,7 @@ def explain(message: str, config: DictConfig) -> str:
     """Hydra's message in our form: a key that does not exist with those that do.
 
     Args:
-        message: Hydra's. For an unknown key it advises to add it, which no section here allows.
+        message: Hydra's. For an unknown key it advises to add it, which few sections here allow.
         config: The configuration without overrides.
     """
     if found := re.match(r"Could not override '([\w.]+)'", message):
@@ -23,7 +25,7 @@ def explain(message: str, config: DictConfig) -> str:
 
 
 def unknown_key(key: str, config: DictConfig) -> str:
-    """That there is no such key, the nearest one, and what else its section has."""
+    """That there is no such key, the nearest one, and what else its section has or how to add it there."""
     path, _, name = key.rpartition(".")
     section = OmegaConf.select(config, path) if path else config
     if not isinstance(section, DictConfig):
@@ -34,4 +36,6 @@ def unknown_key(key: str, config: DictConfig) -> str:
         )
     allowed = sorted({*map(str, section), *(GROUPS if not path else ())})
     near = "".join(f" (did you mean {each!r}?)" for each in get_close_matches(name, allowed, n=1))
+    if key.startswith(OPEN_SECTIONS):
+        return f"{key}: no value to change there{near}; a leading '+' adds one: +{key}=VALUE"
     return f"{key}: unknown key{near}; allowed {f'in {path}' if path else 'there'} are {allowed}"
