@@ -6,6 +6,7 @@ Apart from the one-rank runs so that both can run side by side.
 """
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -20,8 +21,10 @@ def rows_of(path: Path) -> list[dict]:
 
 
 @pytest.mark.timeout(1800)
-def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish, python):
+def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish, python, monkeypatch):
     run = tmp_path / "two"
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", os.devnull)
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=9", "trainer.save_freq=9")
     # One step reaches the budget, the next one is the last.
     overrides += ("seele.max_generated_tokens=1",)

@@ -239,8 +239,9 @@ def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):
 
 
 def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_path, monkeypatch):
-    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "WANDB_API_KEY"):
+    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
     OmegaConf.set_struct(config, True)
     for stage in (tmp_path / "sft", tmp_path):
@@ -253,6 +254,11 @@ def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_pa
             assert config.ray_kwargs.ray_init.runtime_env.env_vars == expected
             assert {name: os.environ[name] for name in expected} == expected
         assert not expected.keys() & os.environ.keys()
+    # What `wandb login` writes.
+    for host, mode in (("elsewhere.org", "offline"), ("api.wandb.ai", None)):
+        (tmp_path / "netrc").write_text(f"machine {host} login user password secret\n")
+        with train.logging_into(tmp_path, config):
+            assert os.environ.get("WANDB_MODE") == mode
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("TENSORBOARD_DIR", "/elsewhere")

@@ -14,8 +14,10 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -196,7 +198,7 @@ def logging_into(folder: Path, config: DictConfig) -> Iterator[None]:
     environment.
     """
     defaults = {"TENSORBOARD_DIR": str(folder / "tensorboard"), "WANDB_DIR": str(folder)}
-    if "WANDB_API_KEY" not in os.environ:
+    if not _has_wandb_key():
         defaults["WANDB_MODE"] = "offline"
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
@@ -209,6 +211,18 @@ def logging_into(folder: Path, config: DictConfig) -> Iterator[None]:
     finally:  # a second stage has another folder
         for name in added:
             del os.environ[name]
+
+
+def _has_wandb_key() -> bool:
+    """Whether wandb will find a key: in the environment, or where ``wandb login`` leaves it."""
+    if "WANDB_API_KEY" in os.environ:
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).netloc
+    try:
+        entries = netrc(Path(os.environ.get("NETRC") or "~/.netrc").expanduser())
+    except (OSError, NetrcParseError):
+        return False
+    return entries.authenticators(host) is not None
 
 
 @hydra.main(config_path="config", config_name="seele", version_base=None)
