@@ -82,6 +82,14 @@ SFT_ERRORS = [
     ("seele.selection.prune_after=3", "seele.selection.prune_after: method sft rolls nothing out"),
     ("algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable: supervised training rolls"),
     ("seele.advantage.baseline=per_round", "seele.advantage.baseline: method sft rolls nothing out"),
+    (
+        "seele.max_generated_tokens=99",
+        "seele.max_generated_tokens: method sft rolls nothing out, got 99; all",
+    ),
+    (
+        "trainer.total_epochs=7",
+        "trainer.total_epochs: has no effect on supervised training; set seele.sft.ep",
+    ),
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
     ("seele.sft.epochs=0", "epochs must be at least 1"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
@@ -136,6 +144,7 @@ def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_p
     cluster = [f"ray_kwargs.ray_init.{key}" for key in ("address=auto", "num_cpus=null", "num_gpus=null")]
     config, settings = configure(
         *("sft_rl", "seele.curriculum.spare_problems=1", "seele.sft.batch_size=2"),
+        *("trainer.total_training_steps=null", "trainer.total_epochs=2", "seele.max_generated_tokens=99"),
         *("trainer.nnodes=2", *cluster),
     )
     walk = stages(config, settings)
@@ -149,6 +158,7 @@ def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_p
     assert (preflight.seele.method, second.trainer.default_local_dir) == ("sft_rl", str(run))
     assert second.actor_rollout_ref.model.path == str(run / "sft" / "merged")
     assert preflight.seele.curriculum.spare_problems == 1
+    assert (first.seele.max_generated_tokens, second.seele.max_generated_tokens) == (None, 99)
     assert (first.trainer.nnodes, second.trainer.nnodes) == (1, 2)
     parts = [read_problems(run / "problems" / stage / "0-train.parquet") for stage in ("sft", "rl")]
     assert sorted(p.instance_id for part in parts for p in part) == sorted(f"p-{i}" for i in range(24))

@@ -131,6 +131,8 @@ def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
                 f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; that adds keys "
                 f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
+        if key == "trainer.total_epochs" and OmegaConf.select(config, "seele.method") == "sft":
+            raise ConfigError(f"{key}: has no effect on supervised training; set seele.sft.epochs")
         if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
             raise ConfigError(
                 f"{key}: has no effect beside trainer.total_training_steps "

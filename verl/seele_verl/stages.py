@@ -51,7 +51,8 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
     first, second = _first_stage(config, run), _second_stage(config, run)
     checked = check_run(second, overrides)
     if config.trainer.resume_mode == "disable" or _card(run / SFT).get("status") != "finished":
-        yield first, check_run(first, overrides)
+        # What was typed is the second stage's, and was checked with it.
+        yield first, check_run(first, [])
     second.actor_rollout_ref.model.path = str(merge_checkpoint(run / SFT))
     yield second, checked
 
