@@ -137,6 +137,7 @@ BAD_SETTINGS = [
     ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),
     ("trainer.save_freq=abc", "trainer.save_freq: expected a whole number, got 'abc'"),
     ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
+    ("trainer.critic_warmup=5", "trainer.critic_warmup: expected 0, for there is no critic, got 5"),
     ("trainer.logger=[consol]", "trainer.logger: expected a list of some of ['console'"),
     ("data.train_batch_size=abc", "data.train_batch_size: expected a whole number of at least 1, got 'abc'"),
     ("data.train_max_samples=0", "data.train_max_samples: expected a whole number of at least 1, or -1"),
@@ -218,6 +219,8 @@ def test_too_few_problems_for_a_step(check):
 def test_too_few_problems_that_are_kept_for_a_step(check):
     with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
         check("data.train_max_samples=7")
+    with pytest.raises(DataError, match="8 problems are fewer than the 9 of one step"):
+        check("seele.curriculum.spare_problems=1")
     assert check("data.val_max_samples=1").num_problems == 8
 
 

@@ -14,10 +14,21 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     """
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
-    if seele.off_policy.source != "none" and not config.actor_rollout_ref.rollout.calculate_log_probs:
+    if not config.actor_rollout_ref.rollout.calculate_log_probs:
+        _check_log_probs_are_not_needed(config, seele)
+
+
+def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> None:
+    key = "actor_rollout_ref.rollout.calculate_log_probs"
+    if seele.off_policy.source != "none":
         raise ConfigError(
-            f"actor_rollout_ref.rollout.calculate_log_probs: false, but seele.off_policy.source="
-            f"{seele.off_policy.source} compares with them; leave it true"
+            f"{key}: false, but seele.off_policy.source={seele.off_policy.source} compares with them; leave "
+            "it true"
+        )
+    if config.algorithm.rollout_correction.bypass_mode:
+        raise ConfigError(
+            f"{key}: false, but algorithm.rollout_correction.bypass_mode takes them for the old ones, as "
+            "hardware=cpu sets it; leave it true, or switch that off"
         )
 
 

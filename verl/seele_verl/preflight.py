@@ -98,10 +98,11 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
     )
-    if len(training) < config.data.train_batch_size and not supervised:
+    begun = config.data.train_batch_size + seele.curriculum.spare_problems
+    if len(training) < begun and not supervised:
         raise DataError(
-            f"data.train_files: {len(training)} problems are fewer than the "
-            f"{config.data.train_batch_size} of one step; add data or lower data.train_batch_size"
+            f"data.train_files: {len(training)} problems are fewer than the {begun} of one step; add data or "
+            "lower data.train_batch_size or seele.curriculum.spare_problems"
         )
     _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)

@@ -46,6 +46,7 @@ ALLOWED = {
     "trainer.max_actor_ckpt_to_keep": _COUNT_OR_NULL,
     "trainer.save_freq": _WHOLE,
     "trainer.test_freq": _WHOLE,
+    "trainer.critic_warmup": _Allowed("0, for there is no critic", lambda value: value == 0),
     "trainer.resume_mode": _one_of("auto", "disable", "resume_path"),
     "trainer.logger": _Allowed(
         f"a list of some of {list(_LOGGERS)}",
