@@ -266,3 +266,22 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     # verl makes that pass all the same where no group is worth an update.
     trainer._nothing_to_learn = True
     assert trainer._measure(batch)["flops"] == 2 * 100
+
+
+def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypatch):
+    from seele_verl import trainer as module
+
+    def step(self, metrics, timing_raw):
+        timing_raw.update(gen=2.0, update_actor=1.5)
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "step", step)
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.global_steps, trainer._visits = 1, {}
+    trainer._measure = lambda batch: {"flops": 5.0}
+    trainer.log = SimpleNamespace(count=lambda metrics: {"flops_total": 6.0}, write_rollouts=lambda *_: None)
+    metrics = {}
+    trainer.step(metrics, {})
+    counts = {"flops": 5.0, "flops_total": 6.0}
+    times = {"timing_s/gen": 2.0, "timing_s/update_actor": 1.5, "timing_s/step": 3.5}
+    # verl adds the times to the record by itself.
+    assert (metrics, trainer._line) == (counts, counts | times)

@@ -187,6 +187,8 @@ def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for
     assert not (run / "global_step_5").exists() and not (run / "global_step_6").exists()
     kept = [name for name in last if name.startswith(("tokens/", "accuracy/", "hint_ratio/", "flops"))]
     assert len(kept) > 10 and all(lines[-1][name] == last[name] for name in kept)
+    # All but what saving takes, and handing the weights to the engine.
+    assert 0 < lines[-1]["timing_s/gen"] < lines[-1]["timing_s/step"] < last["timing_s/step"]
     validated = [name for name in last if name.startswith("val/accuracy/")]
     assert validated
     for name in validated:

@@ -9,8 +9,10 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 
 from omegaconf import OmegaConf
 
+from seele.config import SeeleConfig
 from seele.errors import CheckpointError, ConfigError
 from seele_verl import checkpoints, merge, run_card, train
+from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.run_log import RunLog
 
@@ -206,6 +208,22 @@ def test_a_step_as_a_person_reads_it():
         "step   12/40 | rounds 0.78 0.50 | hint 0.41 | group 7 on 1 off 0 hinted | 3,000 tok/s | "
         "6.0 s/step | 2:48 left | un-hinted heldout 31.2%"
     )
+
+
+def test_a_step_whose_times_were_lost_is_shown_without_them():
+    line = {name: value for name, value in STEP.items() if not name.startswith("timing_s/")}
+    assert format_step(line, 40) == (
+        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | group 7 on 1 off 0 hinted"
+    )
+
+
+@pytest.mark.parametrize(("steps", "planned"), [(30, 30), (None, 2 * 5)])
+def test_without_a_number_of_steps_it_follows_from_the_epochs(steps, planned):
+    trainer = {"total_training_steps": steps, "total_epochs": 2}
+    config = OmegaConf.create({"trainer": trainer, "data": {"train_batch_size": 4}})
+    counts = {"num_problems": 23, "num_unhintable": 0, "num_validation": 1, "num_validation_trained_on": 0}
+    found = Preflight(seele=SeeleConfig(method="grpo"), **counts)
+    assert train.planned_steps(config, found) == planned
 
 
 def test_a_validation_before_training_has_no_rounds():

@@ -27,14 +27,14 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
         parts.append(f"hint {metrics['hint_ratio/mean']:.2f}")
         on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
         parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
-        step_s = metrics["timing_s/step"]
-        parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
-        parts += _pace(step_s, total_steps - metrics["step"])
+        # Older checkpoints do not hold the times of a line that was lost.
+        if "timing_s/gen" in metrics:
+            parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
     elif "actor/sft_loss" in metrics:
-        step_s = metrics["timing_s/step"]
         parts.append(f"loss {metrics['actor/sft_loss']:.3f}")
-        parts.append(f"{metrics['tokens/trained'] / step_s:,.0f} tok/s")
-        parts += _pace(step_s, total_steps - metrics["step"])
+        parts.append(f"{metrics['tokens/trained'] / metrics['timing_s/step']:,.0f} tok/s")
+    if "timing_s/step" in metrics:
+        parts += _pace(metrics["timing_s/step"], total_steps - metrics["step"])
     validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
     if validation:
         parts.append(

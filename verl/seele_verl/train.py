@@ -152,11 +152,18 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         )
 
 
+def planned_steps(config: DictConfig, preflight: Preflight) -> int:
+    """Steps of an RL run, as verl counts them; it may end earlier, by ``seele.max_generated_tokens``."""
+    epochs = config.trainer.total_epochs
+    by_epochs: int = preflight.num_problems // config.data.train_batch_size * epochs
+    return config.trainer.total_training_steps or by_epochs
+
+
 def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
     progress = partial(
         follow_metrics,
         folder,
-        total_steps=config.trainer.total_training_steps or 0,
+        total_steps=planned_steps(config, preflight),
         after_step=-1 if resumed_at is None else resumed_at,
     )
     with logging_into(folder, config), terminal_apart_from(folder / LOG) as terminal:

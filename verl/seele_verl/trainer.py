@@ -301,7 +301,6 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "controller", state)
         save_part(folder, "planner", self.planner.state_dict())
         save_part(folder, "carried", self._carried)
-        # All of the step's line but times and validation.
         save_part(folder, "metrics", self._line)
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
@@ -332,11 +331,14 @@ class SeeleTrainer(PPOTrainerSync):
         return metrics
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
-        """verl's, and before the step is saved, all of its record but times and validation."""
+        """verl's, and before the step is saved, all of its record but validation and the times of what comes
+        then.
+        """
         batch: KVBatchMeta = super().step(metrics, timing_raw)
         metrics |= self._measure(batch)
         metrics |= self.log.count(metrics)
-        self._line = _scalars(metrics)
+        times = {f"timing_s/{phase}": seconds for phase, seconds in timing_raw.items()}
+        self._line = _scalars(metrics | times | {"timing_s/step": sum(timing_raw.values())})
         self.log.write_rollouts(
             self.global_steps,
             (
