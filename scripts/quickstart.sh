@@ -11,7 +11,7 @@ source "$(dirname "$0")/lib/common.sh"
 
 : "${OUT:=runs/quickstart}"
 for override in "$@"; do
-    [[ "$override" != trainer.default_local_dir=* ]] || OUT=${override#*=}
+    [[ "$override" != trainer.default_local_dir=* ]] || OUT=$(unquoted "${override#*=}")
 done
 
 run bash scripts/setup.sh
@@ -19,7 +19,7 @@ run bash scripts/setup.sh
 run seele data prepare chains --out data/prepared/chains
 run python -m seele_verl.base_model --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \
-    trainer.default_local_dir="$OUT" "$@"
+    trainer.default_local_dir="$(quoted "$OUT")" "$@"
 # The default share of a GPU would be millions of blocks of cache for so small a model.
-run env CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh --gpu-memory-share 0.1
+run env -u MODEL -u STEPS -u LAST_STEP -u BENCHMARKS -u PROBLEMS CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh --gpu-memory-share 0.1
 run seele report "$OUT" --out "$OUT/report"

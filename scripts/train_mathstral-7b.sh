@@ -20,8 +20,8 @@ run python -m seele_verl.train \
     method="$METHOD" \
     model=mathstral_7b \
     hardware="$HARDWARE" \
-    actor_rollout_ref.model.path="$MODEL" \
-    "data.train_files=[$TRAIN]" \
-    "data.val_files=[$VALID]" \
-    trainer.default_local_dir="$OUT" \
+    actor_rollout_ref.model.path="$(quoted "$MODEL")" \
+    data.train_files="$(quoted_list "$TRAIN")" \
+    data.val_files="$(quoted_list "$VALID")" \
+    trainer.default_local_dir="$(quoted "$OUT")" \
     "$@"

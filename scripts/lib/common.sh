@@ -8,3 +8,16 @@ run() {
     printf '+%s\n' "$(printf ' %q' "$@")"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
+# A path as a value of Hydra's, whatever characters it has; paths apart by commas as a list; and back.
+quote="'"
+quoted() { printf '%s' "$quote${1//$quote/\\$quote}$quote"; }
+quoted_list() {
+    local paths
+    paths=$(quoted "$1")
+    printf '%s' "[${paths//,/$quote,$quote}]"
+}
+unquoted() {
+    local value=$1
+    if [[ "$value" == \'*\' || "$value" == \"*\" ]]; then value=${value:1:-1}; fi
+    printf '%s' "${value//\\$quote/$quote}"
+}

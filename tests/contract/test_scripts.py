@@ -1,6 +1,7 @@
 """Every script passes shellcheck, and ``DRY_RUN=1`` prints its commands and changes nothing."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -202,6 +203,44 @@ def test_the_quickstart_goes_on_in_the_folder_that_an_override_names() -> None:
     result = run_script(ROOT / "scripts" / "quickstart.sh", "trainer.default_local_dir=/tmp/elsewhere")
     assert "CKPT_DIR=/tmp/elsewhere OUT=/tmp/elsewhere/eval" in result.stdout
     assert "seele report /tmp/elsewhere" in result.stdout and "CKPT_DIR=runs" not in result.stdout
+
+
+PATH = "runs/it's ü, a=b (2)"
+
+
+def hydra_values(command: str) -> dict[str, object]:
+    """What Hydra makes of the overrides of a printed command."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    typed = [word for word in shlex.split(command) if "=" in word]
+    return {each.key_or_group: each.value() for each in OverridesParser.create().parse_overrides(typed)}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("train_*.sh")), ids=named)
+def test_paths_may_have_any_characters(path: Path) -> None:
+    pytest.importorskip("hydra", reason="the training stack is not installed")
+    paths = {"OUT": PATH, "MODEL": "~/m", "TRAIN": "a b (1)/x=1,b/it's", "VALID": "true"}
+    (command,) = run_script(path, *ARGUMENTS.get(path.name, ()), **paths).stdout.splitlines()
+    values = hydra_values(command)
+    assert values["trainer.default_local_dir"] == PATH
+    assert values["actor_rollout_ref.model.path"] == "~/m"
+    # Several files are apart by commas.
+    assert values["data.train_files"] == ["a b (1)/x=1", "b/it's"]
+    assert values["data.val_files"] == ["true"]
+
+
+@pytest.mark.parametrize("arguments", [(), (r"trainer.default_local_dir='runs/it\'s ü, a=b (2)'",)])
+def test_the_quickstart_takes_any_path_and_evaluates_its_own_run(arguments: tuple[str, ...]) -> None:
+    pytest.importorskip("hydra", reason="the training stack is not installed")
+    others = dict.fromkeys(("MODEL", "STEPS", "LAST_STEP", "BENCHMARKS", "PROBLEMS"), "others")
+    folder = {} if arguments else {"OUT": PATH}
+    lines = run_script(ROOT / "scripts" / "quickstart.sh", *arguments, **others, **folder).stdout.splitlines()
+    train, evaluate, report = lines[-3:]
+    assert hydra_values(train)["trainer.default_local_dir"] == PATH
+    words = shlex.split(evaluate)
+    assert f"CKPT_DIR={PATH}" in words and f"OUT={PATH}/eval" in words
+    assert all(words[words.index(name) - 1] == "-u" for name in others)
+    assert shlex.split(report)[-3:] == [PATH, "--out", f"{PATH}/report"]
 
 
 def test_eval_of_several_steps_ends_with_their_curve() -> None:
