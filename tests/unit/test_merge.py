@@ -16,6 +16,8 @@ def checkpoints(run, *steps, tracked):
 def test_steps_up_to_the_last_complete_one_can_be_merged(tmp_path, capsys):
     # A run that was killed while it saved step 30.
     run = checkpoints(tmp_path, 20, 10, 30, tracked=20)
+    # An earlier one whose weights were removed.
+    (run / "global_step_15").mkdir()
     assert complete_steps(run) == [10, 20]
     main([str(run), "--list"])
     assert capsys.readouterr().out == "10 20\n"

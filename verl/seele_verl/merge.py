@@ -33,7 +33,7 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         CheckpointError: The run has no such checkpoint, or verl's merger refuses it.
     """
     step = last_complete_step(run) if step is None else step
-    if step is None or not (_has_shards(run, step) or whole_model(run, step)):
+    if step is None or not _has_model(run, step):
         raise _missing(run, step)
     merged = run / MERGED
     marker = merged / STEP_FILE
@@ -61,7 +61,7 @@ def complete_steps(run: Path) -> list[int]:
     if last is None:
         raise _missing(run, None)
     # A later folder is what a killed run left of a checkpoint that it did not finish.
-    return [step for step in saved_steps(run) if step <= last]
+    return [step for step in saved_steps(run) if step <= last and _has_model(run, step)]
 
 
 def _missing(run: Path, step: int | None) -> CheckpointError:
@@ -78,8 +78,8 @@ def whole_model(run: Path, step: int) -> Path | None:
     return folder if any(folder.glob("*.safetensors")) else None
 
 
-def _has_shards(run: Path, step: int) -> bool:
-    return (step_folder(run, step) / "actor").is_dir()
+def _has_model(run: Path, step: int) -> bool:
+    return (step_folder(run, step) / "actor").is_dir() or whole_model(run, step) is not None
 
 
 def _run_merger(actor: Path, target: Path) -> None:
