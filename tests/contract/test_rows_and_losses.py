@@ -4,6 +4,7 @@ A group of one problem is turned into rows as in training, put together as verl'
 and differentiated. Prompt 2 tokens, solution 3 steps of 2 tokens, responses of 3 tokens or what is given.
 """
 
+import dataclasses
 from functools import cache, partial
 
 import pytest
@@ -130,6 +131,30 @@ def test_a_hint_stands_in_the_prompt_and_is_imitated(method, weight):
     assert values(rows.fields, "responses") == [[5, 6, 7]] * 4
     assert values(rows.fields, HINT_WEIGHTS) == [[0, 0, *[weight] * 4, 0, 0, 0]] * 4
     assert OFF_POLICY_MASK not in set(rows.fields.keys())
+
+
+def test_a_long_last_round_is_imitated_as_much_as_the_rounds_that_it_stands_for():
+    # Two rounds of two were planned; the second is of six. Each row's hint counts once, over sequences.
+    rollouts = [rollout(i, True, hint_steps=2 if i < 2 else 1) for i in range(8)]
+    rollouts = [dataclasses.replace(each, round_index=int(i >= 2)) for i, each in enumerate(rollouts)]
+    config = config_of("seele")
+    settings = read_settings(config)
+    hints = dataclasses.replace(settings.hints, rounds=4, rollouts_per_prompt=8)
+    imitation = dataclasses.replace(settings.imitation, form="logprob_mean")
+    rows = training_rows(
+        "step1-000000",
+        INSTANCE,
+        rollouts,
+        prompt_ids=PROMPT,
+        step_ids=STEPS,
+        model_version=0,
+        global_step=1,
+        settings=dataclasses.replace(settings, hints=hints, imitation=imitation),
+        divide_by_std=False,
+        penalties=[0.0] * 8,
+        tells_accuracy=False,
+    )
+    assert [sum(weights) for weights in values(rows.fields, HINT_WEIGHTS)] == pytest.approx([1.0] * 8)
 
 
 @pytest.mark.parametrize("method", ["luffy", "rl_sft_loss"])

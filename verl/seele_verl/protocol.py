@@ -97,6 +97,7 @@ def training_rows(
         penalties: What is added to each rollout's reward.
         tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
     """
+    round_size = Counter(rollout.round_index for rollout in rollouts)
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
     advantages = group_advantages(rollouts, settings, divide_by_std=divide_by_std)
     rows = []
@@ -118,7 +119,7 @@ def training_rows(
                     len(prompt_ids),
                     len(hint_ids),
                     len(rollout.completion.token_ids),
-                    share=settings.hints.rollouts_per_round
+                    share=round_size[rollout.round_index]
                     / same_hint[rollout.round_index, rollout.hint_steps],
                     form=settings.imitation.form,
                 )
