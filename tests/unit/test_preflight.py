@@ -138,6 +138,10 @@ BAD_SETTINGS = [
     ("trainer.save_freq=abc", "trainer.save_freq: expected a whole number, got 'abc'"),
     ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
     ("trainer.critic_warmup=5", "trainer.critic_warmup: expected 0, for there is no critic, got 5"),
+    (
+        "actor_rollout_ref.actor.checkpoint.async_save=true",
+        "actor_rollout_ref.actor.checkpoint.async_save: expected false, for FSDP",
+    ),
     ("trainer.logger=[consol]", "trainer.logger: expected a list of some of ['console'"),
     ("data.train_batch_size=abc", "data.train_batch_size: expected a whole number of at least 1, got 'abc'"),
     ("data.train_max_samples=0", "data.train_max_samples: expected a whole number of at least 1, or -1"),

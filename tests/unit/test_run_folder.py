@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -44,6 +45,29 @@ def test_a_tracker_that_was_cut_off_names_the_newest_complete_checkpoint_again(t
     (tmp_path / checkpoints.TRACKER).write_text(content)
     assert checkpoints.repair_tracker(tmp_path) == 20
     assert (tmp_path / checkpoints.TRACKER).read_text() == "20"
+
+
+@pytest.mark.parametrize("name", ["data.pt", "data_0.pt"], ids=["RL", "supervised"])
+def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name):
+    # Of the first one verl's tracker is missing until everything else is there.
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, complete=False)
+    assert checkpoints.last_complete_step(tmp_path) is None
+    (checkpoints.step_folder(tmp_path, 10) / name).touch()
+    assert checkpoints.last_complete_step(tmp_path) == 10
+    # The folder that it names was removed by hand.
+    (tmp_path / checkpoints.TRACKER).write_text("30")
+    assert checkpoints.repair_tracker(tmp_path) == 10
+    assert (tmp_path / checkpoints.TRACKER).read_text() == "10"
+
+
+def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complete(tmp_path, monkeypatch):
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step)
+    monkeypatch.setattr("shutil.rmtree", lambda folder, ignore_errors: None)
+    checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "base")
+    assert checkpoints.saved_steps(tmp_path) == [10, 20]
+    assert checkpoints.repair_tracker(tmp_path) is None
 
 
 def test_a_tracker_of_nothing_is_removed(tmp_path):
@@ -292,8 +316,9 @@ def test_merging_without_a_checkpoint_names_the_steps_there_are(tmp_path):
         merge.merge_checkpoint(tmp_path, 7)
 
 
-def test_merging_twice_does_the_work_once(tmp_path, monkeypatch):
-    save_checkpoint(tmp_path, 10)
+@pytest.fixture
+def merger(monkeypatch):
+    """Stands in for verl's; the checkpoints that it has merged."""
     merged = []
 
     def write_model(actor, target):
@@ -302,9 +327,36 @@ def test_merging_twice_does_the_work_once(tmp_path, monkeypatch):
         (target / "config.json").touch()
 
     monkeypatch.setattr(merge, "_run_merger", write_model)
+    return merged
+
+
+def test_merging_twice_does_the_work_once(tmp_path, merger):
+    save_checkpoint(tmp_path, 10)
     assert merge.merge_checkpoint(tmp_path) == merge.merge_checkpoint(tmp_path) == tmp_path / "merged"
-    assert merged == [tmp_path / "global_step_10" / "actor"]
+    assert merger == [tmp_path / "global_step_10" / "actor"]
     assert (tmp_path / "merged" / "config.json").exists()
+
+
+def test_a_step_that_was_trained_again_is_merged_again(tmp_path, merger):
+    save_checkpoint(tmp_path, 10)
+    merge.merge_checkpoint(tmp_path)
+    shards = tmp_path / "global_step_10" / "actor" / "model_world_size_1_rank_0.pt"
+    shards.touch()
+    later_ns = (tmp_path / "merged" / merge.STEP_FILE).stat().st_mtime_ns + 1_000_000_000
+    os.utime(shards, ns=(later_ns, later_ns))
+    merge.merge_checkpoint(tmp_path)
+    assert len(merger) == 2
+
+
+def test_a_merged_model_stands_for_a_checkpoint_that_was_removed(tmp_path, merger):
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step)
+    merge.merge_checkpoint(tmp_path, 20)
+    checkpoints.drop_old_checkpoints(tmp_path, newest=20, keep=1)
+    shutil.rmtree(tmp_path / "global_step_20")
+    assert merge.merge_checkpoint(tmp_path, 20) == tmp_path / "merged"
+    with pytest.raises(CheckpointError, match="no checkpoint of step 10"):
+        merge.merge_checkpoint(tmp_path, 10)
 
 
 def test_merge_refuses_a_step_that_is_no_number(tmp_path, capsys):

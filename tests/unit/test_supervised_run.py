@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,9 @@ def test_a_finished_first_stage_is_left_out_and_an_unfinished_one_is_not(
     assert next(walk)[0].seele.method == "sft"
     card = tmp_path / "run" / "sft" / "run_card.json"
     card.write_text(card.read_text().replace("failed", "finished"))
+    assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
+    # Of a finished stage only the merged model is needed.
+    shutil.rmtree(tmp_path / "run" / "sft" / "global_step_3")
     assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
     config.trainer.resume_mode = "disable"
     assert [stage.seele.method for stage, _ in stages(config, settings)] == ["sft", "sft_rl"]

@@ -7,7 +7,7 @@ names the last complete checkpoint, is written last and not atomically.
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,20 @@ def saved_steps(run: Path) -> list[int]:
 def last_complete_step(run: Path) -> int | None:
     """Step of the last complete checkpoint, or None where there is none.
 
-    verl truncates the tracker before it writes it. A run killed in between leaves it empty, and the newest
-    checkpoint complete: the data loader's state, ``data.pt``, is the last file of a checkpoint.
+    verl truncates the tracker before it writes it, and the first checkpoint has none before. A run killed in
+    between leaves the newest checkpoint complete: the data loader's state is the last file of a checkpoint.
     """
     tracker = run / TRACKER
-    if not tracker.exists():
-        return None
-    text = tracker.read_text().strip()
+    text = tracker.read_text().strip() if tracker.exists() else ""
     if text.isdigit() and step_folder(run, int(text)).is_dir():
         return int(text)
-    complete = [step for step in saved_steps(run) if (step_folder(run, step) / "data.pt").is_file()]
+    complete = [step for step in saved_steps(run) if any(_last_files(step_folder(run, step)))]
     return complete[-1] if complete else None
+
+
+def _last_files(checkpoint: Path) -> Iterator[Path]:
+    """``data.pt``, or a file a rank of a supervised run."""
+    return checkpoint.glob("data*.pt")
 
 
 def repair_tracker(run: Path) -> int | None:
@@ -62,13 +65,12 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
 
     A later folder is what a killed run left of a checkpoint that it did not finish: it counts for nothing.
     """
-    for step in [step for step in saved_steps(run) if step <= newest][:-keep]:
-        shutil.rmtree(step_folder(run, step))
+    _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest][:-keep])
 
 
 def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
     """Remove the checkpoints of the run that was in this folder, and the model merged from one. The tracker
-    goes first: without it they count for nothing.
+    goes first.
 
     Raises:
         ConfigError: The model ``needed`` would go with them; nothing is removed.
@@ -80,6 +82,15 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
             "begins with, is one of them; take another trainer.default_local_dir"
         )
     (run / TRACKER).unlink(missing_ok=True)
+    _remove(folders)
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    """Remove checkpoints and merged models. What makes a checkpoint complete goes first: a kill leaves none
+    that is taken for one.
+    """
+    for file in [file for folder in folders for file in _last_files(folder)]:
+        file.unlink()
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -25,6 +25,9 @@ STEP_FILE = "merged_step.txt"
 def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     """Merge one checkpoint of a run into ``RUN/merged``, which always holds a whole model or the one before.
 
+    A model that was merged stands for its checkpoint where that is gone, and is replaced where the step was
+    trained again.
+
     Args:
         run: The run folder.
         step: The checkpoint's step; the last complete one by default.
@@ -33,12 +36,11 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         CheckpointError: The run has no such checkpoint, or verl's merger refuses it.
     """
     step = last_complete_step(run) if step is None else step
+    merged = run / MERGED
+    if step is not None and _is_merged(run, step):
+        return merged
     if step is None or not _has_model(run, step):
         raise _missing(run, step)
-    merged = run / MERGED
-    marker = merged / STEP_FILE
-    if marker.is_file() and marker.read_text() == str(step):
-        return merged
     partial = run / ".merged.partial"
     shutil.rmtree(partial, ignore_errors=True)
     if whole := whole_model(run, step):
@@ -49,6 +51,15 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     shutil.rmtree(merged, ignore_errors=True)
     partial.rename(merged)
     return merged
+
+
+def _is_merged(run: Path, step: int) -> bool:
+    """Whether the merged model is that of the step's checkpoint, and no file of the checkpoint is newer."""
+    marker = run / MERGED / STEP_FILE
+    if not marker.is_file() or marker.read_text() != str(step):
+        return False
+    written = [file.stat().st_mtime_ns for file in step_folder(run, step).rglob("*") if file.is_file()]
+    return max(written, default=0) <= marker.stat().st_mtime_ns
 
 
 def complete_steps(run: Path) -> list[int]:

@@ -53,7 +53,7 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
     if config.trainer.resume_mode == "disable" or _card(run / SFT).get("status") != "finished":
         # What was typed is the second stage's, and was checked with it.
         yield first, check_run(first, [])
-    second.actor_rollout_ref.model.path = str(merge_checkpoint(run / SFT))
+    second.actor_rollout_ref.model.path = str(merge_checkpoint(run / SFT, _card(run / SFT)["steps"]))
     yield second, checked
 
 

@@ -52,6 +52,10 @@ ALLOWED = {
         f"a list of some of {list(_LOGGERS)}",
         lambda value: isinstance(value, ListConfig) and set(value) <= {*_LOGGERS},
     ),
+    "actor_rollout_ref.actor.checkpoint.async_save": _Allowed(
+        "false, for FSDP saves no other way and verl would name no checkpoint complete",
+        lambda value: not value,
+    ),
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
     "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
     "actor_rollout_ref.actor.loss_agg_mode": _one_of(
