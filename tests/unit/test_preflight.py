@@ -228,6 +228,31 @@ def test_too_few_problems_that_are_kept_for_a_step(check):
     assert check("data.val_max_samples=1").num_problems == 8
 
 
+def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path):
+    def refusal(*overrides, path):
+        with pytest.raises(ConfigError) as error:
+            check(f"trainer.resume_from_path={path}", f"trainer.default_local_dir={run}", *overrides)
+        return str(error.value)
+
+    run, checkpoint, resume = tmp_path / "run", tmp_path / "run" / "global_step_10", "trainer.resume_mode="
+    (checkpoint / "actor").mkdir(parents=True)
+    expected = (
+        "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with actor and data.pt"
+    )
+    for path in (run, checkpoint / "actor", checkpoint):  # the last was being written
+        assert refusal(f"{resume}resume_path", path=path) == f"{expected} in it, got '{path}'"
+    (checkpoint / "data.pt").touch()
+    check(
+        f"trainer.resume_from_path={checkpoint}", f"trainer.default_local_dir={run}", f"{resume}resume_path"
+    )
+    for mode in ("auto", "disable"):
+        assert f"has no effect with trainer.resume_mode={mode}" in refusal(f"{resume}{mode}", path=checkpoint)
+    other = tmp_path / "other" / "global_step_5"
+    (other / "actor").mkdir(parents=True)
+    (other / "data.pt").touch()
+    assert "is another run's, and" in refusal(f"{resume}resume_path", path=other)
+
+
 @pytest.mark.parametrize("override", ["data.train_files=[]", "data.val_files=[]", "data.val_files=null"])
 def test_no_files_at_all(check, override):
     key = override.split("=")[0]

@@ -15,6 +15,7 @@ from seele.errors import CheckpointError, ConfigError
 from seele_verl import checkpoints, merge, run_card, train
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
+from seele_verl.resume import find_start
 from seele_verl.run_log import RunLog
 
 
@@ -170,6 +171,35 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     assert checkpoints.last_complete_step(tmp_path) == 4
     checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "sft" / "merged")
     assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
+
+
+def start_of(run, mode="auto", path=None):
+    trainer = {"default_local_dir": str(run), "resume_mode": mode, "resume_from_path": path and str(path)}
+    model = {"model": {"path": "base"}}
+    return find_start(OmegaConf.create({"trainer": trainer, "actor_rollout_ref": model}))
+
+
+def test_going_back_to_a_checkpoint_removes_what_came_after_it(tmp_path):
+    for step in (10, 15, 20):
+        save_checkpoint(tmp_path, step)
+    (tmp_path / "merged").mkdir()
+    assert start_of(tmp_path) == 20
+    assert start_of(tmp_path, "resume_path", tmp_path / "global_step_15") == 15
+    assert checkpoints.saved_steps(tmp_path) == [10, 15] and not (tmp_path / "merged").exists()
+    # Killed before it has saved anything: it goes on from there, not from step 20.
+    assert start_of(tmp_path) == 15
+    with pytest.raises(ConfigError, match=r"global_step_15/huggingface, which the run begins with"):
+        checkpoints.drop_later_checkpoints(tmp_path, 10, needed=tmp_path / "global_step_15" / "huggingface")
+    assert checkpoints.last_complete_step(tmp_path) == 15
+    assert start_of(tmp_path, "disable") is None
+    assert checkpoints.saved_steps(tmp_path) == []
+
+
+def test_a_checkpoint_of_another_folder_gives_the_step_and_stays(tmp_path):
+    save_checkpoint(tmp_path / "other", 10)
+    save_checkpoint(tmp_path / "other", 20)
+    assert start_of(tmp_path / "run", "resume_path", tmp_path / "other" / "global_step_10") == 10
+    assert checkpoints.last_complete_step(tmp_path / "other") == 20
 
 
 def test_a_step_is_logged_once(tmp_path):

@@ -24,10 +24,16 @@ def step_folder(run: Path, step: int) -> Path:
     return run / f"global_step_{step}"
 
 
+def step_of(folder: Path) -> int | None:
+    """The step of a checkpoint, by its folder's name; the inverse of ``step_folder``."""
+    name = folder.name.removeprefix("global_step_")
+    return int(name) if name != folder.name and name.isdigit() else None
+
+
 def saved_steps(run: Path) -> list[int]:
     """Steps that have a checkpoint folder, complete or not, in order."""
-    names = (path.name.removeprefix("global_step_") for path in run.glob("global_step_*"))
-    return sorted(int(name) for name in names if name.isdigit())
+    steps = (step_of(folder) for folder in run.glob("global_step_*"))
+    return sorted(step for step in steps if step is not None)
 
 
 def last_complete_step(run: Path) -> int | None:
@@ -76,13 +82,31 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
         ConfigError: The model ``needed`` would go with them; nothing is removed.
     """
     folders = [run / MERGED, *(step_folder(run, step) for step in saved_steps(run))]
-    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in folders):
-        raise ConfigError(
-            f"trainer.resume_mode: 'disable' removes the checkpoints in {run}, and {needed}, which the run "
-            "begins with, is one of them; take another trainer.default_local_dir"
-        )
+    _check_not_among(folders, needed)
     (run / TRACKER).unlink(missing_ok=True)
     _remove(folders)
+
+
+def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
+    """Go back to the checkpoint of ``step``: the tracker names it, and what came after it is removed, and so
+    is the merged model.
+
+    Raises:
+        ConfigError: The model ``needed`` would go with them; nothing is removed.
+    """
+    later = [saved for saved in saved_steps(run) if saved > step]
+    folders = [run / MERGED, *(step_folder(run, saved) for saved in later)]
+    _check_not_among(folders, needed)
+    write_atomically(run / TRACKER, str(step))
+    _remove(folders)
+
+
+def _check_not_among(folders: Sequence[Path], needed: Path) -> None:
+    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        raise ConfigError(
+            f"trainer.resume_mode: this removes checkpoints and the merged model of {folders[0].parent}, "
+            f"and {needed}, which the run begins with, is one of them; take another trainer.default_local_dir"
+        )
 
 
 def _remove(folders: Sequence[Path]) -> None:

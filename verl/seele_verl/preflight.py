@@ -21,6 +21,7 @@ from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
 from seele_verl.compositions import check_composition
+from seele_verl.resume import check_resume_path
 from seele_verl.settings import read_settings
 from seele_verl.sft_preflight import check_supervised
 from seele_verl.verl_settings import check_verl_settings
@@ -83,6 +84,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_verl_settings(config)
     seele = read_settings(config)
     supervised = check_method(seele).stages == ("sft",)
+    check_resume_path(config, supervised=supervised)
     check_template(seele.prompt.template)
     configured_controller(seele)
     GraderPool(grader=seele.reward.grader)  # knows the graders; starts none

@@ -111,7 +111,8 @@ def _first_stage(config: DictConfig, run: Path) -> DictConfig:
     stage.trainer.total_training_steps = None
     stage.trainer.nnodes = 1
     if stage.trainer.resume_mode == "resume_path":
-        stage.trainer.resume_mode = "auto"  # the path is one of the second stage's
+        # The path is one of the second stage's.
+        stage.trainer.resume_mode, stage.trainer.resume_from_path = "auto", None
     return stage
 
 

@@ -27,12 +27,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from seele.data.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.rollout.templates import CHAT, TEMPLATES
-from seele_verl.checkpoints import drop_all_checkpoints, repair_tracker
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.misspelt import explain
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, terminal_apart_from
+from seele_verl.resume import find_start
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog
 from seele_verl.sft import supervised_steps, train_supervised
@@ -82,14 +82,11 @@ def set_environment(config: DictConfig) -> None:
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
-    """Train; resumes where the run folder's last checkpoint stands."""
+    """Train, from where the run goes on."""
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if config.trainer.resume_mode == "disable":
-        drop_all_checkpoints(folder, needed=Path(config.actor_rollout_ref.model.path))
-    resumed_at = repair_tracker(folder) if config.trainer.resume_mode == "auto" else None
-    if config.trainer.resume_mode != "resume_path":
-        RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
+    resumed_at = find_start(config)
+    RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
     with open_dict(config):
         # Workers run in other folders.
         config.trainer.default_local_dir = str(folder)

@@ -1,7 +1,6 @@
 """Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -73,7 +72,7 @@ def check_verl_settings(config: DictConfig) -> None:
     """Check types, ranges and names.
 
     Raises:
-        ConfigError: A value is not allowed, or the checkpoint to resume from is not there.
+        ConfigError: A value is not allowed.
         DataError: A list of data files is empty.
     """
     for key, allowed in ALLOWED.items():
@@ -85,12 +84,6 @@ def check_verl_settings(config: DictConfig) -> None:
         if not files or not all(isinstance(file, str) for file in files):
             raise DataError(f"{key}: expected a file or a list of files, got {files!r}")
     trainer = config.trainer
-    if trainer.resume_mode == "resume_path":
-        path = trainer.resume_from_path
-        if not path or not Path(path).is_dir():
-            raise ConfigError(
-                f"trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N, got {path!r}"
-            )
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     share = config.actor_rollout_ref.rollout.tensor_model_parallel_size
     if ranks % share:

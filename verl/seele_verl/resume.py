@@ -1,0 +1,63 @@
+"""Where a run begins: anew, after the last checkpoint in its folder, or after one that is named."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from seele.errors import ConfigError
+from seele_verl.checkpoints import (
+    drop_all_checkpoints,
+    drop_later_checkpoints,
+    last_complete_step,
+    repair_tracker,
+    step_of,
+)
+
+
+def check_resume_path(config: DictConfig, *, supervised: bool) -> None:
+    """Check the checkpoint to resume from, where one is named.
+
+    Raises:
+        ConfigError: It is not a whole checkpoint of such a run, or would not be used, or the run's folder has
+            checkpoints of another one.
+    """
+    mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
+    if mode != "resume_path":
+        if path is not None:
+            raise ConfigError(
+                f"trainer.resume_from_path: has no effect with trainer.resume_mode={mode}, got {path!r}; set "
+                "the mode to resume_path, or the path to null"
+            )
+        return
+    parts = ("huggingface", "data_0.pt") if supervised else ("actor", "data.pt")
+    checkpoint = Path(str(path or "")).resolve()
+    if step_of(checkpoint) is None or not all((checkpoint / part).exists() for part in parts):
+        raise ConfigError(
+            "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with "
+            f"{' and '.join(parts)} in it, got {path!r}"
+        )
+    run = Path(config.trainer.default_local_dir).resolve()
+    if checkpoint.parent != run and last_complete_step(run) is not None:
+        raise ConfigError(
+            f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "
+            "from these with trainer.resume_mode=auto, or take another trainer.default_local_dir"
+        )
+
+
+def find_start(config: DictConfig) -> int | None:
+    """The step after which the run goes on, None where it starts anew. Later checkpoints are removed from its
+    folder, and the tracker names that step: a run that is killed before it saves goes on from there again.
+    """
+    trainer, model = config.trainer, Path(config.actor_rollout_ref.model.path)
+    run = Path(trainer.default_local_dir).resolve()
+    if trainer.resume_mode == "disable":
+        drop_all_checkpoints(run, needed=model)
+        return None
+    if trainer.resume_mode == "auto":
+        return repair_tracker(run)
+    checkpoint = Path(trainer.resume_from_path).resolve()
+    step = step_of(checkpoint)
+    assert step is not None, "the path was checked"
+    if checkpoint.parent == run:
+        drop_later_checkpoints(run, step, needed=model)
+    return step
