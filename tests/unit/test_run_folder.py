@@ -15,7 +15,7 @@ from seele.errors import CheckpointError, ConfigError
 from seele_verl import checkpoints, merge, run_card, train
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
-from seele_verl.resume import find_start
+from seele_verl.resume import check_same_run, find_start
 from seele_verl.run_log import RunLog
 
 
@@ -200,6 +200,36 @@ def test_a_checkpoint_of_another_folder_gives_the_step_and_stays(tmp_path):
     save_checkpoint(tmp_path / "other", 20)
     assert start_of(tmp_path / "run", "resume_path", tmp_path / "other" / "global_step_10") == 10
     assert checkpoints.last_complete_step(tmp_path / "other") == 20
+
+
+def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
+    base, run = tmp_path / "models" / "base", tmp_path / "run"
+    base.mkdir(parents=True)
+
+    def config(method="seele", seed=0, model=base, mode="auto"):
+        trainer = {"default_local_dir": str(run), "resume_mode": mode}
+        actor = {"model": {"path": str(model)}}
+        seele = {"method": method, "seed": seed}
+        return OmegaConf.create({"trainer": trainer, "actor_rollout_ref": actor, "seele": seele})
+
+    run.mkdir()
+    OmegaConf.save(config(), run / "resolved.yaml")
+    check_same_run(config("grpo"))  # nothing to go on from
+    save_checkpoint(run, 10)
+    check_same_run(config())
+    check_same_run(config("grpo", mode="disable"))
+    for other, said in (
+        (config("grpo"), "seele.method: got 'grpo', but the checkpoints in .* are of a run with 'seele'"),
+        (config(seed=1), "seele.seed: got 1, .* with 0; set it to that, take another"),
+        (config(model=tmp_path / "other" / "base"), r"actor_rollout_ref.model.path: got .*/other/base'"),
+        (config(model="hub/larger"), "actor_rollout_ref.model.path: got 'hub/larger'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            check_same_run(other)
+    (tmp_path / "models").rename(tmp_path / "other")
+    check_same_run(config(model=tmp_path / "other" / "base"))
+    (run / "resolved.yaml").unlink()
+    check_same_run(config("grpo"))
 
 
 def test_a_step_is_logged_once(tmp_path):

@@ -230,6 +230,18 @@ def test_every_other_method_is_one_stage(configure):
     assert only is config and preflight.num_problems == 24
 
 
+def test_another_methods_checkpoints_are_refused_before_anything_changes(configure, tmp_path):
+    config, settings = configure("grpo")
+    checkpoint = tmp_path / "run" / "global_step_20"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "data.pt").touch()
+    (tmp_path / "run" / "resolved.yaml").write_text("seele: {method: seele, seed: 0}\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="got 'grpo', but the checkpoints in"):
+        next(stages(config, settings))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):
     run = tmp_path / "run"
     assert describe_stages(run, {}) == {}

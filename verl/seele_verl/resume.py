@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
 from seele_verl.checkpoints import (
@@ -12,6 +12,8 @@ from seele_verl.checkpoints import (
     repair_tracker,
     step_of,
 )
+
+MODEL = "actor_rollout_ref.model.path"
 
 
 def check_resume_path(config: DictConfig, *, supervised: bool) -> None:
@@ -44,11 +46,38 @@ def check_resume_path(config: DictConfig, *, supervised: bool) -> None:
         )
 
 
+def check_same_run(config: DictConfig) -> None:
+    """Check that what would be gone on with in the run's folder is this run.
+
+    Raises:
+        ConfigError: Its checkpoints are of another method, seed or base model.
+    """
+    run = Path(config.trainer.default_local_dir).resolve()
+    settings = run / "resolved.yaml"
+    if config.trainer.resume_mode == "disable" or last_complete_step(run) is None or not settings.exists():
+        return
+    before = OmegaConf.load(settings)
+    for key in ("seele.method", "seele.seed", MODEL):
+        was, is_now = OmegaConf.select(before, key), OmegaConf.select(config, key)
+        if was is None or was == is_now or (key == MODEL and _is_moved(was, is_now)):
+            continue
+        raise ConfigError(
+            f"{key}: got {is_now!r}, but the checkpoints in {run} are of a run with {was!r}; set it to that, "
+            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+        )
+
+
+def _is_moved(was: str, is_now: str) -> bool:
+    """Whether two paths or names may be of the same model."""
+    same_place = Path(was).resolve() == Path(is_now).resolve()
+    return same_place or (not Path(was).exists() and Path(was).name == Path(is_now).name)
+
+
 def find_start(config: DictConfig) -> int | None:
     """The step after which the run goes on, None where it starts anew. Later checkpoints are removed from its
     folder, and the tracker names that step: a run that is killed before it saves goes on from there again.
     """
-    trainer, model = config.trainer, Path(config.actor_rollout_ref.model.path)
+    trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
     run = Path(trainer.default_local_dir).resolve()
     if trainer.resume_mode == "disable":
         drop_all_checkpoints(run, needed=model)

@@ -24,6 +24,7 @@ from seele.methods import METHODS, check_method
 from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
 from seele_verl.merge import merge_checkpoint
 from seele_verl.preflight import Preflight, check_run
+from seele_verl.resume import check_same_run
 from seele_verl.run_card import RUN_CARD
 from seele_verl.run_log import FIRST_STAGE
 from seele_verl.settings import read_settings
@@ -41,7 +42,9 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
     """
     method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
     if method is None or method.stages != (SFT, RL):
-        yield config, check_run(config, overrides)
+        checked = check_run(config, overrides)
+        check_same_run(config)
+        yield config, checked
         return
     run = Path(config.trainer.default_local_dir).resolve()
     seele = read_settings(config)

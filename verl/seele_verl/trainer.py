@@ -29,6 +29,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
+from seele.errors import CheckpointError
 from seele.maths.flops import model_flops
 from seele.records import Completion, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
@@ -275,10 +276,13 @@ class SeeleTrainer(PPOTrainerSync):
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
-            assert ray.get(self.controller.state_dict.remote()) == state, "a restart is no restart"
-            # An older release's checkpoint may lack a key.
-            restored = self.planner.state_dict()
-            assert restored == {**restored, **planned}, "a restart is no restart"
+            restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
+            # An older release's checkpoint may lack a key of the plan.
+            if restored != state or plan != plan | planned:
+                raise CheckpointError(
+                    f"{folder}: holds states of a run with another method or other settings, which this one "
+                    "has no use for; go on with that run's, or start anew with trainer.resume_mode=disable"
+                )
 
     def _validate_if_missed(self, line: Mapping[str, float]) -> None:
         """Have verl validate before it goes on, where a run was killed between a checkpoint and that.
