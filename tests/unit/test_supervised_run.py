@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.data.schema import read_problem_files, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
+from seele_verl.checkpoints import last_complete_step
 from seele_verl.merge import merge_checkpoint
 from seele_verl.progress import format_step
 from seele_verl.run_card import describe_cost
@@ -179,8 +180,41 @@ def test_a_finished_first_stage_is_left_out_and_an_unfinished_one_is_not(
     # Of a finished stage only the merged model is needed.
     shutil.rmtree(tmp_path / "run" / "sft" / "global_step_3")
     assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
-    config.trainer.resume_mode = "disable"
-    assert [stage.seele.method for stage, _ in stages(config, settings)] == ["sft", "sft_rl"]
+
+
+def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
+    configure, tmp_path, model, first_stage_done
+):
+    run = tmp_path / "run"
+    next(stages(*configure("sft_rl")))
+    first_stage_done()
+    (run / "global_step_5").mkdir()
+    (run / "global_step_5" / "data.pt").touch()
+    (run / "latest_checkpointed_iteration.txt").write_text("5")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    anew = ("seele.seed=1", "trainer.resume_mode=disable")
+    with pytest.raises(ConfigError, match=r"rollout\.n: got 3"):
+        next(stages(*configure("sft_rl", *anew, "actor_rollout_ref.rollout.n=3")))
+    with pytest.raises(ConfigError, match="which the run begins with"):
+        base = run / "sft" / "global_step_3"
+        shutil.copytree(model, base, dirs_exist_ok=True)
+        next(stages(*configure("sft_rl", *anew, f"actor_rollout_ref.model.path={base}")))
+    assert {path: path.read_bytes() for path in before} == before
+    walk = stages(*configure("sft_rl", *anew))
+    assert next(walk)[0].trainer.resume_mode == "auto"
+    # A run that is killed in the first stage goes on without "disable".
+    assert last_complete_step(run) is last_complete_step(run / "sft") is None
+    walk = stages(*configure("sft_rl", "seele.seed=1"))
+    assert next(walk)[0].seele.method == "sft"
+    first_stage_done()
+    second, _ = next(walk)
+    assert (second.seele.method, second.trainer.resume_mode) == ("sft_rl", "auto")
+
+
+def test_a_refused_run_has_divided_nothing(configure, tmp_path):
+    with pytest.raises(ConfigError, match=r"rollout\.n: got 3"):
+        next(stages(*configure("sft_rl", "actor_rollout_ref.rollout.n=3")))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_goes_on_may_not_divide_the_problems_anew(configure):

@@ -79,12 +79,11 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
     goes first.
 
     Raises:
-        ConfigError: The model ``needed`` would go with them; nothing is removed.
+        ConfigError: As ``check_not_among_later``; nothing is removed.
     """
-    folders = [run / MERGED, *(step_folder(run, step) for step in saved_steps(run))]
-    _check_not_among(folders, needed)
+    check_not_among_later(run, -1, needed=needed)
     (run / TRACKER).unlink(missing_ok=True)
-    _remove(folders)
+    _remove(_models_after(run, -1))
 
 
 def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
@@ -92,21 +91,25 @@ def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
     is the merged model.
 
     Raises:
-        ConfigError: The model ``needed`` would go with them; nothing is removed.
+        ConfigError: As ``check_not_among_later``; nothing is removed.
     """
-    later = [saved for saved in saved_steps(run) if saved > step]
-    folders = [run / MERGED, *(step_folder(run, saved) for saved in later)]
-    _check_not_among(folders, needed)
+    check_not_among_later(run, step, needed=needed)
     write_atomically(run / TRACKER, str(step))
-    _remove(folders)
+    _remove(_models_after(run, step))
 
 
-def _check_not_among(folders: Sequence[Path], needed: Path) -> None:
-    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in folders):
+def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
+    """Raise ``ConfigError`` where the model ``needed`` is a checkpoint after ``step`` or the merged model."""
+    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in _models_after(run, step)):
         raise ConfigError(
-            f"trainer.resume_mode: this removes checkpoints and the merged model of {folders[0].parent}, "
-            f"and {needed}, which the run begins with, is one of them; take another trainer.default_local_dir"
+            f"trainer.resume_mode: this removes checkpoints and the merged model of {run}, and {needed}, "
+            "which the run begins with, is one of them; take another trainer.default_local_dir"
         )
+
+
+def _models_after(run: Path, step: int) -> list[Path]:
+    """The checkpoints after ``step``, and the merged model, which can be made again."""
+    return [run / MERGED, *(step_folder(run, saved) for saved in saved_steps(run) if saved > step)]
 
 
 def _remove(folders: Sequence[Path]) -> None:

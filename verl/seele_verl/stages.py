@@ -12,6 +12,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -22,6 +23,7 @@ from seele.data.split import divide_file
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
 from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
+from seele_verl.checkpoints import MERGED, check_not_among_later, drop_all_checkpoints
 from seele_verl.merge import merge_checkpoint
 from seele_verl.preflight import Preflight, check_run
 from seele_verl.resume import check_same_run
@@ -32,6 +34,7 @@ from seele_verl.sft_preflight import VERL_SETTINGS_OF_ROLLOUTS
 from seele_verl.verl_settings import check_verl_settings
 
 SFT, RL = FIRST_STAGE, "rl"
+PROBLEMS, DIVISION = "problems", "division.json"
 
 
 def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictConfig, Preflight]]:
@@ -46,61 +49,105 @@ def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictC
         check_same_run(config)
         yield config, checked
         return
-    run = Path(config.trainer.default_local_dir).resolve()
     seele = read_settings(config)
     check_method(seele)
     check_verl_settings(config)
-    _divide_problems(config, seele, run)
-    first, second = _first_stage(config, run), _second_stage(config, run)
-    checked = check_run(second, overrides)
-    if config.trainer.resume_mode == "disable" or _card(run / SFT).get("status") != "finished":
-        # What was typed is the second stage's, and was checked with it.
-        yield first, check_run(first, [])
-    second.actor_rollout_ref.model.path = str(merge_checkpoint(run / SFT, _card(run / SFT)["steps"]))
+    run = Path(config.trainer.default_local_dir).resolve()
+    is_anew = config.trainer.resume_mode == "disable"
+    trains_first = is_anew or _card(run / SFT).get("status") != "finished"
+    # Drawn elsewhere: a run that is refused changes nothing.
+    with TemporaryDirectory(prefix="seele-problems-") as folder:
+        drawn = Path(folder)
+        _divide_problems(config, seele, drawn)
+        if not is_anew:
+            _check_division(drawn, run)
+        first, second = _first_stage(config, run, drawn), _second_stage(config, drawn)
+        # What was typed is the second stage's, and is checked with it.
+        checked_first = check_run(first, []) if trains_first else None
+        checked = check_run(second, overrides)
+        second.actor_rollout_ref.model.path = str(run / SFT / MERGED)
+        for stage in (first, second):
+            check_same_run(stage)
+        if is_anew:
+            _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
+        _keep_division(drawn, run)
+    for stage, name in ((first, SFT), (second, RL)):
+        stage.data.train_files = problems_of_stage(run / PROBLEMS, name)
+        if is_anew:
+            stage.trainer.resume_mode = "auto"
+    if checked_first is not None:
+        yield first, checked_first
+    merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
     yield second, checked
 
 
-def _divide_problems(config: DictConfig, seele: SeeleConfig, run: Path) -> None:
-    """Give each stage files of its own; in a run that goes on they must be those that it began with.
-    ``data.train_max_samples`` is how many problems the stages divide between them.
+def _start_anew(run: Path, *, needed: Path) -> None:
+    """Remove what either stage would go on from: a run that is killed in the first one must not find the
+    second's checkpoints, which began with another model.
+    """
+    for folder in (run, run / SFT):
+        check_not_among_later(folder, -1, needed=needed)
+    # The card goes before what it says has finished.
+    (run / SFT / RUN_CARD).unlink(missing_ok=True)
+    for folder in (run, run / SFT):
+        drop_all_checkpoints(folder, needed=needed)
+    (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
+
+
+def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> None:
+    """Give each stage files of its own, and note how they came about. ``data.train_max_samples`` is how many
+    problems the stages divide between them.
     """
     files = config.data.train_files
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     if missing := [path for path in paths if not path.is_file()]:
         raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
-    folder, record = run / "problems", run / "problems" / "division.json"
     left: int = config.data.train_max_samples
     division = {"share": seele.sft.share, "seed": seele.seed, "files_sha256": list(map(file_sha256, paths))}
     division["max_samples"] = left
-    if record.exists() and config.trainer.resume_mode != "disable":
-        # An older record does not tell how many problems; they go on as they began.
-        if {"max_samples": left} | json.loads(record.read_text()) != division:
-            raise ConfigError(
-                f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
-                "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
-            )
-        return
-    shutil.rmtree(folder, ignore_errors=True)
     for index, path in enumerate(paths):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
         divided = divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed, max_samples=left)
         if left > 0:
             left -= divided
-    if not all(problems_of_stage(run, stage) for stage in (SFT, RL)):
+    if not all(problems_of_stage(folder, stage) for stage in (SFT, RL)):
         raise DataError(
             f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
             "choose another share"
         )
-    # Last: its presence stands for a complete division.
-    write_atomically(record, json.dumps(division, indent=1) + "\n")
+    (folder / DIVISION).write_text(json.dumps(division, indent=1) + "\n")
 
 
-def problems_of_stage(run: Path, stage: str) -> list[str]:
+def _check_division(drawn: Path, run: Path) -> None:
+    """Raise ``ConfigError`` where the run in this folder has divided its problems otherwise."""
+    record = run / PROBLEMS / DIVISION
+    if not record.exists():
+        return
+    division = json.loads((drawn / DIVISION).read_text())
+    # An older record does not tell how many problems; they go on as they began.
+    if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
+        raise ConfigError(
+            f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
+            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+        )
+
+
+def _keep_division(drawn: Path, run: Path) -> None:
+    """Copy the problems into the run's folder, unless it has them."""
+    record = run / PROBLEMS / DIVISION
+    if not record.exists():
+        shutil.rmtree(run / PROBLEMS, ignore_errors=True)
+        shutil.copytree(drawn, run / PROBLEMS, ignore=shutil.ignore_patterns(DIVISION))
+        # Last: its presence stands for a complete division.
+        write_atomically(record, (drawn / DIVISION).read_text())
+
+
+def problems_of_stage(problems: Path, stage: str) -> list[str]:
     """Files of the problems that a stage trains on."""
-    return sorted(map(str, (run / "problems" / stage).glob("*.parquet")))
+    return sorted(map(str, (problems / stage).glob("*.parquet")))
 
 
-def _first_stage(config: DictConfig, run: Path) -> DictConfig:
+def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
     stage = copy.deepcopy(config)
     stage.seele.method = SFT
     stage.seele.sft.share = 1.0
@@ -109,7 +156,7 @@ def _first_stage(config: DictConfig, run: Path) -> DictConfig:
     for name in VERL_SETTINGS_OF_ROLLOUTS:
         if OmegaConf.select(stage, name):
             OmegaConf.update(stage, name, False)
-    stage.data.train_files = problems_of_stage(run, SFT)
+    stage.data.train_files = problems_of_stage(problems, SFT)
     stage.trainer.default_local_dir = str(run / SFT)
     stage.trainer.total_training_steps = None
     stage.trainer.nnodes = 1
@@ -119,9 +166,9 @@ def _first_stage(config: DictConfig, run: Path) -> DictConfig:
     return stage
 
 
-def _second_stage(config: DictConfig, run: Path) -> DictConfig:
+def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
     stage = copy.deepcopy(config)
-    stage.data.train_files = problems_of_stage(run, RL)
+    stage.data.train_files = problems_of_stage(problems, RL)
     return stage
 
 
