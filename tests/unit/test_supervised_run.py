@@ -235,7 +235,9 @@ def test_a_limit_on_the_problems_holds_for_both_stages_together(configure, tmp_p
         return stages(*configure("sft_rl", files, *overrides))
 
     _, preflight = next(walk(*limit))
-    first, rest = (read_problem_files(problems_of_stage(tmp_path / "run", stage)) for stage in ("sft", "rl"))
+    first, rest = (
+        read_problem_files(problems_of_stage(tmp_path / "run" / "problems", stage)) for stage in ("sft", "rl")
+    )
     assert preflight.num_problems == len(first)
     assert sorted(each.instance_id for each, _ in first + rest) == sorted(f"p-{i}" for i in range(30))
     with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
