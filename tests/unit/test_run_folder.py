@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,7 @@ from seele_verl import checkpoints, merge, run_card, train
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.resume import check_same_run, find_start
+from seele_verl.run_lock import only_run_in
 from seele_verl.run_log import RunLog
 
 
@@ -232,6 +235,28 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
     check_same_run(config("grpo"))
 
 
+def test_a_folder_takes_one_run_until_its_process_ends(tmp_path):
+    code = f"""
+import sys, time
+from pathlib import Path
+from seele_verl.run_lock import only_run_in
+with only_run_in(Path({str(tmp_path)!r})):
+    print("locked", flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "locked\n"
+        said = rf"process {process.pid} on .* trains in {tmp_path}; wait for its end, or take another"
+        with pytest.raises(ConfigError, match=said), only_run_in(tmp_path):
+            raise AssertionError("two runs in a folder")
+        process.kill()
+    with only_run_in(tmp_path):
+        # What the run starts does not keep its folder, whatever becomes of the run.
+        command = ["ls", "-l", "/proc/self/fd"]
+        opened = subprocess.run(command, close_fds=False, capture_output=True, text=True)
+        assert "->" in opened.stdout and ".lock" not in opened.stdout
+
+
 def test_a_step_is_logged_once(tmp_path):
     log = RunLog(tmp_path)
     log.append(0, {"a": 1.0})
@@ -318,8 +343,6 @@ def test_a_validation_before_training_has_no_rounds():
 
 
 def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
-    import sys
-
     (tmp_path / "metrics.jsonl").write_text(json.dumps(STEP) + '\n{"step": 13')
     with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
         pass

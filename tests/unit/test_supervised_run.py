@@ -174,6 +174,7 @@ def test_a_finished_first_stage_is_left_out_and_an_unfinished_one_is_not(
     first_stage_done("failed")
     walk = stages(copy.deepcopy(config), settings)
     assert next(walk)[0].seele.method == "sft"
+    walk.close()
     card = tmp_path / "run" / "sft" / "run_card.json"
     card.write_text(card.read_text().replace("failed", "finished"))
     assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
@@ -262,8 +263,13 @@ def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):
 
 def test_every_other_method_is_one_stage(configure):
     config, settings = configure("grpo")
-    ((only, preflight),) = stages(config, settings)
+    walk = stages(config, settings)
+    only, preflight = next(walk)
     assert only is config and preflight.num_problems == 24
+    with pytest.raises(ConfigError, match=r"process \d+ on .* trains in .*/run; wait for its end"):
+        next(stages(config, settings))
+    assert next(walk, None) is None
+    assert next(stages(config, settings))
 
 
 def test_another_methods_checkpoints_are_refused_before_anything_changes(configure, tmp_path):

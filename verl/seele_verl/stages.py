@@ -10,7 +10,7 @@ A run that was killed goes on in the stage where it stopped.
 import copy
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +28,7 @@ from seele_verl.merge import merge_checkpoint
 from seele_verl.preflight import Preflight, check_run
 from seele_verl.resume import check_same_run
 from seele_verl.run_card import RUN_CARD
+from seele_verl.run_lock import only_run_in
 from seele_verl.run_log import FIRST_STAGE
 from seele_verl.settings import read_settings
 from seele_verl.sft_preflight import VERL_SETTINGS_OF_ROLLOUTS
@@ -37,48 +38,57 @@ SFT, RL = FIRST_STAGE, "rl"
 PROBLEMS, DIVISION = "problems", "division.json"
 
 
-def stages(config: DictConfig, overrides: Sequence[str]) -> Iterator[tuple[DictConfig, Preflight]]:
+def stages(
+    config: DictConfig, overrides: Sequence[str]
+) -> Generator[tuple[DictConfig, Preflight], None, None]:
     """What to run, one after the other, and what the checks found, without a first stage that has finished.
+    Until the walk ends no other process can run in the folder.
 
     Raises:
-        ConfigError, DataError: One of the stages could not start; said before any of them does.
+        ConfigError, DataError: One of the stages could not start; said before anything in the folder changes.
     """
     method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
     if method is None or method.stages != (SFT, RL):
         checked = check_run(config, overrides)
         check_same_run(config)
-        yield config, checked
+        with only_run_in(Path(config.trainer.default_local_dir).resolve()):
+            yield config, checked
         return
     seele = read_settings(config)
     check_method(seele)
     check_verl_settings(config)
     run = Path(config.trainer.default_local_dir).resolve()
+    problems, division = run / PROBLEMS, _describe_division(config, seele)
     is_anew = config.trainer.resume_mode == "disable"
+    if not is_anew:
+        _check_division(problems / DIVISION, division)
     trains_first = is_anew or _card(run / SFT).get("status") != "finished"
-    # Drawn elsewhere: a run that is refused changes nothing.
-    with TemporaryDirectory(prefix="seele-problems-") as folder:
-        drawn = Path(folder)
-        _divide_problems(config, seele, drawn)
-        if not is_anew:
-            _check_division(drawn, run)
-        first, second = _first_stage(config, run, drawn), _second_stage(config, drawn)
+    # Elsewhere at first: a run that is refused changes nothing.
+    with TemporaryDirectory(prefix="seele-problems-") as drawn:
+        _divide_problems(config, seele, Path(drawn))
+        first, second = _first_stage(config, run, Path(drawn)), _second_stage(config, Path(drawn))
         # What was typed is the second stage's, and is checked with it.
         checked_first = check_run(first, []) if trains_first else None
         checked = check_run(second, overrides)
-        second.actor_rollout_ref.model.path = str(run / SFT / MERGED)
-        for stage in (first, second):
-            check_same_run(stage)
+    second.actor_rollout_ref.model.path = str(run / SFT / MERGED)
+    for stage in (first, second):
+        check_same_run(stage)
+    with only_run_in(run):
         if is_anew:
             _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
-        _keep_division(drawn, run)
-    for stage, name in ((first, SFT), (second, RL)):
-        stage.data.train_files = problems_of_stage(run / PROBLEMS, name)
-        if is_anew:
-            stage.trainer.resume_mode = "auto"
-    if checked_first is not None:
-        yield first, checked_first
-    merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
-    yield second, checked
+        if not (problems / DIVISION).exists():
+            shutil.rmtree(problems, ignore_errors=True)
+            _divide_problems(config, seele, problems)
+            # Last: its presence stands for a complete division.
+            write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
+        for stage, name in ((first, SFT), (second, RL)):
+            stage.data.train_files = problems_of_stage(problems, name)
+            if is_anew:
+                stage.trainer.resume_mode = "auto"
+        if checked_first is not None:
+            yield first, checked_first
+        merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
+        yield second, checked
 
 
 def _start_anew(run: Path, *, needed: Path) -> None:
@@ -94,18 +104,32 @@ def _start_anew(run: Path, *, needed: Path) -> None:
     (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
 
 
+def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
+    """What decides which problems a stage gets."""
+    return {
+        "share": seele.sft.share,
+        "seed": seele.seed,
+        "files_sha256": [file_sha256(path) for path in _training_files(config)],
+        "max_samples": config.data.train_max_samples,
+    }
+
+
+def _check_division(record: Path, division: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` where a run that goes on began with other files."""
+    if not record.exists():
+        return
+    # An older record does not tell how many problems; they go on as they began.
+    if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
+        raise ConfigError(
+            f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
+            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+        )
+
+
 def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> None:
-    """Give each stage files of its own, and note how they came about. ``data.train_max_samples`` is how many
-    problems the stages divide between them.
-    """
-    files = config.data.train_files
-    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
-    if missing := [path for path in paths if not path.is_file()]:
-        raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
+    """Give each stage files of its own. ``data.train_max_samples`` is how many problems they share."""
     left: int = config.data.train_max_samples
-    division = {"share": seele.sft.share, "seed": seele.seed, "files_sha256": list(map(file_sha256, paths))}
-    division["max_samples"] = left
-    for index, path in enumerate(paths):
+    for index, path in enumerate(_training_files(config)):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
         divided = divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed, max_samples=left)
         if left > 0:
@@ -115,31 +139,14 @@ def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> No
             f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
             "choose another share"
         )
-    (folder / DIVISION).write_text(json.dumps(division, indent=1) + "\n")
 
 
-def _check_division(drawn: Path, run: Path) -> None:
-    """Raise ``ConfigError`` where the run in this folder has divided its problems otherwise."""
-    record = run / PROBLEMS / DIVISION
-    if not record.exists():
-        return
-    division = json.loads((drawn / DIVISION).read_text())
-    # An older record does not tell how many problems; they go on as they began.
-    if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
-        raise ConfigError(
-            f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
-            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
-        )
-
-
-def _keep_division(drawn: Path, run: Path) -> None:
-    """Copy the problems into the run's folder, unless it has them."""
-    record = run / PROBLEMS / DIVISION
-    if not record.exists():
-        shutil.rmtree(run / PROBLEMS, ignore_errors=True)
-        shutil.copytree(drawn, run / PROBLEMS, ignore=shutil.ignore_patterns(DIVISION))
-        # Last: its presence stands for a complete division.
-        write_atomically(record, (drawn / DIVISION).read_text())
+def _training_files(config: DictConfig) -> list[Path]:
+    files = config.data.train_files
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
+    return paths
 
 
 def problems_of_stage(problems: Path, stage: str) -> list[str]:

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from netrc import NetrcParseError, netrc
 from pathlib import Path
@@ -68,8 +68,9 @@ def compose(overrides: list[str]) -> DictConfig:
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
     set_environment(config)
-    for stage, preflight in stages(config, overrides):
-        _run_stage(stage, overrides, preflight)
+    with closing(stages(config, overrides)) as walk:
+        for stage, preflight in walk:
+            _run_stage(stage, overrides, preflight)
 
 
 def set_environment(config: DictConfig) -> None:
