@@ -228,6 +228,12 @@ def test_too_few_problems_that_are_kept_for_a_step(check):
     assert check("data.val_max_samples=1").num_problems == 8
 
 
+def test_a_validation_alone_takes_the_one_before_training(check):
+    check("trainer.val_only=true")
+    with pytest.raises(ConfigError, match=r"val_only: needs trainer.val_before_train=true, got false"):
+        check("trainer.val_only=true", "trainer.val_before_train=false")
+
+
 def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path):
     def refusal(*overrides, path):
         with pytest.raises(ConfigError) as error:

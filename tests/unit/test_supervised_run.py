@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.data.schema import read_problem_files, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
+from seele_verl import train
 from seele_verl.checkpoints import last_complete_step
 from seele_verl.merge import merge_checkpoint
 from seele_verl.progress import format_step
@@ -94,6 +95,7 @@ SFT_ERRORS = [
     ),
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
     ("seele.sft.epochs=0", "epochs must be at least 1"),
+    ("trainer.val_only=true", "trainer.val_only: a supervised run is validated after its training only"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
     ("trainer.n_gpus_per_node=3", "must be a multiple of the 3 training ranks, got 4"),
     ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of seele.sft.save_freq \(4\)"),
@@ -282,6 +284,20 @@ def test_another_methods_checkpoints_are_refused_before_anything_changes(configu
     with pytest.raises(ConfigError, match="got 'grpo', but the checkpoints in"):
         next(stages(config, settings))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("val_only", "validates"), [("true", True), ("false", False)])
+def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
+    configure, tmp_path, monkeypatch, val_only, validates
+):
+    checkpoint = tmp_path / "run" / "global_step_20"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "data.pt").touch()
+    begun = []
+    monkeypatch.setattr(train, "count_parameters", lambda model: 1)
+    monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.val_before_train))
+    train.run(*configure("grpo", f"trainer.val_only={val_only}"))
+    assert begun == [validates]
 
 
 def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):

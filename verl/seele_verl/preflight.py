@@ -85,6 +85,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     seele = read_settings(config)
     supervised = check_method(seele).stages == ("sft",)
     check_resume_path(config, supervised=supervised)
+    _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
     configured_controller(seele)
     GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
@@ -194,6 +195,17 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
         raise ConfigError(
             f"trainer.v1.trainer_mode: got {config.trainer.v1.trainer_mode!r}; allowed is 'sync'"
         )
+
+
+def _check_validation_only(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` where a run that is only to be validated would train."""
+    if config.trainer.val_only and supervised:
+        raise ConfigError(
+            "trainer.val_only: a supervised run is validated after its training only; set it to false, or "
+            "evaluate a checkpoint with scripts/eval.sh"
+        )
+    if config.trainer.val_only and not config.trainer.val_before_train:
+        raise ConfigError("trainer.val_only: needs trainer.val_before_train=true, got false")
 
 
 def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:

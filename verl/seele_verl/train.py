@@ -103,7 +103,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         model = Path(config.actor_rollout_ref.model.path)
         if model.is_dir():
             config.actor_rollout_ref.model.path = str(model.resolve())
-        if resumed_at and not preflight.is_supervised:
+        if resumed_at and not preflight.is_supervised and not config.trainer.val_only:
             config.trainer.val_before_train = False
     write_atomically(folder / "resolved.yaml", OmegaConf.to_yaml(config, resolve=True))
     card = describe_environment() | {
