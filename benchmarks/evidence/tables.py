@@ -36,7 +36,6 @@ PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
-CONTROLLERS = (PAPER, "seele-m2", OURS)
 HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF),
@@ -357,9 +356,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
-        "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
-        "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
-        "own-controllers-average": average_table("own", CONTROLLERS, COST, [PAPER]),
+        "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
         "mixed-trained": equal_cost_table("mixed", from_base, TRAINED),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
