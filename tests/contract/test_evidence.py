@@ -1,5 +1,8 @@
 """The plan of docs/evidence.md can be run, and its tables are what the stored runs give."""
 
+import gzip
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -149,3 +152,8 @@ def test_the_runs_of_a_task_began_with_one_base_model(evidence):
         assert len(starts) <= 1, (task, starts)
     kept = {path.name for path in (EVIDENCE / "base_models").iterdir()}
     assert kept <= set(contents["base_models"])
+    for scores in (EVIDENCE / "runs").glob("*/base/scores.json.gz"):
+        conditions = json.loads(gzip.decompress(scores.read_bytes()))["conditions"]
+        if conditions["name"] in kept:
+            weights = (EVIDENCE / "base_models" / conditions["name"] / "model.safetensors").read_bytes()
+            assert conditions["weights_sha256"] == {"model.safetensors": hashlib.sha256(weights).hexdigest()}
