@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 STORED = HERE / "runs"
 TUNED = HERE / "tuned.json"
 BASE_ACCURACY = HERE / "base_accuracy.json"
+MISTAKES = HERE / "mistakes.json"
 TUNING = "tuning"
 """Name of the runs that choose learning rates, among those of the tasks."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"

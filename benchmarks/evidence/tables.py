@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import mistakes
 import numpy as np
 from plan import STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
@@ -336,6 +337,29 @@ def prediction_table(task: str) -> str:
     return markdown_table(heads, rows, num_names=2) if rows else "No runs yet.\n"
 
 
+def mistakes_table(task: str) -> str:
+    """What goes wrong first in un-hinted solutions, of those that come as far without a mistake."""
+    ranges = {"1 to 3": slice(0, 3), "4": slice(3, 4), "5 and on": slice(4, None)}
+    rows = []
+    for name, counts in mistakes.stored().items():
+        of_task, _, model = name.partition("/")
+        if of_task == task:
+            wrong = sum(sum(counts[kind]) for kind in mistakes.KINDS)
+            rows.append(
+                [
+                    f"`{model}`",
+                    share(1 - wrong / counts["reached"][0]),
+                    *(
+                        share(sum(counts[kind][part]) / max(1, sum(counts["reached"][part])))
+                        for kind in ("value", "misread")
+                        for part in ranges.values()
+                    ),
+                ]
+            )
+    heads = [f"{kind}, operation {part}" for kind in ("wrong value", "misread") for part in ranges]
+    return markdown_table(["model", "no mistake", *heads], rows)
+
+
 def _estimate(estimate: Estimate) -> str:
     return share(estimate.mean) + _ends(estimate.t_interval_95, share)
 
@@ -363,6 +387,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "prediction": prediction_table("mixed"),
+        "mixed-mistakes": mistakes_table("mixed"),
+        "again-mistakes": mistakes_table("again"),
     }
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)

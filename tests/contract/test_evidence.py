@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from seele.records import Instance
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -157,3 +158,27 @@ def test_the_runs_of_a_task_began_with_one_base_model(evidence):
         if conditions["name"] in kept:
             weights = (EVIDENCE / "base_models" / conditions["name"] / "model.safetensors").read_bytes()
             assert conditions["weights_sha256"] == {"model.safetensors": hashlib.sha256(weights).hexdigest()}
+
+
+def test_the_first_mistake_of_a_solution(load_from):
+    mistakes = load_from(EVIDENCE, "mistakes")
+    problem = Instance(instance_id="p", data_source="chains", question="7 a+5 b-3 c+4", steps=(), answer="93")
+    right = "7a+5=2\n2b-3=9\n9c+4=3\n\\boxed{93}"
+    expected = {
+        right: None,
+        "7a+5b-3=9\n9c+4=3\n\\boxed{93}": None,
+        right.replace("7a+5=2", "7a+5=3"): ("value", 0),
+        right.replace("7a+5=2\n2b-3=9", "7a+5b-3=8"): ("value", 1),
+        right.replace("b-3", "b+3"): ("misread", 1),
+        right.replace("9c+4", "8c+4"): ("other", 2),
+        right.replace("9c+4=3\n", ""): ("other", 2),
+        right.replace("{93}", "{23}"): ("other", 3),
+        right.replace("\\boxed", "3d+1=4\n\\boxed"): ("other", 3),
+        "": ("other", 0),
+    }
+    assert {response: mistakes.first_mistake(problem, response) for response in expected} == expected
+    counted = mistakes.count([problem] * len(expected), expected)
+    assert counted["reached"] == [10, 8, 6, 4]
+    assert counted["value"] == [1, 1, 0, 0]
+    assert counted["misread"] == [0, 1, 0, 0]
+    assert counted["other"] == [1, 0, 2, 2]

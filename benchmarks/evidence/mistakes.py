@@ -1,0 +1,127 @@
+"""What goes wrong first in un-hinted solutions of chains: a wrong value, or a misread operation.
+
+python benchmarks/evidence/mistakes.py TASK NAME=FOLDER ...     # adds models to mistakes.json
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from plan import MISTAKES, heldout_of, load_plan, response_tokens
+
+from seele.data.files import file_sha256, write_atomically
+from seele.data.schema import read_problems
+from seele.records import Instance
+from seele.rollout.seeding import rollout_seed
+from seele_eval.conditions import installed_versions
+from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.models import find_weights
+from seele_eval.prompts import Request
+
+STEP = re.compile(r"(\d)((?:[a-z][+-]\d)+)=(\d)")
+OPERATION = re.compile(r"[a-z][+-]\d")
+KINDS = ("value", "misread", "other")
+
+
+def first_mistake(problem: Instance, response: str) -> tuple[str, int] | None:
+    """The kind of the first mistake, and how many operations were worked before it; None if there is none.
+
+    ``value``: the result of a step whose operations are the question's. ``misread``: an operation that is
+    not the question's next one. ``other``: no step at all, a step that begins with another value than the
+    last ended with, too few or too many steps, a wrong box.
+    """
+    start, *operations = problem.question.split()
+    value, worked = int(start), 0
+    lines = response.splitlines() or [""]
+    for line in lines:
+        step = STEP.fullmatch(line)
+        if step is None:
+            is_done = worked == len(operations) and line == f"\\boxed{{{problem.answer}}}"
+            return None if is_done else ("other", worked)
+        begin, written, end = step.groups()
+        if int(begin) != value:
+            return "other", worked
+        for operation in OPERATION.findall(written):
+            if worked == len(operations):
+                return "other", worked
+            if operation != operations[worked]:
+                return "misread", worked
+            value = (value + int(operation[1:])) % 10
+            worked += 1
+        if int(end) != value:
+            return "value", worked - 1
+    return "other", worked
+
+
+def count(problems: Iterable[Instance], responses: Iterable[str]) -> dict[str, list[int]]:
+    """How many solutions came to each operation without a mistake, and how many made their first one there.
+
+    Position ``n`` of a list is the operation after ``n`` others; the last one is the end of a solution.
+    """
+    reached, firsts = Counter[int](), {kind: Counter[int]() for kind in KINDS}
+    for problem, response in zip(problems, responses, strict=True):
+        mistake = first_mistake(problem, response)
+        last = len(problem.question.split()) - 1 if mistake is None else mistake[1]
+        reached.update(range(last + 1))
+        if mistake is not None:
+            firsts[mistake[0]][last] += 1
+    longest = max(reached) + 1
+    return {
+        name: [counts[n] for n in range(longest)] for name, counts in {"reached": reached, **firsts}.items()
+    }
+
+
+def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dict[str, Any]:
+    """Sample un-hinted solutions at temperature 1 and count what goes wrong in them."""
+    problems = [problem for problem in read_problems(problems_file) for _ in range(samples)]
+    requests = [
+        Request(
+            question=problem.question,
+            template="plain",
+            temperature=1.0,
+            seed=rollout_seed(seed, 0, problem.instance_id, 0, number % samples),
+        )
+        for number, problem in enumerate(problems)
+    ]
+    settings = EngineSettings(max_tokens=response_tokens(load_plan()), seed=seed)
+    responses = dict(complete_here(model, requests, settings))
+    texts = [responses[number].text for number in range(len(requests))]
+    (weights,) = find_weights(model)
+    return {
+        "weights_sha256": file_sha256(weights),
+        "samples": samples,
+        "seed": seed,
+        "versions": installed_versions(),
+        **count(problems, texts),
+    }
+
+
+def stored() -> dict[str, Any]:
+    """Task/name -> what ``measure`` gave."""
+    return dict(json.loads(MISTAKES.read_text())) if MISTAKES.exists() else {}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("task", help="its held-out problems")
+    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER", help="base, or arm/seed_N")
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    problems = Path(heldout_of(options.task))
+    measured = {
+        f"{options.task}/{name}": measure(Path(folder), problems, samples=options.samples, seed=options.seed)
+        for name, _, folder in (model.partition("=") for model in options.models)
+    }
+    entries = sorted((stored() | measured).items())
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries)
+    write_atomically(MISTAKES, f"{{\n{lines}\n}}\n")
+
+
+if __name__ == "__main__":
+    main()
