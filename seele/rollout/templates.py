@@ -93,7 +93,7 @@ def template_text(template: str) -> str:
 
     Raises:
         ConfigError: For ``chat``, whose text only the tokenizer has, for what is neither a name nor a
-            file, and for a file without ``{question}``.
+            file, and for a file that is not UTF-8 or without ``{question}``.
     """
     if template in TEMPLATES:
         return TEMPLATES[template]
@@ -103,7 +103,10 @@ def template_text(template: str) -> str:
             f"unknown prompt template {template[:80]!r}; allowed are {sorted([*TEMPLATES, CHAT])} "
             f"and a text file with {QUESTION} in it"
         )
-    text = Path(template).read_text(encoding="utf-8")
+    try:
+        text = Path(template).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{template}: a prompt template must be a text in UTF-8 ({error})") from error
     if QUESTION not in text:
         raise ConfigError(f"{template}: a prompt template needs {QUESTION} where the question goes")
     return text

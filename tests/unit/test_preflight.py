@@ -136,6 +136,7 @@ BAD_SETTINGS = [
     ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
     ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),
     ("trainer.save_freq=abc", "trainer.save_freq: expected a whole number, got 'abc'"),
+    ("trainer.default_local_dir=null", "trainer.default_local_dir: expected a folder, got None"),
     ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
     ("trainer.critic_warmup=5", "trainer.critic_warmup: expected 0, for there is no critic, got 5"),
     (

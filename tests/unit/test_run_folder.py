@@ -271,6 +271,10 @@ def test_the_cost_of_a_run_is_that_of_its_last_step(tmp_path):
     cost = run_card.describe_cost(tmp_path, 7)
     assert cost["tokens"]["generated"] == 10.0 and cost["tokens"]["trained"] == 0.0
     assert (cost["parameters"], cost["flops"]) == (7, 200.0)
+    # A kill in the middle of the next step's line.
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"flops": 100.0, "flops_to')
+    assert run_card.describe_cost(tmp_path, 7) == cost
 
 
 @pytest.mark.parametrize("tied", [False, True])

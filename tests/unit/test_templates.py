@@ -87,3 +87,10 @@ def test_a_file_without_a_place_for_the_question_is_refused(tmp_path):
     path.write_text("Answer!")
     with pytest.raises(ConfigError, match=r"needs \{question\} where the question goes"):
         render_prompt("q", str(path))
+
+
+def test_a_file_that_is_no_text_in_utf_8_is_refused(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_bytes("Löse {question}".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"mine.txt: a prompt template must be a text in UTF-8"):
+        render_prompt("q", str(path))

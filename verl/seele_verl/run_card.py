@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.files import write_atomically
-from seele_verl.run_log import FIRST_STAGE, METRICS, TOTALS, totals_of
+from seele_verl.run_log import FIRST_STAGE, TOTALS, rows_of, totals_of
 
 PACKAGES = (
     "seele",
@@ -38,8 +38,7 @@ def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
     """Steps, seconds and tokens that the run has spent so far and the model FLOPs they stand for, from its
     metrics.
     """
-    lines = (run / METRICS).read_text().splitlines() if (run / METRICS).exists() else []
-    steps = [json.loads(line) for line in lines]
+    steps = rows_of(run)
     last = steps[-1] if steps else {}
     before = totals_of(run / FIRST_STAGE)
     totals = {name: last.get(f"{name}_total", before[name]) for name in TOTALS}

@@ -42,21 +42,17 @@ class RunLog:
         Returns:
             The line of ``step``; nothing where there is none.
         """
-        path = self._run / METRICS
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in lines if _step_of(line) <= step]
-        if saved and (not kept or _step_of(kept[-1]) < step):
-            kept.append(_line(step, saved))
-        row: dict[str, float] = {}
-        for line in kept:
-            row = json.loads(line)
+        kept = [row for row in rows_of(self._run) if row["step"] <= step]
+        if saved and (not kept or kept[-1]["step"] < step):
+            kept.append({"step": step} | dict(saved))
+        for row in kept:
             self._totals = {name: row.get(f"{name}_total", total) for name, total in self._totals.items()}
             self._generated[int(row["step"])] = self._totals["tokens/generated"]
-        write_atomically(path, "".join(f"{line}\n" for line in kept))
+        write_atomically(self._run / METRICS, "".join(map(_line, kept)))
         for dump in (self._run / "rollouts").glob("step_*.jsonl"):
             if int(dump.stem.removeprefix("step_")) > step:
                 dump.unlink()
-        return row if row.get("step") == step else {}
+        return kept[-1] if kept and kept[-1]["step"] == step else {}
 
     def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Add what a step spent to the running totals, and return these, ``*_total``."""
@@ -68,7 +64,7 @@ class RunLog:
         if step not in self._generated:
             self._generated[step] = self._totals["tokens/generated"]
             with (self._run / METRICS).open("a") as file:
-                file.write(_line(step, row) + "\n")
+                file.write(_line({"step": step} | dict(row)))
 
     def append(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
         """Count and write a step, and return what its line holds."""
@@ -78,12 +74,9 @@ class RunLog:
 
     def amend(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add to a step's line what was measured after it was written; a step without a line gets one."""
-        path = self._run / METRICS
-        lines = path.read_text().splitlines() if path.exists() else []
-        rows = {row["step"]: row for row in map(json.loads, lines)}
+        rows = {row["step"]: row for row in rows_of(self._run)}
         rows[step] = {"step": step} | rows.get(step, {}) | dict(metrics)
-        text = "".join(json.dumps(rows[number], sort_keys=True) + "\n" for number in sorted(rows))
-        write_atomically(path, text)
+        write_atomically(self._run / METRICS, "".join(_line(rows[number]) for number in sorted(rows)))
 
     def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write ``rollouts/step_N.jsonl``, replacing what an interrupted run left."""
@@ -91,22 +84,18 @@ class RunLog:
         write_atomically(self._run / "rollouts" / f"step_{step}.jsonl", "".join(lines))
 
 
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``, but for a last one that a kill cut off; none where there is no file."""
+    path = run / METRICS
+    whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 def totals_of(run: Path) -> dict[str, float]:
     """What the run in this folder has spent; nothing where there is none."""
-    path = run / METRICS
-    lines = path.read_text().splitlines() if path.exists() else []
-    last = json.loads(lines[-1]) if lines else {}
-    return {name: last.get(f"{name}_total", 0.0) for name in TOTALS}
+    rows = rows_of(run)
+    return {name: rows[-1].get(f"{name}_total", 0.0) if rows else 0.0 for name in TOTALS}
 
 
-def _line(step: int, row: Mapping[str, float]) -> str:
-    return json.dumps({"step": step} | dict(row), sort_keys=True)
-
-
-def _step_of(line: str) -> float:
-    """The line's step; a line that was cut off by a kill lies after every step."""
-    try:
-        step: int = json.loads(line)["step"]
-    except ValueError:
-        return float("inf")
-    return step
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True) + "\n"

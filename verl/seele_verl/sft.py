@@ -13,12 +13,11 @@ from typing import TextIO
 
 from omegaconf import DictConfig
 
-from seele.data.files import read_json_lines
 from seele_verl.checkpoints import drop_old_checkpoints, saved_steps, step_folder
 from seele_verl.merge import whole_model
 from seele_verl.preflight import Preflight
 from seele_verl.progress import follow_metrics, format_step
-from seele_verl.run_log import METRICS, RunLog
+from seele_verl.run_log import RunLog, rows_of
 
 ACCURACY = "val/accuracy/"
 
@@ -79,8 +78,7 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
             if (step == last_step or (step < last_step and (every is None or step % trainer.test_freq == 0)))
             and (model := whole_model(run, step))
         }
-    lines = [row for _, row in read_json_lines(run / METRICS)]
-    measured = {row["step"] for row in lines if any(name.startswith(ACCURACY) for name in row)}
+    measured = {row["step"] for row in rows_of(run) if any(name.startswith(ACCURACY) for name in row)}
     return {step: model for step, model in models.items() if step not in measured}
 
 

@@ -43,6 +43,7 @@ ALLOWED = {
     "trainer.n_gpus_per_node": _COUNT,
     "trainer.total_training_steps": _COUNT_OR_NULL,
     "trainer.max_actor_ckpt_to_keep": _COUNT_OR_NULL,
+    "trainer.default_local_dir": _Allowed("a folder", lambda value: isinstance(value, str) and value != ""),
     "trainer.save_freq": _WHOLE,
     "trainer.test_freq": _WHOLE,
     "trainer.critic_warmup": _Allowed("0, for there is no critic", lambda value: value == 0),
