@@ -387,6 +387,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "prediction": prediction_table("mixed"),
+        "own-controllers": equal_cost_table("own", [PAPER, "seele-m2", OURS], references=[PAPER]),
         "own-trained": equal_cost_table("own", from_base, TRAINED),
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
