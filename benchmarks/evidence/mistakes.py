@@ -7,7 +7,7 @@ import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +57,26 @@ def first_mistake(problem: Instance, response: str) -> tuple[str, int] | None:
     return "other", worked
 
 
-def count(problems: Iterable[Instance], responses: Iterable[str]) -> dict[str, list[int]]:
-    """How many solutions came to each operation without a mistake, and how many made their first one there.
+def count(problems: Sequence[Instance], responses: Iterable[str]) -> dict[str, Any]:
+    """Solutions, those without a mistake, and by operation how many came to it and failed there.
 
-    Position ``n`` of a list is the operation after ``n`` others; the last one is the end of a solution.
+    Position ``n`` of a list is the operation after ``n`` others; a mistake at the end of a solution, where
+    there is no operation left, stands one behind that of its last one.
     """
     reached, firsts = Counter[int](), {kind: Counter[int]() for kind in KINDS}
+    right, longest = 0, max(len(problem.question.split()) for problem in problems)
     for problem, response in zip(problems, responses, strict=True):
-        mistake = first_mistake(problem, response)
-        last = len(problem.question.split()) - 1 if mistake is None else mistake[1]
-        reached.update(range(last + 1))
-        if mistake is not None:
-            firsts[mistake[0]][last] += 1
-    longest = max(reached) + 1
+        operations, mistake = len(problem.question.split()) - 1, first_mistake(problem, response)
+        if mistake is None:
+            right += 1
+        else:
+            firsts[mistake[0]][mistake[1]] += 1
+        reached.update(range(operations if mistake is None else min(mistake[1] + 1, operations)))
+    by_operation = {"reached": reached, **firsts}
     return {
-        name: [counts[n] for n in range(longest)] for name, counts in {"reached": reached, **firsts}.items()
+        "solutions": len(problems),
+        "right": right,
+        **{name: [counts[n] for n in range(longest)] for name, counts in by_operation.items()},
     }
 
 

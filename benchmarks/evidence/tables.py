@@ -344,13 +344,12 @@ def mistakes_table(task: str) -> str:
     for name, counts in mistakes.stored().items():
         of_task, _, model = name.partition("/")
         if of_task == task:
-            wrong = sum(sum(counts[kind]) for kind in mistakes.KINDS)
             rows.append(
                 [
                     f"`{model}`",
-                    share(1 - wrong / counts["reached"][0]),
+                    share(counts["right"] / counts["solutions"]),
                     *(
-                        share(sum(counts[kind][part]) / max(1, sum(counts["reached"][part])))
+                        share(sum(counts[kind][part]) / sum(counts["reached"][part]))
                         for kind in ("value", "misread")
                         for part in ranges.values()
                     ),

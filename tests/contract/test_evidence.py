@@ -178,7 +178,8 @@ def test_the_first_mistake_of_a_solution(load_from):
     }
     assert {response: mistakes.first_mistake(problem, response) for response in expected} == expected
     counted = mistakes.count([problem] * len(expected), expected)
-    assert counted["reached"] == [10, 8, 6, 4]
+    assert (counted["solutions"], counted["right"]) == (10, 2)
+    assert counted["reached"] == [10, 8, 6, 0]
     assert counted["value"] == [1, 1, 0, 0]
     assert counted["misread"] == [0, 1, 0, 0]
     assert counted["other"] == [1, 0, 2, 2]
