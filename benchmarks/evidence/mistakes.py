@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plan import MISTAKES, heldout_of, load_plan, response_tokens
+from run import prepare
 
 from seele.data.files import file_sha256, write_atomically
 from seele.data.schema import read_problems
@@ -105,11 +106,6 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
     }
 
 
-def stored() -> dict[str, Any]:
-    """Task/name -> what ``measure`` gave."""
-    return dict(json.loads(MISTAKES.read_text())) if MISTAKES.exists() else {}
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -118,12 +114,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    prepare(options.task)
     problems = Path(heldout_of(options.task))
     measured = {
         f"{options.task}/{name}": measure(Path(folder), problems, samples=options.samples, seed=options.seed)
         for name, _, folder in (model.partition("=") for model in options.models)
     }
-    entries = sorted((stored() | measured).items())
+    stored = json.loads(MISTAKES.read_text()) if MISTAKES.exists() else {}
+    entries = sorted((stored | measured).items())
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries)
     write_atomically(MISTAKES, f"{{\n{lines}\n}}\n")
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import mistakes
 import numpy as np
-from plan import STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
+from plan import MISTAKES, STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
 from seele.data.files import write_atomically
@@ -37,6 +36,7 @@ PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
+CONTROLLERS = (PAPER, "seele-m2", OURS)
 HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF),
@@ -341,7 +341,7 @@ def mistakes_table(task: str) -> str:
     """What goes wrong first in un-hinted solutions, of those that come as far without a mistake."""
     ranges = {"1 to 3": slice(0, 3), "4": slice(3, 4), "5 and on": slice(4, None)}
     rows = []
-    for name, counts in mistakes.stored().items():
+    for name, counts in json.loads(MISTAKES.read_text()).items():
         of_task, _, model = name.partition("/")
         if of_task == task:
             rows.append(
@@ -379,14 +379,14 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     tables = {
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
-        "controllers": equal_cost_table("mixed", [PAPER, "seele-m2", OURS], references=[PAPER]),
+        "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
         "mixed-trained": equal_cost_table("mixed", from_base, TRAINED),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "prediction": prediction_table("mixed"),
-        "own-controllers": equal_cost_table("own", [PAPER, "seele-m2", OURS], references=[PAPER]),
+        "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         "own-trained": equal_cost_table("own", from_base, TRAINED),
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),

@@ -1,7 +1,6 @@
 """The plan of docs/evidence.md can be run, and its tables are what the stored runs give."""
 
 import gzip
-import hashlib
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from seele.data.files import file_sha256
 from seele.records import Instance
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
@@ -156,8 +156,8 @@ def test_the_runs_of_a_task_began_with_one_base_model(evidence):
     for scores in (EVIDENCE / "runs").glob("*/base/scores.json.gz"):
         conditions = json.loads(gzip.decompress(scores.read_bytes()))["conditions"]
         if conditions["name"] in kept:
-            weights = (EVIDENCE / "base_models" / conditions["name"] / "model.safetensors").read_bytes()
-            assert conditions["weights_sha256"] == {"model.safetensors": hashlib.sha256(weights).hexdigest()}
+            weights = EVIDENCE / "base_models" / conditions["name"] / "model.safetensors"
+            assert conditions["weights_sha256"] == {weights.name: file_sha256(weights)}
 
 
 def test_the_first_mistake_of_a_solution(load_from):

@@ -2,7 +2,6 @@
 the run's log file.
 """
 
-import json
 import os
 import sys
 import threading
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from seele_verl.run_log import METRICS
+from seele_verl.run_log import rows_of
 
 POLL_INTERVAL_S = 0.5
 
@@ -83,8 +82,8 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
     def follow() -> None:
         printed = after_step
         while not done.wait(POLL_INTERVAL_S):
-            printed = _print_new_steps(run / METRICS, printed, total_steps, terminal)
-        _print_new_steps(run / METRICS, printed, total_steps, terminal)
+            printed = _print_new_steps(run, printed, total_steps, terminal)
+        _print_new_steps(run, printed, total_steps, terminal)
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()
@@ -95,10 +94,8 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
         thread.join()
 
 
-def _print_new_steps(path: Path, printed: int, total_steps: int, terminal: TextIO) -> int:
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    for line in lines:
-        metrics = json.loads(line)
+def _print_new_steps(run: Path, printed: int, total_steps: int, terminal: TextIO) -> int:
+    for metrics in rows_of(run):
         if metrics["step"] > printed:
             printed = metrics["step"]
             print(format_step(metrics, total_steps), file=terminal)
