@@ -4,11 +4,12 @@ What lives here: values only. Nothing here reads files, draws random numbers or 
 stages know these records rather than each other.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from seele.shares import at_least
 
 State = Mapping[str, Any]
 """What a stateful part saves with a checkpoint: nested dicts, lists, strings, numbers, booleans and None
@@ -102,8 +103,7 @@ class HintShare:
         """Rollouts that the next round waits for: the share ``quorum`` in (0, 1] of these; of probes all."""
         if self.is_probe:
             return self.num_rollouts
-        # 0.56 of 25 are 14, although the product is a little more.
-        return max(math.ceil(round(quorum * self.num_rollouts, 9)), 1)
+        return max(at_least(quorum, self.num_rollouts), 1)
 
 
 class Finish(StrEnum):

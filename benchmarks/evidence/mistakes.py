@@ -106,19 +106,26 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
     }
 
 
+def _model(argument: str) -> tuple[str, Path]:
+    name, _, folder = argument.partition("=")
+    if not Path(folder, "config.json").is_file():
+        raise argparse.ArgumentTypeError(f"{argument}: NAME=FOLDER is expected, with config.json in FOLDER")
+    return name, Path(folder)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("task", help="its held-out problems")
-    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER", help="base, or arm/seed_N")
+    parser.add_argument("models", nargs="+", type=_model, metavar="NAME=FOLDER", help="base, or arm/seed_N")
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     prepare(options.task)
     problems = Path(heldout_of(options.task))
     measured = {
-        f"{options.task}/{name}": measure(Path(folder), problems, samples=options.samples, seed=options.seed)
-        for name, _, folder in (model.partition("=") for model in options.models)
+        f"{options.task}/{name}": measure(folder, problems, samples=options.samples, seed=options.seed)
+        for name, folder in options.models
     }
     stored = json.loads(MISTAKES.read_text()) if MISTAKES.exists() else {}
     entries = sorted((stored | measured).items())

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seele.config.settings import SelectionConfig
 from seele.curriculum.saved_state import read_count, read_share, read_state
 from seele.records import State
+from seele.shares import at_most
 
 Array = NDArray[np.float64]
 
@@ -23,8 +24,6 @@ Array = NDArray[np.float64]
 SMALLEST_ANCHOR = 0.05
 # Noise is relative to the spread of energies. Groups of about equal energy are still shuffled a little.
 SMALLEST_SPREAD = 0.01
-# A share such as 1/49 of 49 groups is one group, whatever its product rounds to.
-ROUNDING = 1e-9
 # Tells the noise from what others draw from the run's seed and a small number, such as a curriculum's arms.
 STREAM = int.from_bytes(b"lze")
 
@@ -86,7 +85,7 @@ class LearningZoneSelection:
         assert ((rates >= 0.0) & (rates <= 1.0)).all(), f"a pass rate lies in [0, 1], got {rates}"
         energies = self._observe(instance_ids, rates)
         target_ratio = self._target_ratio(epoch)
-        num_wanted = max(1, int(len(rates) * target_ratio + ROUNDING))
+        num_wanted = max(1, at_most(target_ratio, len(rates)))
         kept = {instance_ids[position] for position in self._ranked(energies)[:num_wanted]}
         self._num_selections += 1
         self._metrics = _summary(rates, energies, num_kept=len(kept), target_ratio=target_ratio)

@@ -17,6 +17,7 @@ import numpy as np
 from seele.config import ReplayConfig
 from seele.curriculum.saved_state import read_count, read_state
 from seele.records import Completion, Finish, Rollout, State
+from seele.shares import at_most
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,7 @@ class SuccessPool:
                 buckets[experience.num_correct, experience.num_rollouts].append(problem)
         generator = np.random.default_rng([self._seed, step])
         drawn: dict[int, Completion] = {}
-        # 0.29 of 100 are 29, although the product is a little less.
-        wanted = math.floor(round(self._config.problem_share * batch_size, 9)) if self._is_open else 0
+        wanted = at_most(self._config.problem_share, batch_size) if self._is_open else 0
         while buckets and len(drawn) < wanted:
             keys = sorted(buckets)
             distance = np.array([correct - total / 2 for correct, total in keys]) / self._config.bucket_sd

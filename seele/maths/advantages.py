@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seele.maths.irt import Array
+from seele.shares import at_least
 
 # Added to the standard deviation of a group by verl 0.9.1.
 STD_EPSILON = 1e-6
@@ -206,7 +207,7 @@ def highest(values_T: ArrayLike, share: float) -> NDArray[np.bool_]:
     position.
     """
     values_T = np.asarray(values_T, dtype=np.float64)
-    keep = math.ceil(share * values_T.size - 1e-9)
+    keep = at_least(share, values_T.size)
     chosen_T = np.zeros(values_T.size, dtype=np.bool_)
     chosen_T[np.argsort(-values_T, kind="stable")[:keep]] = True
     return chosen_T
