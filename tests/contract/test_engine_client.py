@@ -17,7 +17,8 @@ from seele.errors import ConfigError
 from seele_verl.engine import RoundServer
 from seele_verl.engine_client import generate_round
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
-from seele_verl.runner import refuse_a_second_run
+from seele_verl.runner import refuse_a_second_run, refuse_a_small_cluster
+from seele_verl.train import compose
 
 PROMPT = [1, 2, 3]
 
@@ -211,6 +212,14 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
     with pytest.raises(error):
         asyncio.run(sampled(client, {11: [what] * MAX_ATTEMPTS}, 2))
     assert client.in_use == 0
+
+
+def test_a_cluster_with_too_few_cpus_is_refused(server):
+    """This one has a single one."""
+    config = compose(["method=seele", "hardware=gpu1"])
+    config.trainer.nnodes = 2
+    with pytest.raises(ConfigError, match=r"Ray would have 1, but 8 are reserved: 3 for each of 2 GPUs"):
+        refuse_a_small_cluster(config)
 
 
 def test_a_ray_cluster_takes_one_run(server):

@@ -77,6 +77,14 @@ def test_verl_builds_its_settings_from_ours(hardware, model):
     assert (sft.trainer.device, sft.data.pad_mode) == ("cpu" if hardware == "cpu" else "cuda", "no_padding")
 
 
+@pytest.mark.parametrize(
+    "key", ["ulysses_sequence_parallel_size", "fsdp_config.ulysses_sequence_parallel_size"]
+)
+def test_sequences_are_shared_as_in_rl(key):
+    sft = translated("hardware=gpu8", f"actor_rollout_ref.actor.{key}=2")
+    assert omega_conf_to_dataclass(sft.engine).ulysses_sequence_parallel_size == 2
+
+
 def test_a_run_resumes_where_it_is_told_and_nowhere_else():
     assert translated().trainer.resume_mode == "disable"
     resumed = translated(checkpoint=Path("runs/sft/global_step_8")).trainer

@@ -260,6 +260,29 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
     assert "is another run's, and" in refusal(f"{resume}resume_path", path=other)
 
 
+@pytest.mark.parametrize(("method", "shards"), [("seele", "actor"), ("sft", ".")])
+def test_a_run_goes_on_with_as_many_gpus_as_it_had(check, tmp_path, method, shards):
+    checkpoint = tmp_path / "run" / "global_step_10"
+    for rank in range(4):
+        write(checkpoint / shards / f"model_world_size_4_rank_{rank}.pt")
+    for name in ("data.pt", "data_0.pt", "huggingface/config.json"):
+        write(checkpoint / name)
+    run = (f"method={method}", f"trainer.default_local_dir={checkpoint.parent}")
+    named = ("trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}")
+    for resume in [("trainer.resume_mode=auto",), named]:
+        with pytest.raises(
+            ConfigError, match=r"got 1 on 1 nodes, but .*/global_step_10 was saved by 4 ranks"
+        ):
+            check(*run, *resume)
+        check(*run, *resume, "trainer.n_gpus_per_node=4")
+    check(*run, "trainer.resume_mode=disable")
+
+
+def write(file):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+
 @pytest.mark.parametrize("override", ["data.train_files=[]", "data.val_files=[]", "data.val_files=null"])
 def test_no_files_at_all(check, override):
     key = override.split("=")[0]
@@ -288,7 +311,7 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 5)
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
     with pytest.raises(
         ConfigError, match="n_gpus_per_node: got 8, but torch sees 1 GPUs; allowed here are 1 to 1"
@@ -305,7 +328,7 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 4)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"num_cpus: Ray would have 4, but 5 are reserved: .*; set it to 5"):
         check("hardware=gpu_tiny", "model=tiny")

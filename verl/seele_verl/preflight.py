@@ -21,8 +21,8 @@ from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
 from seele_verl.compositions import check_composition
-from seele_verl.resume import check_resume_path
-from seele_verl.settings import read_settings
+from seele_verl.resume import check_checkpoint
+from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft_preflight import check_supervised
 from seele_verl.verl_settings import check_verl_settings
 
@@ -84,7 +84,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_verl_settings(config)
     seele = read_settings(config)
     supervised = check_method(seele).stages == ("sft",)
-    check_resume_path(config, supervised=supervised)
+    check_checkpoint(config, supervised=supervised)
     _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
     configured_controller(seele)
@@ -222,7 +222,8 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
         )
     for name in (name for name, is_used in used.items() if is_used):
         tokens = OmegaConf.select(model, name)
-        if longest > tokens * model.actor.ulysses_sequence_parallel_size:
+        section = model.ref if name.startswith("ref.") else model.actor
+        if longest > tokens * sequence_parallel_size(section):
             raise ConfigError(
                 f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
                 f"data.max_response_length, which are {longest} together"
@@ -266,7 +267,8 @@ def _check_device(config: DictConfig) -> None:
 
 def _check_cluster(config: DictConfig) -> None:
     """Raise ``ConfigError`` where Ray would fail or wait for ever: resources for a cluster that has its own,
-    several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve.
+    several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve. What a cluster has is
+    only known once it is joined (``seele_verl.runner``).
     """
     ray_init, nodes = config.ray_kwargs.ray_init, config.trainer.nnodes
     address = ray_init.get("address") or os.environ.get("RAY_ADDRESS") or "local"
@@ -284,14 +286,27 @@ def _check_cluster(config: DictConfig) -> None:
             f"trainer.nnodes: got {nodes}, but the run would start Ray on this node alone; start Ray on all "
             "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
         )
-    cpus = ray_init.num_cpus or os.cpu_count() or 1
+    check_cpus(config, ray_init.num_cpus or cpus_by_ray())
+
+
+def cpus_by_ray() -> int:
+    """The CPUs that Ray finds on this node: in a container its quota, not what the node has."""
+    from ray._private.utils import get_num_cpus
+
+    return int(get_num_cpus())
+
+
+def check_cpus(config: DictConfig, cpus: int) -> None:
+    """Raise ``ConfigError`` where verl and TransferQueue reserve more than ``cpus``; verl would just wait."""
+    trainer = config.trainer
+    gpus = trainer.nnodes * trainer.n_gpus_per_node
     units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    needed = units + 1 + CPUS_PER_GPU * config.trainer.n_gpus_per_node
+    needed = units + 1 + CPUS_PER_GPU * gpus
     if cpus < needed:
         raise ConfigError(
             f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
-            f"for each of {config.trainer.n_gpus_per_node} GPUs, and {units} + 1 for TransferQueue; set it "
-            f"to {needed}, for these are logical, or lower trainer.n_gpus_per_node or "
+            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, for these are "
+            "logical (on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
             "transfer_queue.backend.SimpleStorage.num_data_storage_units"
         )
 

@@ -10,26 +10,31 @@ from seele_verl.checkpoints import (
     drop_later_checkpoints,
     last_complete_step,
     repair_tracker,
+    step_folder,
     step_of,
 )
 
 MODEL = "actor_rollout_ref.model.path"
 
 
-def check_resume_path(config: DictConfig, *, supervised: bool) -> None:
-    """Check the checkpoint to resume from, where one is named.
+def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
+    """Check the checkpoint to resume from: the one that is named, or the last in the run's folder.
 
     Raises:
-        ConfigError: It is not a whole checkpoint of such a run, or would not be used, or the run's folder has
-            checkpoints of another one.
+        ConfigError: What is named is not a whole checkpoint of such a run, or would not be used, or the run's
+            folder has checkpoints of another one; or another number of GPUs saved the checkpoint.
     """
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
+    run = Path(config.trainer.default_local_dir).resolve()
     if mode != "resume_path":
         if path is not None:
             raise ConfigError(
                 f"trainer.resume_from_path: has no effect with trainer.resume_mode={mode}, got {path!r}; set "
                 "the mode to resume_path, or the path to null"
             )
+        last = last_complete_step(run) if mode == "auto" else None
+        if last is not None:
+            _check_ranks(config, step_folder(run, last), supervised=supervised)
         return
     parts = ("huggingface", "data_0.pt") if supervised else ("actor", "data.pt")
     checkpoint = Path(str(path or "")).resolve()
@@ -38,11 +43,24 @@ def check_resume_path(config: DictConfig, *, supervised: bool) -> None:
             "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with "
             f"{' and '.join(parts)} in it, got {path!r}"
         )
-    run = Path(config.trainer.default_local_dir).resolve()
+    _check_ranks(config, checkpoint, supervised=supervised)
     if checkpoint.parent != run and last_complete_step(run) is not None:
         raise ConfigError(
             f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "
             "from these with trainer.resume_mode=auto, or take another trainer.default_local_dir"
+        )
+
+
+def _check_ranks(config: DictConfig, checkpoint: Path, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` where verl would not find its shards, whose names tell the number of ranks."""
+    trainer = config.trainer
+    shards = checkpoint if supervised else checkpoint / "actor"
+    saved = [path.name.split("_")[3] for path in shards.glob("model_world_size_*_rank_0.pt")]
+    if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
+            f"{checkpoint} was saved by {' and '.join(saved)} ranks; go on with as many, or merge the "
+            "checkpoint (scripts/eval.sh does) and begin a new run with that model"
         )
 
 

@@ -15,6 +15,7 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from seele.errors import ConfigError
 from seele_verl.compat import undecorated
+from seele_verl.preflight import check_cpus
 
 
 def load_replica() -> type[RolloutReplica]:
@@ -32,6 +33,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         from seele_verl.trainer import SeeleTrainer
 
         refuse_a_second_run()
+        refuse_a_small_cluster(config)
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
         RolloutReplicaRegistry.register("vllm", load_replica)
@@ -54,6 +56,11 @@ def refuse_a_second_run() -> None:
         "ray_kwargs.ray_init: another run trains on this Ray cluster, and their rollouts would mix; wait for "
         "its end, or give each run a cluster of its own (without RAY_ADDRESS a run starts one)"
     )
+
+
+def refuse_a_small_cluster(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where the nodes have fewer CPUs than the run reserves: it would wait for ever."""
+    check_cpus(config, int(ray.cluster_resources().get("CPU", 0)))
 
 
 def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> None:

@@ -27,3 +27,9 @@ def read_hints(section: DictConfig) -> HintConfig:
     """
     raw: Mapping[str, Any] = OmegaConf.to_container(section, resolve=True)  # type: ignore[assignment]
     return from_mapping(HintConfig, raw, "seele.hints")
+
+
+def sequence_parallel_size(section: DictConfig) -> int:
+    """GPUs that share a sequence, of verl's section ``actor`` or ``ref``, which has an older key for it."""
+    older: int = section.ulysses_sequence_parallel_size
+    return older if older > 1 else section.fsdp_config.ulysses_sequence_parallel_size

@@ -11,7 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seele_verl.settings import read_settings
+from seele_verl.settings import read_settings, sequence_parallel_size
 
 
 def verl_sft_config(
@@ -37,6 +37,7 @@ def verl_sft_config(
         # Offloading frees no room that anything needs here: each step would load everything again.
         sft.engine = _plain(actor.fsdp_config) | {
             "strategy": actor.strategy,
+            "ulysses_sequence_parallel_size": sequence_parallel_size(actor),
             "param_offload": False,
             "optimizer_offload": False,
         }
