@@ -24,8 +24,8 @@ class FittedProblem:
     instance_id: str
     accuracy: tuple[float, ...]
     """What the curve says at each of ``curve_grid.RATIOS``, never decreasing."""
-    observations: tuple[tuple[float, float], ...]
-    """(hint ratio, accuracy) of each round, in order."""
+    observations: tuple[tuple[int, float, float], ...]
+    """(number of the round from 1, hint ratio, accuracy), in order; a round may have several hints."""
 
     def crossing(self, target_accuracy: float) -> float:
         """The first of ``curve_grid.RATIOS`` with at least the target; 1 if there is none."""
@@ -52,7 +52,9 @@ def read_beliefs(controller: Mapping[str, Any], rollouts: Sequence[RolloutLine])
     for instance_id, groups in sorted(corrects.items()):
         belief_1G = curve_grid.join_belief(*curve_grid.unpack(np.stack([row_of[instance_id]])))
         accuracy_T = curve_grid.expected_accuracy(belief_1G / belief_1G.sum())[0]
-        observations = tuple((ratio, float(np.mean(values))) for (_, ratio), values in sorted(groups.items()))
+        observations = tuple(
+            (index + 1, ratio, float(np.mean(values))) for (index, ratio), values in sorted(groups.items())
+        )
         problems.append(FittedProblem(instance_id, tuple(accuracy_T.tolist()), observations))
     return problems
 
@@ -66,7 +68,8 @@ def read_fits(controller: Mapping[str, Any]) -> list[FittedProblem]:
     for instance_id, entry in sorted(entries.items()):
         try:
             observations = tuple(
-                (float(ratio), correct / total) for ratio, correct, total in entry["observations"]
+                (number, float(ratio), correct / total)
+                for number, (ratio, correct, total) in enumerate(entry["observations"], start=1)
             )
             accuracy_T = predict_accuracy(ItemCurve(*entry["curve"]), curve_grid.RATIOS)
             fits.append(FittedProblem(str(instance_id), tuple(accuracy_T.tolist()), observations))
@@ -78,7 +81,7 @@ def read_fits(controller: Mapping[str, Any]) -> list[FittedProblem]:
 
 def choose_problems(fits: list[FittedProblem], *, count: int, target_accuracy: float) -> list[FittedProblem]:
     """``count`` problems from easy to hard, among those whose rounds tried the most different hints."""
-    tried = {fit.instance_id: len({ratio for ratio, _ in fit.observations}) for fit in fits}
+    tried = {fit.instance_id: len({ratio for _, ratio, _ in fit.observations}) for fit in fits}
     most_tried = sorted(fits, key=lambda fit: (-tried[fit.instance_id], fit.instance_id))
     # Four times as many as shown: enough to span easy and hard, few enough to have tried several hints.
     candidates = sorted(most_tried[: 4 * count], key=lambda fit: fit.crossing(target_accuracy))

@@ -39,6 +39,7 @@ from seele.report.series import (
     VALIDATION,
     by_step,
     by_tokens,
+    generated_totals,
     num_rounds,
     phases,
     validation_splits,
@@ -46,27 +47,39 @@ from seele.report.series import (
 
 MAX_CURVES = 6
 
+AIMLESS = ("none", "fixed", "uniform", "uft", "prefix_rft")
+"""Controllers that aim at no accuracy."""
+
 # More are summed up as "other": a stack of more colours cannot be read.
 MAX_PHASES = 7
 
 
 def accuracy_against_tokens(run: RunFolder) -> Figure | None:
-    """Un-hinted validation accuracy of each split, and the training reward under hints."""
+    """Un-hinted validation accuracy of each split, and the accuracy of the training rollouts.
+
+    Over steps where nothing is generated, as in supervised training.
+    """
+    generates = any(generated_totals(run.metrics))
+    over_costs = by_tokens if generates else by_step
     splits = validation_splits(run.metrics)
-    reward = by_tokens(run.metrics, "accuracy/mean")
-    if not splits and not reward:
+    training = over_costs(run.metrics, "accuracy/mean")
+    if not splits and not training:
         return None
     figure, axes = new_chart()
     for index, split in enumerate(splits):
-        series = by_tokens(run.metrics, VALIDATION + split)
+        series = over_costs(run.metrics, VALIDATION + split)
         axes.plot(
             series.x, series.y, "o-", color=nth_colour(index), label=f"{plain(split)}, no hint", zorder=3
         )
-    if reward:
-        noisy_line(axes, reward, colour=GREY, label="training reward, hinted")
-    style_axes(axes, x_label="generated tokens", y_label="accuracy")
+    if training:
+        is_hinted = any(by_step(run.metrics, "hint_ratio/mean").y)
+        noisy_line(axes, training, colour=GREY, label="training rollouts" + ", hinted" * is_hinted)
+    style_axes(axes, x_label="generated tokens" if generates else "step", y_label="accuracy")
     share_on_y(axes)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    if generates:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    else:
+        step_axis(axes)
     legend_below(figure)
     return figure
 
@@ -134,8 +147,8 @@ def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
     target_line(axes, aim)
     axes.plot(curve_grid.RATIOS, problem.accuracy, color=COLOURS[0], linewidth=2)
     rounds_at: dict[tuple[float, float], list[str]] = {}
-    for number, point in enumerate(problem.observations, start=1):
-        rounds_at.setdefault(point, []).append(str(number))
+    for number, *point in problem.observations:
+        rounds_at.setdefault((point[0], point[1]), []).append(str(number))
     for (ratio, accuracy), numbers in rounds_at.items():
         axes.plot(ratio, accuracy, "o", color=COLOURS[1], markersize=5, zorder=3, clip_on=False)
         # Towards the middle of the panel, where there is room.
@@ -169,7 +182,8 @@ def learning_signal(run: RunFolder) -> Figure | None:
     noisy_line(right, same, colour=COLOURS[1], label="")
     style_axes(left, x_label="step", y_label="mean a(1-a) within a round")
     style_axes(right, x_label="step", y_label="rounds whose rollouts all agree")
-    left.set_ylim(0, 0.27)
+    # The estimate of a small group is above 1/4 where the group is divided.
+    left.set_ylim(0, max(0.27, 1.05 * max(signal.y)))
     share_on_y(right)
     step_axis(left)
     step_axis(right)
@@ -231,5 +245,7 @@ def draw_figures(run: RunFolder) -> dict[str, bytes]:
 
 def target_accuracy(run: RunFolder) -> float | None:
     """The accuracy that the run's controller aims at, where its settings say so."""
+    if run.setting("seele.hints.controller") in AIMLESS:
+        return None
     target = run.setting("seele.hints.target_accuracy")
     return float(target) if isinstance(target, int | float) and 0 < target < 1 else None

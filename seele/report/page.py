@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from seele.report.comparison.tables import amount
 from seele.report.examples import choose_examples
 from seele.report.html_text import Markup, element, join, table
 from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
@@ -20,22 +21,22 @@ MAX_SHOWN_CHARS = 3000
 
 CAPTIONS = {
     "accuracy": (
-        "Accuracy without hints on each validation split, over all tokens generated for training so far. "
-        "Grey: mean reward of the training rollouts, which do see hints."
+        "Accuracy without hints on each validation split, over all tokens generated for training so far, or "
+        "over steps where none are. Grey: mean accuracy of the training rollouts, under the hints they saw."
     ),
     "rounds": (
-        "Mean accuracy of each round's rollouts over the step's problems. The first round uses the rate "
-        "stored by the problem's last visit; the later ones are refitted and should lie near the dashed "
-        "target."
+        "Mean accuracy of each round's rollouts over the step's problems. The first round has the hint that "
+        "earlier visits speak for, each later one what the rounds before it have shown. Dashed: what the "
+        "controller aims at."
     ),
     "hints": (
         "How much of the worked solution is revealed, over the step's problems and rounds: mean, and the "
         "band between the 10 % and 90 % quantile."
     ),
     "curves": (
-        "Last fitted accuracy-hint curve of some problems, from easy to hard. Points are the rounds that "
-        "the curve was fitted to, with their number; the dashed line is the target. Without more data the "
-        "curve is also tied to (0, 0) and (1, 1)."
+        "The controller's accuracy-hint curve of some problems, from easy to hard, as saved after step "
+        "{controller_step}; dashed is the accuracy that it aims at. Points are rounds, with their number: "
+        "those that the paper's controller fitted the curve to, otherwise those of step {rollouts_step}."
     ),
     "signal": (
         "What an update can learn from. a(1-a) is the variance of the reward within a round and bounds the "
@@ -76,7 +77,7 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
         _section("Accuracy without hints", _accuracy_table(summary), _figure("accuracy", figures)),
         _section("Evaluation after training", _evaluation(run)),
         _section("Accuracy per round", _last_third(summary), _figure("rounds", figures)),
-        _section("Hints", _figure("hints", figures), _figure("curves", figures)),
+        _section("Hints", _figure("hints", figures), _curves(run, figures)),
         _section("Learning signal", _figure("signal", figures)),
         _section("Time", _figure("phases", figures)),
         _section("Examples", _examples(run)),
@@ -89,11 +90,15 @@ def _section(title: str, *content: Markup) -> Markup:
     return element("section", element("h2", title), *content)
 
 
-def _figure(name: str, figures: Collection[str]) -> Markup:
+def _figure(name: str, figures: Collection[str], **facts: int | None) -> Markup:
     if name not in figures:
         return element("p", ABSENT[name], class_="soft")
     image = element("img", src=f"{name}.png", alt=f"figure: {name}", loading="lazy")
-    return element("figure", image, element("figcaption", CAPTIONS[name]))
+    return element("figure", image, element("figcaption", CAPTIONS[name].format(**facts)))
+
+
+def _curves(run: RunFolder, figures: Collection[str]) -> Markup:
+    return _figure("curves", figures, controller_step=run.controller_step, rollouts_step=run.rollouts_step)
 
 
 def _tiles(summary: Mapping[str, Any]) -> Markup:
@@ -106,7 +111,7 @@ def _tiles(summary: Mapping[str, Any]) -> Markup:
         tiles.append((percent(late), "rounds 2 and later, last third"))
     if hints := summary["hint_ratio"]:
         tiles.append((f"{percent(hints['first'])} → {percent(hints['last'])}", "mean hint ratio"))
-    tiles.append((_count(summary["tokens"]["generated"]), "generated tokens"))
+    tiles.append((amount(summary["tokens"]["generated"]), "generated tokens"))
     if seconds := summary["seconds"]["steps"]:
         tiles.append((_duration(seconds), "in training steps"))
     steps = summary["last_step"]
@@ -260,13 +265,6 @@ def _details(title: str, text: str) -> Markup:
 def percent(share: float) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
-
-
-def _count(number: int) -> str:
-    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if number >= unit:
-            return f"{number / unit:.3g} {name}"
-    return str(number)
 
 
 def _duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ page shows. Not here: anything computed from the values.
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +24,16 @@ Metrics = Mapping[str, float]
 # libyaml's where PyYAML has it: ten times as fast, and settings are read for every run of a comparison.
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+"""What unpacking raises."""
+
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A folder with none of these is not a run folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutLine:
-    """The part of a line of ``rollouts/step_N.jsonl`` that the report shows."""
+    """The part of a line of ``rollouts/step_N.jsonl`` that the report shows; the policy generated it."""
 
     instance_id: str
     question: str
@@ -82,6 +86,8 @@ class RunFolder:
     rollouts_step: int | None
     controller: Mapping[str, Any]
     """The hint controller's state in the newest checkpoint."""
+    controller_step: int | None
+    """The step of that checkpoint."""
     scores: tuple[ScoreLine, ...]
     conditions: Mapping[str, Any]
     """What the scores were measured under."""
@@ -108,34 +114,37 @@ def read_run(path: Path) -> RunFolder:
         raise CheckpointError(
             f"{path}: no such folder; expected a run folder, which holds {', '.join(MARKS)}"
         )
-    if not any((path / mark).is_file() for mark in MARKS):
+    if not any(_plain_or_packed(path / mark).is_file() for mark in MARKS):
         raise CheckpointError(
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = _read_metrics(_packed_or_plain(path / "metrics.jsonl"), notes)
+    metrics = _read_metrics(_plain_or_packed(path / "metrics.jsonl"), notes)
     evaluation = _read_json(path, "eval/scores.json", notes, "so there is no evaluation after training")
     # One step only: all rollouts of a long run do not fit in memory.
     step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
     if step is None:
         notes.append("There are no rollouts (rollouts/step_N.jsonl), so there are no examples.")
+    controller_step, controller = _read_newest_controller(path, notes)
     return RunFolder(
         name=path.resolve().name,
         card=_read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
-        settings=_read_settings(_packed_or_plain(path / "resolved.yaml"), notes),
+        settings=_read_settings(_plain_or_packed(path / "resolved.yaml"), notes),
         metrics=metrics,
         rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
         rollouts_step=step,
-        controller=_read_newest_controller(path, notes),
+        controller=controller,
+        controller_step=controller_step,
         scores=_read_scores(evaluation, notes),
         conditions=_section(evaluation, "conditions"),
         notes=tuple(notes),
     )
 
 
-def _packed_or_plain(file: Path) -> Path:
+def _plain_or_packed(file: Path) -> Path:
+    """The plain file where there are both: a run goes on writing it."""
     packed = file.with_name(f"{file.name}.gz")
-    return packed if packed.is_file() else file
+    return packed if packed.is_file() and not file.is_file() else file
 
 
 def _open(file: Path, *, errors: str | None = None) -> TextIO:
@@ -159,14 +168,15 @@ def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
     return numbers
 
 
-def _read_newest_controller(path: Path, notes: list[str]) -> Mapping[str, Any]:
+def _read_newest_controller(path: Path, notes: list[str]) -> tuple[int | None, Mapping[str, Any]]:
+    """Step and state."""
     checkpoints = _numbered(path, "global_step_*")
     states = {step: f"{checkpoints[step].name}/seele/controller.json" for step in checkpoints}
     saved = [step for step, state in states.items() if (path / state).is_file()]
     if not saved:
         notes.append("There is no checkpoint with a hint controller, so there are no fitted curves.")
-        return {}
-    return _read_json(path, states[max(saved)], notes, "so there are no fitted curves")
+        return None, {}
+    return max(saved), _read_json(path, states[max(saved)], notes, "so there are no fitted curves")
 
 
 def _read_json(path: Path, where: str, notes: list[str], consequence: str) -> Mapping[str, Any]:
@@ -192,8 +202,8 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
     try:
         with _open(file) as stream:
             value = yaml.load(stream.read(), Loader=_SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        notes.append(f"resolved.yaml is not YAML ({error}), so the settings are unknown.")
+    except (yaml.YAMLError, UnicodeDecodeError, *DAMAGED) as error:
+        notes.append(f"{file.name} is not YAML ({error}), so the settings are unknown.")
         return {}
     return value if isinstance(value, Mapping) else {}
 
@@ -201,7 +211,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
     """The JSON objects of a file, one a line; a line that is none is left out and noted."""
     with _open(file, errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(_unpacked(lines, file, notes), start=1):
             if not line.strip():
                 continue
             try:
@@ -213,6 +223,14 @@ def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
                 yield value
             else:
                 notes.append(f"{file.name}, line {number}, is no JSON object and was left out.")
+
+
+def _unpacked(lines: TextIO, file: Path, notes: list[str]) -> Iterator[str]:
+    """The lines of a file as far as it can be unpacked."""
+    try:
+        yield from lines
+    except DAMAGED as error:
+        notes.append(f"{file.name} is cut off or damaged ({error}); what follows was left out.")
 
 
 def _read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
@@ -243,7 +261,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
-    return _read_records(RolloutLine, _read_lines(file, notes), file.name, notes)
+    # Worked solutions and earlier successes are in the group, but nobody generated them in this step.
+    lines = (line for line in _read_lines(file, notes) if line.get("origin", "policy") == "policy")
+    return _read_records(RolloutLine, lines, file.name, notes)
 
 
 def _read_scores(value: Mapping[str, Any], notes: list[str]) -> tuple[ScoreLine, ...]:

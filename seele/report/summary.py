@@ -30,7 +30,8 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "unhinted_accuracy": {split: _milestones(metrics, split) for split in validation_splits(metrics)},
         "last_third": _last_third(metrics),
         "hint_ratio": _ends(metrics, "hint_ratio/mean"),
-        "reward": _ends(metrics, "accuracy/mean"),
+        "accuracy": _ends(metrics, "accuracy/mean"),
+        "reward": _ends(metrics, "reward/mean"),
         "tokens": _tokens(metrics),
         "seconds": {
             "steps": sum(by_step(metrics, PHASE + "step").y),

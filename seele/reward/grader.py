@@ -4,6 +4,7 @@ What cannot be graded is wrong, and its ``GradeReason`` says why, so that it is 
 graders themselves run in ``seele.reward.worker``; sympy is never imported in this process.
 """
 
+import math
 import queue
 import threading
 from collections import OrderedDict
@@ -72,9 +73,11 @@ class GraderPool:
             raise ConfigError(
                 f"seele.reward.grader: unknown grader {grader!r}; allowed are {sorted(GRADERS)}"
             )
-        if min(num_workers, time_limit_s, max_answer_chars, memory_limit_mb) <= 0:
+        if not all(
+            0 < limit < math.inf for limit in (num_workers, time_limit_s, max_answer_chars, memory_limit_mb)
+        ):
             raise ConfigError(
-                f"seele.reward: limits must be positive, got {num_workers=}, {time_limit_s=}, "
+                f"seele.reward: limits must be finite and positive, got {num_workers=}, {time_limit_s=}, "
                 f"{max_answer_chars=}, {memory_limit_mb=}"
             )
         self._num_workers = num_workers

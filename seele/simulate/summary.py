@@ -54,10 +54,10 @@ class Summary:
     ms_per_proposal: float
 
     @property
-    def share_of_oracle(self) -> float:
-        """Where ``mean_a_1_minus_a`` stands between no hint (0) and the oracle (1)."""
+    def share_of_oracle(self) -> float | None:
+        """Where ``mean_a_1_minus_a`` stands between no hint (0) and oracle (1); None where these agree."""
         span = self.oracle_a_1_minus_a - self.unhinted_a_1_minus_a
-        return (self.mean_a_1_minus_a - self.unhinted_a_1_minus_a) / span if span > 0.0 else math.nan
+        return (self.mean_a_1_minus_a - self.unhinted_a_1_minus_a) / span if span > 0.0 else None
 
 
 def summarise(trace: Trace, *, rollouts: int) -> Summary:
@@ -130,7 +130,8 @@ def markdown(figures: Mapping[str, Any]) -> str:
     first = next(iter(controllers.values()))
     worlds = list(first["worlds"])
     means = [
-        [name, *(f"{entry['mean'][column]:.4f}" for column in COLUMNS)] for name, entry in controllers.items()
+        [name, *("-" if (value := entry["mean"][column]) is None else f"{value:.4f}" for column in COLUMNS)]
+        for name, entry in controllers.items()
     ]
 
     def by_world(name: str, entry: Mapping[str, Any], field: str = "mean_a_1_minus_a") -> list[str]:
@@ -152,7 +153,7 @@ def _names(cls: type[Summary]) -> list[str]:
     return [field.name for field in fields(cls)]
 
 
-def _to_json(row: Summary) -> dict[str, float]:
+def _to_json(row: Summary) -> dict[str, float | None]:
     return asdict(row) | {"share_of_oracle": row.share_of_oracle}
 
 

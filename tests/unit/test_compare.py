@@ -517,6 +517,16 @@ def test_other_settings_tell_arms_apart_on_request(tmp_path):
         read_arms(folders, by=["seele.nothing"])
 
 
+def test_a_setting_that_was_asked_for_and_that_a_run_has_not_is_null_there(tmp_path):
+    key = "seele.hints.settings.probes"
+    folders = [
+        make_run(tmp_path / f"{probes}", straight(0.1, 0.3), method="seele", settings=settings)
+        for probes, settings in (("none", {}), ("null", {key: None}), ("one", {key: 1}))
+    ]
+    assert list(read_arms(folders[1:], by=[key])) == ["seele:probes=null", "seele:probes=1"]
+    assert list(read_arms(folders[::2], by=[key])) == ["seele:probes=null", "seele:probes=1"]
+
+
 def test_a_label_names_a_run_by_its_path_or_its_folder_and_leaves_the_others_alone(runs, tmp_path):
     # Under a label, its controller makes no arms of the other runs.
     bayes = {"seele.hints.controller": "bayes"}
@@ -588,6 +598,20 @@ def test_what_makes_runs_less_comparable_is_named(tmp_path, change, note):
     assert any(each.startswith(expected) for each in notes), notes
 
 
+def test_of_a_run_in_two_stages_the_note_says_what_the_first_one_took(tmp_path):
+    stages = {"sft": {"steps": 312, "seconds": 38.2}, "rl": {"steps": 10, "seconds": 20.0}}
+    settings = {"actor_rollout_ref.model.path": "RUN/sft/merged", "data.train_files": ["RUN/problems/rl"]}
+    one = make_run(tmp_path / "one", straight(0.1, 0.3))
+    two = make_run(
+        tmp_path / "two", straight(0.1, 0.3), method="sft_rl", settings=settings, card={"stages": stages}
+    )
+    notes = notes_of(one, two)
+    assert f"{two.as_posix()}: its sft stage took 312 steps and 38.2 s, which are not among" in "\n".join(
+        notes
+    )
+    assert not any("Not the same" in note for note in notes)
+
+
 def test_a_run_that_begins_late_has_spent_more_than_it_says(tmp_path):
     run = make_run(tmp_path / "run", straight(0.1, 0.3))
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -653,6 +677,11 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
     # Four tables of 11, 11, 7 and 13 columns: head, rule and a row each.
     assert cells == [12] * 6 + [8] * 3 + [14] * 3
+
+
+def test_a_seed_is_a_name_and_no_amount(tmp_path):
+    run = make_run(tmp_path / "run", straight(0.1, 0.3), seed=12345)
+    assert "| 12345 | 10 |" in build_files(compare([run]))["comparison.md"].decode()
 
 
 def test_a_page_without_anything_to_note_has_no_notes(runs):

@@ -17,7 +17,15 @@ from seele.hints import build_controller
 from seele.report.build import build_report
 from seele.report.curves import FittedProblem, choose_problems, read_beliefs, read_fits
 from seele.report.examples import choose_examples
-from seele.report.figures import FIGURES, accuracy_per_round, draw_figures, fitted_curves, phase_seconds
+from seele.report.figures import (
+    FIGURES,
+    accuracy_against_tokens,
+    accuracy_per_round,
+    draw_figures,
+    fitted_curves,
+    learning_signal,
+    phase_seconds,
+)
 from seele.report.html_text import VOID, Markup, element, table
 from seele.report.page import MAX_SHOWN_CHARS, render_page
 from seele.report.run_folder import RolloutLine, read_run
@@ -301,6 +309,70 @@ def test_packed_metrics_and_settings_are_read_as_well(run):
     assert packed.settings == plain.settings and plain.settings
 
 
+def test_of_a_plain_and_a_packed_file_the_plain_one_counts(run):
+    old = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[:2]
+    (run / "metrics.jsonl.gz").write_bytes(gzip.compress(b"".join(old)))
+    assert len(read_run(run).metrics) == NUM_STEPS + 1
+
+
+def test_a_folder_with_packed_files_alone_is_a_run_folder(tmp_path):
+    (tmp_path / "metrics.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1}\n'))
+    assert read_run(tmp_path).metrics == ({"step": 1.0},)
+
+
+def test_a_packed_file_that_is_cut_off_is_read_as_far_as_it_goes(run):
+    for name in ("metrics.jsonl", "resolved.yaml"):
+        packed = gzip.compress((run / name).read_bytes(), mtime=0)
+        (run / name).unlink()
+        (run / f"{name}.gz").write_bytes(packed[:-20])
+    folder = read_run(run)
+    assert 0 < len(folder.metrics) <= NUM_STEPS and folder.settings == {}
+    assert any("metrics.jsonl.gz is cut off or damaged" in note for note in folder.notes)
+    assert any("resolved.yaml.gz is not YAML" in note for note in folder.notes)
+
+
+def test_what_nobody_generated_is_no_example(run):
+    lines = [rollout_line(1, text="GENERATED", origin="policy"), rollout_line(3, text="OLDER DUMP")]
+    given = [rollout_line(i, text="GIVEN", origin=origin) for i, origin in ((5, "trace"), (7, "replay"))]
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", lines + given)
+    page = page_of(run)
+    assert "GENERATED" in page and "OLDER DUMP" in page and "GIVEN" not in page
+
+
+def test_a_run_that_generates_nothing_is_drawn_over_its_steps(run):
+    def axis():
+        return accuracy_against_tokens(read_run(run)).axes[0]
+
+    assert axis().get_xlabel() == "generated tokens"
+    write_lines(run / "metrics.jsonl", [{"step": s, "val/accuracy/a": s / 10} for s in (0, 5, 9)])
+    assert axis().get_xlabel() == "step"
+    assert list(axis().lines[0].get_xdata()) == [0, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("hint_ratio", "label"), [(0.0, "training rollouts"), (0.5, "training rollouts, hinted")]
+)
+def test_training_rollouts_are_called_hinted_where_they_are(run, hint_ratio, label):
+    line = {"step": 1, "tokens/generated": 5, "accuracy/mean": 0.5, "reward/mean": 0.6}
+    write_lines(run / "metrics.jsonl", [line | {"hint_ratio/mean": hint_ratio}])
+    figure = accuracy_against_tokens(read_run(run))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [label]
+    summary = summarise(read_run(run))
+    assert (summary["accuracy"]["last"], summary["reward"]["last"]) == (0.5, 0.6)
+
+
+def test_a_signal_above_a_quarter_is_not_cut_off(run):
+    line = {"step": 1, "rounds/mean_a_1_minus_a": 0.4, "rounds/all_same_share": 0.1}
+    write_lines(run / "metrics.jsonl", [line])
+    assert learning_signal(read_run(run)).axes[0].get_ylim()[1] > 0.4
+
+
+def test_the_caption_of_the_curves_says_of_which_steps_they_are(run):
+    (run / f"global_step_{NUM_STEPS}").rename(run / "global_step_55")
+    page = page_of(run)
+    assert "as saved after step 55;" in page and f"those of step {NUM_STEPS}." in page
+
+
 def test_a_cut_off_last_line_is_left_out_and_noted(run):
     whole = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(whole[:-40])
@@ -374,6 +446,9 @@ def test_the_target_is_drawn_only_where_the_settings_name_one(run):
         return [text.get_text() for text in accuracy_per_round(read_run(run)).legends[0].get_texts()]
 
     assert labels()[0] == "target 0.5"
+    settings = {"seele": {"hints": {"target_accuracy": 0.5, "controller": "none"}}}
+    (run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    assert labels()[0] == "round 1"
     (run / "resolved.yaml").unlink()
     assert labels()[0] == "round 1"
 
@@ -456,8 +531,8 @@ def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_dr
     controller.end_visit("p")
     (fit,) = read_fits(json.loads(json.dumps(controller.state_dict())))
     assert fit.instance_id == "p"
-    assert [accuracy for _, accuracy in fit.observations] == [1.0, 0.375]
-    assert fit.observations[0][0] == 0.75
+    assert [(number, accuracy) for number, _, accuracy in fit.observations] == [(1, 1.0), (2, 0.375)]
+    assert fit.observations[0][1] == 0.75
 
 
 def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_drawn():
@@ -466,7 +541,8 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
         controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=2)
     controller.end_visit("p")
     state = json.loads(json.dumps(controller.state_dict()))
-    seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
+    # Two hints in the first round.
+    seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (0, 0.5, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
     template = rollouts_of(0.0)[0]
     lines = [
         replace(
@@ -480,7 +556,7 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
         for number, ratio, reward in seen
     ]
     (fit,) = read_beliefs(state, [*lines, replace(template, instance_id="never kept")])
-    assert (fit.instance_id, fit.observations) == ("p", ((0.75, 1.0), (0.25, 0.5)))
+    assert (fit.instance_id, fit.observations) == ("p", ((1, 0.5, 1.0), (1, 0.75, 1.0), (2, 0.25, 0.5)))
     # Nothing has been learnt since, so the controller would say the same but for drift and population.
     assert fit.accuracy[50] == pytest.approx(0.5, abs=0.2)
     assert list(fit.accuracy) == sorted(fit.accuracy)
@@ -501,7 +577,7 @@ def test_fits_of_an_unknown_form_are_passed_over():
 
 def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints():
     fits = read_fits(controller_state())
-    single = FittedProblem("one hint", fits[0].accuracy, ((0.5, 1.0),))
+    single = FittedProblem("one hint", fits[0].accuracy, ((1, 0.5, 1.0),))
     chosen = choose_problems([single] * 9 + fits, count=3, target_accuracy=0.5)
     crossings = [fit.crossing(0.5) for fit in chosen]
     assert crossings == sorted(crossings)

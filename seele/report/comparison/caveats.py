@@ -19,6 +19,9 @@ CONDITIONS = {
 }
 """Setting of everything that should be alike, by what it is."""
 
+OF_LAST_STAGE = ("base model", "training data")
+"""What the settings of a run in two stages say of its second one only."""
+
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     """Notes on conditions that differ, runs that ended early or were resumed, and arms with few seeds."""
@@ -28,7 +31,14 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     notes += [
         note
         for what, key in CONDITIONS.items()
-        for note in _difference(what, {run.folder: run.contents.setting(key) for run in runs})
+        for note in _difference(
+            what,
+            {
+                run.folder: run.contents.setting(key)
+                for run in runs
+                if what not in OF_LAST_STAGE or "stages" not in run.contents.card
+            },
+        )
     ]
     for what in ("commit", "hardware"):
         notes += _difference(what, {run.folder: run.contents.card.get(what) for run in runs})
@@ -46,7 +56,7 @@ def _difference(what: str, value_by_folder: Mapping[str, Any]) -> list[str]:
     for folder, value in value_by_folder.items():
         text = "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
         folders_by_value.setdefault(text, []).append(folder)
-    if len(folders_by_value) == 1:
+    if len(folders_by_value) <= 1:
         return []
     parts = [f"{value} in {', '.join(folders)}" for value, folders in folders_by_value.items()]
     return [f"Not the same {what}: {'; '.join(parts)}."]
@@ -62,6 +72,12 @@ def _history(compared: ComparedRun) -> Sequence[str]:
     if (step := card.get("resumed_at_step")) is not None:
         notes.append(
             f"{compared.folder} was resumed after step {step}: what was done twice is not in its costs."
+        )
+    for stage in list(card.get("stages", {}))[:-1]:
+        before = card["stages"][stage]
+        notes.append(
+            f"{compared.folder}: its {stage} stage took {before['steps']} steps and {before['seconds']} s, "
+            "which are not among its steps and seconds; its tokens and FLOPs are those of both stages."
         )
     first = next((int(row["step"]) for row in metrics if row["step"] > 0), 1)
     if first != 1:

@@ -20,6 +20,8 @@ TOLD_APART_BY = (
 )
 """Settings that make arms of their own where runs of one method differ in them."""
 
+UNSET = "null"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
@@ -56,7 +58,7 @@ def read_arms(
     unnamed = [run for place, run in enumerate(runs) if place not in named]
     arms: dict[str, dict[int, ComparedRun]] = {}
     for place, (folder, run) in enumerate(zip(folders, runs, strict=True)):
-        arm = named[place] if place in named else _label(run, unnamed, by or TOLD_APART_BY)
+        arm = named[place] if place in named else _label(run, unnamed, by)
         compared = ComparedRun(folder=folder.as_posix(), arm=arm, seed=_seed(folder, run), contents=run)
         other = arms.setdefault(arm, {}).setdefault(compared.seed, compared)
         if other is not compared:
@@ -90,10 +92,10 @@ def _recorded(run: RunFolder, name: str) -> Any:
     return run.card[name] if name in run.card else run.setting(f"seele.{name}")
 
 
-def _label(run: RunFolder, runs: Sequence[RunFolder], keys: Sequence[str]) -> str:
+def _label(run: RunFolder, runs: Sequence[RunFolder], by: Sequence[str]) -> str:
     """The method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``.
 
-    A run that is older than a setting does not differ in it.
+    A run that is older than a setting does not differ in it, unless that setting was asked for.
     """
     method = _recorded(run, "method")
     if method is None:
@@ -102,13 +104,19 @@ def _label(run: RunFolder, runs: Sequence[RunFolder], keys: Sequence[str]) -> st
             f"(--label {run.name}=NAME)"
         )
     values_by_key = {
-        key: {str(each.setting(key)) for each in runs if _recorded(each, "method") == method} - {"None"}
-        for key in keys
+        key: {_value(each, key) for each in runs if _recorded(each, "method") == method}
+        - (set() if by else {UNSET})
+        for key in by or TOLD_APART_BY
     }
     settings = [
-        f"{_short(key)}={run.setting(key)}" for key, values in values_by_key.items() if len(values) > 1
+        f"{_short(key)}={_value(run, key)}" for key, values in values_by_key.items() if len(values) > 1
     ]
     return f"{method}:{','.join(settings)}" if settings else str(method)
+
+
+def _value(run: RunFolder, key: str) -> str:
+    value = run.setting(key)
+    return UNSET if value is None else str(value)
 
 
 def _short(key: str) -> str:

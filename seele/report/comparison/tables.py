@@ -65,8 +65,9 @@ def run_table(comparison: Comparison) -> Table:
                 facts["status"] or "unknown",
                 (facts["commit"] or "unknown")[:7],
             ]
-            numbers = [facts["seed"], facts["last_validated_step"], *facts["spent"].values()]
-            rows.append((*names, *("unknown" if number is None else amount(number) for number in numbers)))
+            places = [str(facts["seed"]), str(facts["last_validated_step"])]
+            costs = ["unknown" if spent is None else amount(spent) for spent in facts["spent"].values()]
+            rows.append((*names, *places, *costs))
     return Table(
         title="Cost of the runs",
         heads=("run", "arm", "status", "commit", "seed", "validated until step", *_titles()),
