@@ -44,7 +44,9 @@ HEADLINE_ARMS = (
 # Those that train on a part of what they generate, and what they are compared with.
 SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", "uft-n8", OURS, "seele+lze", HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
-ENOUGH = 0.9
+# The share of what GRPO spent that an arm must have spent to be compared; UFT ends with its plan.
+ENOUGH = {COST: 0.85}
+ELSEWHERE = 0.9
 GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
@@ -103,20 +105,20 @@ def compare_task(
     arms: tuple[str, ...],
     cost: str = COST,
     splits: tuple[str, ...] = GREEDY,
-    enough: float = ENOUGH,
+    enough: float | None = None,
 ) -> Comparison | None:
     """The arms at equal cost; None before there is anything to compare.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
-    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` is the share of what
-    GRPO spent that an arm must have spent.
+    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` takes the place of
+    ``ENOUGH``.
     """
     stored = stored_runs(task, arms)
     spent = {
         arm: min(read(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
         for arm, folders in stored.items()
     }
-    least = enough * spent.get(REFERENCE, 0.0)
+    least = (ENOUGH.get(cost, ELSEWHERE) if enough is None else enough) * spent.get(REFERENCE, 0.0)
     runs = {arm: found for arm, found in stored.items() if spent[arm] > least}
     if len(runs) < 2:
         return None
@@ -132,7 +134,7 @@ def results_on(
     arms: Sequence[str],
     cost: str,
     references: Sequence[str],
-    enough: float = ENOUGH,
+    enough: float | None = None,
 ) -> dict[str, Result]:
     """Reference -> all arms at equal cost on one split; without the references that cannot be compared."""
     comparison = compare_task(task, tuple(arms), cost, enough=enough)
@@ -158,7 +160,7 @@ def equal_cost_table(
     arms: Sequence[str],
     cost: str = COST,
     references: Sequence[str] = (REFERENCE, OURS, HALF),
-    enough: float = ENOUGH,
+    enough: float | None = None,
 ) -> str:
     """Un-hinted accuracy at equal cost, its differences from the references, and what the first reference's
     final accuracy cost.
@@ -388,6 +390,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         "own-trained": equal_cost_table("own", from_base, TRAINED),
+        "easy-trained": equal_cost_table("easy", from_base, TRAINED),
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
