@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The paper's run: SEELE from Qwen2.5-7B on one node with 8 GPUs of 80 GB (arXiv:2509.06923, section 5.1).
+# The paper's run, SEELE from Qwen2.5-7B on one node with 8 GPUs of 80 GB (arXiv:2509.06923, section 5.1), with
+# our controller; with the argument method=seele_paper, with the paper's.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there

@@ -383,19 +383,17 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
-        "mixed-trained": equal_cost_table("mixed", from_base, TRAINED),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
-        "own-trained": equal_cost_table("own", from_base, TRAINED),
-        "easy-trained": equal_cost_table("easy", from_base, TRAINED),
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)
+        tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)
         tables[f"{task}-average"] = average_table(task, arms, COST)
         tables[f"{task}-final"] = final_table(task, arms)
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])

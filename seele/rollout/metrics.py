@@ -4,7 +4,7 @@ Names follow the step's phases; docs/metrics.md defines each. A *group* is the r
 round under one hint, probes and rollouts that the policy did not write left out.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -112,6 +112,16 @@ def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int
         for visit in visits
         for rollout in visit.rollouts
     )
+
+
+def tokens_by_round(visits: Iterable[Visit]) -> Counter[int]:
+    """Round -> tokens of the visits' rows: prompts, hints and responses, given ones included."""
+    tokens: Counter[int] = Counter()
+    for visit in visits:
+        for rollout in visit.rollouts:
+            length = visit.prompt_tokens + visit.hint_tokens(rollout) + len(rollout.completion.token_ids)
+            tokens[rollout.round_index] += length
+    return tokens
 
 
 def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict[str, Any]]:

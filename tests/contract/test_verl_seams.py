@@ -238,7 +238,14 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     visits, metrics = worker.controller.take_step()
     assert not visits
     tokens = {name: value for name, value in metrics.items() if name.startswith("tokens/")}
-    assert tokens == {"tokens/prompt": 8.0, "tokens/prefilled": 6.0, "tokens/generated": 6.0}
+    assert tokens == {
+        f"tokens/{name}{of}": count
+        for name, count in (("prompt", 8.0), ("prefilled", 6.0), ("generated", 6.0))
+        for of in ("", "_round_0")
+    }
+    # Only the first round has come to an end.
+    assert [name for name in metrics if "seconds" in name] == ["rollout/seconds_round_0"]
+    assert metrics["rollout/seconds_round_0"] >= 0.0
     assert worker.controller.take_step()[1]["tokens/generated"] == 0.0
 
 

@@ -69,6 +69,19 @@ def test_every_method_updates_the_policy(steps):
             assert line["tokens/generated"] > 0 and line["flops"] > 0, method
 
 
+def test_what_the_rounds_cost_is_what_the_step_cost(steps):
+    costs = ("tokens/prompt", "tokens/prefilled", "tokens/generated", "tokens/trained", "flops")
+    for method, of_method in steps.items():
+        for line, rows in of_method:
+            rounds = sorted({row["round"] for row in rows})
+            for cost in costs:
+                assert sum(line[f"{cost}_round_{index}"] for index in rounds) == line[cost], (method, cost)
+            for index in rounds:
+                generated = sum(row["generated_tokens"] for row in rows if row["round"] == index)
+                assert line[f"tokens/generated_round_{index}"] == generated, method
+                assert 0 < line[f"rollout/seconds_round_{index}"] < line["timing_s/gen"], method
+
+
 def test_the_composition_of_groups_is_the_methods(steps):
     on_off_hinted = {
         method: [

@@ -7,7 +7,7 @@ step's rollouts cost, those of problems that the step does not end with included
 
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import ray
@@ -26,6 +26,7 @@ class ControllerActor:
         self._controller = configured_controller(config)
         self._visits: dict[str, Visit] = {}
         self._tokens: Counter[str] = Counter()
+        self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped = 0
         self._proposal_seconds: list[float] = []
 
@@ -54,9 +55,15 @@ class ControllerActor:
         """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
         self._visits[uid] = visit
 
-    def count_tokens(self, *, prompt: int, cached: int, generated: int) -> None:
+    def count_tokens(self, round_index: int, *, prompt: int, cached: int, generated: int) -> None:
         """What the engine handed over has cost so much, whatever becomes of its problem."""
-        self._tokens.update(prompt=prompt, prefilled=prompt - cached, generated=generated)
+        counts = {"prompt": prompt, "prefilled": prompt - cached, "generated": generated}
+        self._tokens.update(counts)
+        self._tokens.update({f"{name}_round_{round_index}": count for name, count in counts.items()})
+
+    def time_round(self, round_index: int, seconds: float) -> None:
+        """The last of a round's rollouts under one hint has come so long after they were asked for."""
+        self._round_seconds[round_index].append(seconds)
 
     def count_dropped_prompt(self) -> None:
         """A prompt whose rollouts failed for good was left out of the step."""
@@ -66,12 +73,15 @@ class ControllerActor:
         """The visits kept since the last call, by uid in order of instance, and the step's own metrics."""
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
         metrics = {f"controller/{name}": value for name, value in self._controller.metrics().items()}
-        for name in ("prompt", "prefilled", "generated"):
+        for name in ("prompt", "prefilled", "generated", *self._tokens):
             metrics[f"tokens/{name}"] = float(self._tokens[name])
+        for round_index, seconds in sorted(self._round_seconds.items()):
+            metrics[f"rollout/seconds_round_{round_index}"] = statistics.fmean(seconds)
         metrics["rollout/dropped_prompts"] = float(self._dropped)
         if self._proposal_seconds:
             metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
         self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), 0, []
+        self._round_seconds.clear()
         return visits, metrics
 
     def state_dict(self) -> State:
@@ -115,9 +125,13 @@ class RemoteController:
         """Tell the actor, and wait until it knows: the trainer asks it once the group counts as done."""
         await self._actor.keep_visit.remote(uid, visit)
 
-    def count_tokens(self, *, prompt: int, cached: int, generated: int) -> None:
+    def count_tokens(self, round_index: int, *, prompt: int, cached: int, generated: int) -> None:
         """Tell the actor, before it may hear of the problem's end."""
-        self._actor.count_tokens.remote(prompt=prompt, cached=cached, generated=generated)
+        self._actor.count_tokens.remote(round_index, prompt=prompt, cached=cached, generated=generated)
+
+    def time_round(self, round_index: int, seconds: float) -> None:
+        """Tell the actor."""
+        self._actor.time_round.remote(round_index, seconds)
 
     def count_dropped_prompt(self) -> None:
         """Tell the actor."""

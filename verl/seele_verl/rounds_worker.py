@@ -7,6 +7,7 @@ way with one round and no hint.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -100,6 +101,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int, quorum: int
         ) -> AsyncGenerator[dict[int, Completion], None]:
             nonlocal model_version
+            start = time.perf_counter()
             hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
             in_response = not validate and self.seele.off_policy.source == "prefix"
             sampled = self._sample(
@@ -123,11 +125,14 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 async for completions, model_version in parts:  # noqa: B007 - read below
                     if not validate:
                         self.controller.count_tokens(
+                            round_index,
                             prompt=len(completions) * len(prompt_ids + hint_ids),
                             cached=sum(each.cached_prompt_tokens for each in completions.values()),
                             generated=sum(len(each.token_ids) for each in completions.values()),
                         )
                     yield completions
+            if not validate:
+                self.controller.time_round(round_index, time.perf_counter() - start)
 
         if validate:
             rollouts = await run_rounds(

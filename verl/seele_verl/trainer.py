@@ -32,7 +32,7 @@ from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
 from seele.maths.flops import model_flops
 from seele.records import Completion, Visit
-from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
+from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens, tokens_by_round
 from seele_verl.checkpoints import (
     drop_old_checkpoints,
     load_part,
@@ -359,19 +359,24 @@ class SeeleTrainer(PPOTrainerSync):
         trained = [visits[uid] for uid in self._advantages]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
-        tokens = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
-        metrics["tokens/trained"] = tokens * config.ppo_epochs * (not self._nothing_to_learn)
         learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
-        metrics["flops"] = model_flops(
-            self._parameters,
-            prefilled_tokens=metrics["tokens/prefilled"],
-            generated_tokens=metrics["tokens/generated"],
-            trained_tokens=metrics["tokens/trained"],
-            # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
-            scored_tokens=tokens * ((not self._uses_engines_log_probs) + config.use_kl_loss),
-        )
+        # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
+        passes = (not self._uses_engines_log_probs) + config.use_kl_loss
+        tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
+        tokens[""] = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
+        sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
+        for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
+            count = tokens.get(of, 0)
+            metrics[f"tokens/trained{of}"] = count * config.ppo_epochs * (not self._nothing_to_learn)
+            metrics[f"flops{of}"] = model_flops(
+                self._parameters,
+                prefilled_tokens=metrics.get(f"tokens/prefilled{of}", 0),
+                generated_tokens=metrics.get(f"tokens/generated{of}", 0),
+                trained_tokens=metrics[f"tokens/trained{of}"],
+                scored_tokens=count * passes,
+            )
         return metrics
 
     def _compute_metrics(
