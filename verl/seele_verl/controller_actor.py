@@ -62,7 +62,7 @@ class ControllerActor:
         self._tokens.update({f"{name}_round_{round_index}": count for name, count in counts.items()})
 
     def time_round(self, round_index: int, seconds: float) -> None:
-        """The last of a round's rollouts under one hint has come so long after they were asked for."""
+        """The last of a round's rollouts under one hint was graded so long after they were asked for."""
         self._round_seconds[round_index].append(seconds)
 
     def count_dropped_prompt(self) -> None:
