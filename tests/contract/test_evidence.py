@@ -77,7 +77,7 @@ def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monk
         assert config.data.train_files == [f"{plan.problems_of(task)}/train.parquet"]
         assert config.actor_rollout_ref.model.path == f"models/{settings['base_model']}"
         assert tables.split_of(task, "heldout") == f"{settings['source']}/heldout"
-        assert read_settings(config).reward.format_score == (0.1 if task in ("countdown", "arc_1d") else 0.0)
+        assert read_settings(config).reward.format_score == (0.0 if settings["source"] == "chains" else 0.1)
 
 
 def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypatch):
