@@ -92,14 +92,6 @@ def answers_per_second(pool: GraderPool, pairs: list[Pair]) -> float:
     return len(pairs) / (time.perf_counter() - start)
 
 
-def processor_seconds(judge: Callable[[str, str], bool], pairs: list[Pair]) -> float:
-    """What the verdicts alone cost, in this process."""
-    start = time.process_time()
-    for answer, gold in pairs:
-        judge(answer, gold)
-    return time.process_time() - start
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
