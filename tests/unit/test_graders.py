@@ -195,7 +195,7 @@ def test_zero_is_what_sympy_simplifies_to_zero(left, right, same):
 
 
 def test_few_ordinary_answers_are_left_to_sympys_simplify(judges, monkeypatch):
-    # MathRuler by itself leaves 408 of these 1,000 to it. benchmarks/grading_speed.py has the time that takes.
+    # MathRuler by itself leaves 408 of these to it. benchmarks/grading_speed.py has the time that takes.
     path = ROOT / "benchmarks" / "grading_speed.py"
     spec = importlib.util.spec_from_file_location("grading_speed", path)
     benchmark = importlib.util.module_from_spec(spec)
