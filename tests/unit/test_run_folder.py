@@ -217,12 +217,17 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
 
     run.mkdir()
     OmegaConf.save(config(), run / "resolved.yaml")
-    check_same_run(config("grpo"))  # nothing to go on from
+    (run / "metrics.jsonl").write_text('{"step": 0}\n')
+    check_same_run(config("grpo"))  # nothing was trained
+    (run / "metrics.jsonl").write_text('{"step": 0}\n{"step": 1}\n')
+    with pytest.raises(ConfigError, match="got 'grpo', but"):
+        check_same_run(config("grpo"))  # its metrics would be written over
+    (run / "metrics.jsonl").unlink()
     save_checkpoint(run, 10)
     check_same_run(config())
     check_same_run(config("grpo", mode="disable"))
     for other, said in (
-        (config("grpo"), "seele.method: got 'grpo', but the checkpoints in .* are of a run with 'seele'"),
+        (config("grpo"), "seele.method: got 'grpo', but .* holds a run with 'seele'"),
         (config(seed=1), "seele.seed: got 1, .* with 0; set it to that, take another"),
         (config(model=tmp_path / "other" / "base"), r"actor_rollout_ref.model.path: got .*/other/base'"),
         (config(model="hub/larger"), "actor_rollout_ref.model.path: got 'hub/larger'"),

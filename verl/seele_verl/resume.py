@@ -13,6 +13,7 @@ from seele_verl.checkpoints import (
     step_folder,
     step_of,
 )
+from seele_verl.run_log import rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -65,14 +66,16 @@ def _check_ranks(config: DictConfig, checkpoint: Path, *, supervised: bool) -> N
 
 
 def check_same_run(config: DictConfig) -> None:
-    """Check that what would be gone on with in the run's folder is this run.
+    """Check that what the run's folder holds is this run's: it would be gone on with, or written over.
 
     Raises:
-        ConfigError: Its checkpoints are of another method, seed or base model.
+        ConfigError: Its steps or checkpoints are of another method, seed or base model.
     """
     run = Path(config.trainer.default_local_dir).resolve()
     settings = run / "resolved.yaml"
-    if config.trainer.resume_mode == "disable" or last_complete_step(run) is None or not settings.exists():
+    if config.trainer.resume_mode == "disable" or not settings.exists():
+        return
+    if last_complete_step(run) is None and not any(row["step"] > 0 for row in rows_of(run)):
         return
     before = OmegaConf.load(settings)
     for key in ("seele.method", "seele.seed", MODEL):
@@ -80,7 +83,7 @@ def check_same_run(config: DictConfig) -> None:
         if was is None or was == is_now or (key == MODEL and _is_moved(was, is_now)):
             continue
         raise ConfigError(
-            f"{key}: got {is_now!r}, but the checkpoints in {run} are of a run with {was!r}; set it to that, "
+            f"{key}: got {is_now!r}, but {run} holds a run with {was!r}; set it to that, "
             "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
         )
 
