@@ -26,7 +26,8 @@ def rows_of(path: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
     run = tmp_path_factory.mktemp("runs") / "sft"
-    lengths = ("seele.sft.epochs=100", f"trainer.total_training_steps={STEPS}")
+    rate = "actor_rollout_ref.actor.optim.lr=3e-4"
+    lengths = ("seele.sft.epochs=100", f"trainer.total_training_steps={STEPS}", rate)
     frequencies = (f"trainer.save_freq={SAVE_FREQ}", f"trainer.test_freq={SAVE_FREQ}")
     return run, supervised_command("sft", run, *lengths, *frequencies)
 
