@@ -26,7 +26,6 @@ COLUMNS = {
     "nonzero_variance_share": "groups with variance",
     "variance_between_hints": "variance between hints",
     "mean_num_rounds": "rounds",
-    "ms_per_proposal": "ms a proposal",
 }
 """Field of ``Summary`` -> head of its column."""
 
@@ -51,7 +50,6 @@ class Summary:
     the policy did."""
     mean_num_rounds: float
     """Rounds of a visit; fewer than planned where the controller ends them early."""
-    ms_per_proposal: float
 
     @property
     def share_of_oracle(self) -> float | None:
@@ -79,7 +77,6 @@ def summarise(trace: Trace, *, rollouts: int) -> Summary:
         nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < rollouts)).mean()),
         variance_between_hints=float(1.0 - within_NV.sum() / max(total_NV.sum(), 1e-12)),
         mean_num_rounds=float(_scored(trace.num_rounds_NV).mean()),
-        ms_per_proposal=1000.0 * trace.seconds / float(trace.num_rounds_NV.sum()),
     )
 
 

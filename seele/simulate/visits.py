@@ -8,7 +8,6 @@ Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -94,8 +93,6 @@ class Trace:
     """a(1 - a) at the best legal hint."""
     num_rounds_NV: NDArray[np.int64]
     """Rounds that a visit had; where it ended early, its last round fills the rest of the arrays above."""
-    seconds: float
-    """Time spent in the controller's proposals."""
 
 
 def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, seed: int) -> Trace:
@@ -111,7 +108,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
     correct_NVR = np.zeros(shape, dtype=np.int64)
     unhinted_NV, oracle_NV = np.zeros(shape[:2]), np.zeros(shape[:2])
     num_rounds_NV = np.full(shape[:2], schedule.rounds)
-    ability_N, step, seconds = np.zeros(num_problems), 0, 0.0
+    ability_N, step = np.zeros(num_problems), 0
     for visit in range(schedule.visits):
         if visit:
             ability_N = ability_N + _drift(schedule, num_problems, [seed, visit])
@@ -127,9 +124,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
                 left = schedule.rollouts - round_index * rollouts
                 under_way = [n for n in batch if num_rounds_NV[n, visit] > round_index]
                 requests = [RoundRequest(ids[n], round_index, legal[n], left) for n in under_way]
-                start = time.perf_counter()
                 plans = controller.plan_rounds(requests, num_rollouts=rollouts)
-                seconds += time.perf_counter() - start
                 outcomes, late = late, []
                 for n, plan in zip(under_way, plans, strict=True):
                     cell = (n, visit, slice(round_index, None))
@@ -165,7 +160,6 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
         unhinted_NV=unhinted_NV,
         oracle_NV=oracle_NV,
         num_rounds_NV=num_rounds_NV,
-        seconds=seconds,
     )
 
 
