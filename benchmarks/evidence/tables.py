@@ -36,13 +36,14 @@ PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
+UFT, LATE = "uft-n8", "seele-n8-late"
 CONTROLLERS = (PAPER, "seele-m2", OURS)
 HEADLINE_ARMS = (
-    *(REFERENCE, "grpo-n8", "uft", "uft-n8", "prefix_rft", PAPER),
-    *("seele-imitation", "seele-m2", OURS, HALF),
+    *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
+    *("seele-imitation", "seele-m2", OURS, HALF, LATE),
 )
 # Those that train on a part of what they generate, and what they are compared with.
-SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", "uft-n8", OURS, "seele+lze", HALF)
+SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", UFT, OURS, "seele+lze", HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
 # The share of what GRPO spent that an arm must have spent to be compared; UFT ends with its plan.
 ENOUGH = {COST: 0.85}
@@ -395,6 +396,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)
         tables[f"{task}-average"] = average_table(task, arms, COST)
+        tables[f"{task}-uft"] = equal_cost_table(task, [UFT, HALF, LATE], references=[UFT])
+        tables[f"{task}-uft-average"] = average_table(task, [UFT, HALF, LATE], COST, references=[UFT])
         tables[f"{task}-final"] = final_table(task, arms)
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
     return tables
