@@ -182,12 +182,15 @@ def main() -> None:
     if unknown := sorted(set(arms) - set(all_arms(plan))):
         parser.error(f"unknown arms {unknown}; allowed are {sorted(all_arms(plan))}")
     if arguments.task == TUNING:
-        prepare(plan["tuning"]["task"])
-        jobs = [*tuning_jobs(plan, arms)]
+        task, jobs = plan["tuning"]["task"], [*tuning_jobs(plan, arms)]
     else:
-        prepare(arguments.task)
-        sample_base(arguments.task, plan["tasks"][arguments.task]["base_model"])
-        jobs = [*task_jobs(plan, arguments.task, arms, [int(s) for s in arguments.seeds.split(",") if s])]
+        task, seeds = arguments.task, [int(seed) for seed in arguments.seeds.split(",") if seed]
+        jobs = [*task_jobs(plan, task, arms, seeds)]
+    # A task that is done needs no base model, and two of them were not kept.
+    if not all((STORED / job.name / RUN_CARD).exists() for job in jobs):
+        prepare(task)
+        if arguments.task != TUNING:
+            sample_base(task, plan["tasks"][task]["base_model"])
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = pool.map(lambda job: (job, do(job)), jobs)
         failed = 0

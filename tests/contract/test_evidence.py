@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,23 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         size = contents["ablation_size"] if is_ablation else contents["tasks"]["mixed"]
         plans_ahead = "schedule" in arm or "supervised" in arm
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
+
+
+def test_the_command_knows_every_task_of_the_plan(evidence):
+    plan, _ = evidence
+    script = (ROOT / "scripts" / "evidence.sh").read_text()
+    (tasks,) = re.findall(r"echo (tuning [\w ]+) \|\|", script)
+    assert {*tasks.split()} == {"tuning", *plan.load_plan()["tasks"]}
+
+
+def test_a_task_whose_runs_are_all_stored_needs_no_base_model(load_from, monkeypatch, capsys):
+    run = load_from(EVIDENCE, "run")
+    monkeypatch.setattr(run, "prepare", lambda task: pytest.fail(f"{task} is prepared"))
+    monkeypatch.setattr(sys, "argv", ["run.py", "arc_1d"])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "arc_1d/grpo/seed_0: is there\narc_1d/grpo+sec/seed_0: is there\n"
 
 
 def test_hints_that_end_do_so_after_60_percent_of_the_planned_steps(evidence, monkeypatch):
