@@ -106,10 +106,15 @@ def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:
     return reasoning.generate_splits(source, config, workers=os.cpu_count() or 1)
 
 
+def is_stored(job: Job) -> bool:
+    """Whether the job's run has finished and is kept."""
+    return (STORED / job.name / RUN_CARD).exists()
+
+
 def do(job: Job) -> str:
     """Run, or go on with, one job; what became of it."""
     stored, work = STORED / job.name, WORK / job.name
-    if (stored / RUN_CARD).exists():
+    if is_stored(job):
         return "is there"
     began = time.monotonic()
     commands = [["seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]]
@@ -187,7 +192,7 @@ def main() -> None:
         task, seeds = arguments.task, [int(seed) for seed in arguments.seeds.split(",") if seed]
         jobs = [*task_jobs(plan, task, arms, seeds)]
     # A task that is done needs no base model, and two of them were not kept.
-    if not all((STORED / job.name / RUN_CARD).exists() for job in jobs):
+    if not all(map(is_stored, jobs)):
         prepare(task)
         if arguments.task != TUNING:
             sample_base(task, plan["tasks"][task]["base_model"])

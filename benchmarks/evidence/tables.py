@@ -387,6 +387,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
+        "mixed-uft": equal_cost_table("mixed", [UFT, HALF, LATE], references=[UFT]),
+        "mixed-uft-average": average_table("mixed", [UFT, HALF, LATE], COST, references=[UFT]),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         "mixed-mistakes": mistakes_table("mixed"),
@@ -396,8 +398,6 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)
         tables[f"{task}-average"] = average_table(task, arms, COST)
-        tables[f"{task}-uft"] = equal_cost_table(task, [UFT, HALF, LATE], references=[UFT])
-        tables[f"{task}-uft-average"] = average_table(task, [UFT, HALF, LATE], COST, references=[UFT])
         tables[f"{task}-final"] = final_table(task, arms)
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
     return tables
