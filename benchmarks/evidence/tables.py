@@ -37,6 +37,8 @@ PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
 UFT, LATE = "uft-n8", "seele-n8-late"
+# Tasks that differ in their seeds alone, so that their runs are one arm's.
+TEN_SEEDS = "mixed+replication"
 CONTROLLERS = (PAPER, "seele-m2", OURS)
 HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
@@ -95,8 +97,11 @@ def tuning_table(plan: Mapping[str, Any]) -> str:
 
 
 def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
-    """Arm -> the folders of its finished runs, in the order of the arms."""
-    folders = {arm: sorted((STORED / task / arm).glob("seed_*")) for arm in arms}
+    """Arm -> the folders of its finished runs, in the order of the arms; ``+`` joins several tasks."""
+    folders = {
+        arm: [run for name in task.split("+") for run in sorted((STORED / name / arm).glob("seed_*"))]
+        for arm in arms
+    }
     return {arm: found for arm, found in folders.items() if found}
 
 
@@ -284,7 +289,7 @@ def validations(run: RunFolder, task: str, split: str) -> list[float]:
 
 def split_of(task: str, split: str) -> str:
     """The name of a validation file in the metrics."""
-    return f"{load_plan()['tasks'][task]['source']}/{split}"
+    return f"{load_plan()['tasks'][task.split('+')[0]]['source']}/{split}"
 
 
 def training_table(task: str, arms: Sequence[str]) -> str:
@@ -389,6 +394,12 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-flops": equal_cost_table("mixed", from_base, "flops"),
         "mixed-uft": equal_cost_table("mixed", [UFT, HALF, LATE], references=[UFT]),
         "mixed-uft-average": average_table("mixed", [UFT, HALF, LATE], COST, references=[UFT]),
+        "replication-uft": equal_cost_table("replication", [UFT, LATE], references=[UFT]),
+        "replication-uft-average": average_table("replication", [UFT, LATE], COST, references=[UFT]),
+        "replication-uft-trained": equal_cost_table("replication", [UFT, LATE], TRAINED, references=[UFT]),
+        "ten-seeds": equal_cost_table(TEN_SEEDS, [UFT, LATE], references=[UFT]),
+        "ten-seeds-average": average_table(TEN_SEEDS, [UFT, LATE], COST, references=[UFT]),
+        "ten-seeds-trained": equal_cost_table(TEN_SEEDS, [UFT, LATE], TRAINED, references=[UFT]),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         "mixed-mistakes": mistakes_table("mixed"),

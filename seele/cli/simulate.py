@@ -74,6 +74,11 @@ def simulate_command(
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
+        if quorum < 1.0 and name != "bayes":
+            raise ConfigError(
+                "--quorum: below 1 needs controller 'bayes', which counts rollouts rather than rounds; "
+                f"got {spec!r}"
+            )
         return build_controller(
             name,
             rounds=rounds,
