@@ -1,5 +1,7 @@
 import json
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -22,6 +24,17 @@ def build(name="paper", **settings):
 
 def legal_ratios(num_steps):
     return tuple(step / num_steps for step in range(num_steps)) or (0.0,)
+
+
+def test_parts_are_there_after_import_seele():
+    code = """
+import seele
+print(seele.hints.build_controller("bayes", rounds=4, rollouts_per_round=8, seed=0).next_hint_ratio)
+seele.hint
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "next_hint_ratio of <seele.hints.bayes.BayesController" in done.stdout
+    assert "AttributeError: module 'seele' has no attribute 'hint'" in done.stderr
 
 
 def visit(controller, outcomes, *, instance_id="p", legal=FOUR_STEPS):
