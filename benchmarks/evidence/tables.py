@@ -396,7 +396,6 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-uft-average": average_table("mixed", [UFT, HALF, LATE], COST, references=[UFT]),
         "replication-uft": equal_cost_table("replication", [UFT, LATE], references=[UFT]),
         "replication-uft-average": average_table("replication", [UFT, LATE], COST, references=[UFT]),
-        "replication-uft-trained": equal_cost_table("replication", [UFT, LATE], TRAINED, references=[UFT]),
         "ten-seeds": equal_cost_table(TEN_SEEDS, [UFT, LATE], references=[UFT]),
         "ten-seeds-average": average_table(TEN_SEEDS, [UFT, LATE], COST, references=[UFT]),
         "ten-seeds-trained": equal_cost_table(TEN_SEEDS, [UFT, LATE], TRAINED, references=[UFT]),
