@@ -401,6 +401,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ten-seeds-trained": equal_cost_table(TEN_SEEDS, [UFT, LATE], TRAINED, references=[UFT]),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
+        # UFT ends with its plan.
+        "easy_own-uft": equal_cost_table("easy_own", arms, references=[REFERENCE, UFT], enough=0.8),
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
