@@ -40,6 +40,8 @@ UFT, LATE = "uft-n8", "seele-n8-late"
 # Tasks that differ in their seeds alone, so that their runs are one arm's.
 TEN_SEEDS = "mixed+replication"
 CONTROLLERS = (PAPER, "seele-m2", OURS)
+# Those with worked solutions on which something is learnt: a teacher's, the model's own, another base model.
+CHAINS = ("easy", "mixed", "hard", "easy_own", "own", "hard_own", "again")
 HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF, LATE),
@@ -236,6 +238,33 @@ def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
     return markdown_table(["arm", "seeds", where[0], *minus], rows)
 
 
+def tasks_table(tasks: Sequence[str]) -> str:
+    """What SEELE with half of the rollouts gains on each task, at the equal costs of its own tables."""
+    arms, references, rows = (REFERENCE, OURS, HALF, UFT), (REFERENCE, UFT), []
+    for task in tasks:
+        found = [results_on("heldout", task, arms, cost, references) for cost in (COST, TRAINED)]
+        if not all(found):
+            return "No runs yet.\n"
+        accuracies = [found[0][REFERENCE].arms[arm].accuracy for arm in (REFERENCE, HALF)]
+        differences = [
+            results[reference].arms[HALF].difference if reference in results else None
+            for results in found
+            for reference in references
+        ]
+        rows.append(
+            [
+                f"`{task}`",
+                str(len(accuracies[0].by_seed)),
+                *(share(accuracy.mean) for accuracy in accuracies),
+                *map(_difference, differences),
+            ]
+        )
+    heads = [
+        f"minus `{reference}`, {COSTS[cost].title}" for cost in (COST, TRAINED) for reference in references
+    ]
+    return markdown_table(["task", "seeds", f"`{REFERENCE}`", f"`{HALF}`", *heads], rows)
+
+
 def final_table(task: str, arms: Sequence[str]) -> str:
     """Every arm at the end of its runs, with what they cost; first of all, the base model."""
     rows = []
@@ -388,6 +417,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
+        "tasks": tasks_table(CHAINS),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
