@@ -260,7 +260,9 @@ def tasks_table(tasks: Sequence[str]) -> str:
             ]
         )
     heads = [
-        f"minus `{reference}`, {COSTS[cost].title}" for cost in (COST, TRAINED) for reference in references
+        f"minus `{reference}` at equal {COSTS[cost].title}"
+        for cost in (COST, TRAINED)
+        for reference in references
     ]
     return markdown_table(["task", "seeds", f"`{REFERENCE}`", f"`{HALF}`", *heads], rows)
 
