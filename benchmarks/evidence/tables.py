@@ -238,11 +238,11 @@ def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
     return markdown_table(["arm", "seeds", where[0], *minus], rows)
 
 
-def tasks_table(tasks: Sequence[str]) -> str:
-    """What SEELE with half of the rollouts gains on each task, at the equal costs of its own tables."""
-    arms, references, rows = (REFERENCE, OURS, HALF, UFT), (REFERENCE, UFT), []
+def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
+    """What SEELE with half of the rollouts gains, task by task, among all of ``arms``, cost by cost."""
+    references, rows = (REFERENCE, UFT), []
     for task in tasks:
-        found = [results_on("heldout", task, arms, cost, references) for cost in (COST, TRAINED)]
+        found = [results_on("heldout", task, arms[cost], cost, references) for cost in (COST, TRAINED)]
         if not all(found):
             return "No runs yet.\n"
         accuracies = [found[0][REFERENCE].arms[arm].accuracy for arm in (REFERENCE, HALF)]
@@ -419,7 +419,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "tuning": tuning_table(plan),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
-        "tasks": tasks_table(CHAINS),
+        "tasks": tasks_table(CHAINS, {COST: arms, TRAINED: from_base}),
         "headline": headline_table("mixed", {COST: arms, TRAINED: from_base}),
         "mixed-trained-average": average_table("mixed", from_base, TRAINED),
         "mixed-few-trained": equal_cost_table("mixed", SPARING_ARMS, TRAINED, enough=0.0),
