@@ -57,8 +57,10 @@ def response_tokens(plan: Mapping[str, Any]) -> int:
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison, the ablations, and what was tried on the tuning problems only."""
-    return {**plan["arms"], **plan["ablations"], **plan["tried"]}
+    """Those of the comparison, the released ones, the ablations, and what was only tried on the tuning
+    problems.
+    """
+    return {**plan["arms"], **plan["released"], **plan["ablations"], **plan["tried"]}
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:

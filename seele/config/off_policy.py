@@ -34,6 +34,11 @@ class OffPolicyConfig:
     coefficient: float = 1.0
     """Weight of the off-policy loss."""
 
+    clip: bool = True
+    """Whether the ratio of tokens that the policy wrote is clipped, to verl's ``clip_ratio_low``, ``_high``
+    and ``_c``. False: not in steps that have off-policy rows, as in the code of LUFFY and ExGRPO.
+    """
+
     statistics: str = "all"
     """Whose rewards a group's mean and standard deviation are taken over: ``all`` rollouts, or those
     ``on_policy``, as in LUFFY's code for RL with an SFT loss.
@@ -61,10 +66,20 @@ class OffPolicyConfig:
             f"loss of a prefix must be 'surrogate', got {self.loss!r}",
         )
 
+        require(
+            self.clip or self.adds_rollouts,
+            f"clip must be true with source {self.source!r}, which adds no off-policy rows",
+        )
+
     @property
     def has_own_loss(self) -> bool:
         """Whether off-policy tokens are left out of the surrogate of the others."""
         return self.adds_rollouts and self.loss != "surrogate"
+
+    @property
+    def has_advantages(self) -> bool:
+        """Whether advantages weigh the loss of off-policy tokens."""
+        return self.loss != "nll"
 
     @property
     def adds_rollouts(self) -> bool:

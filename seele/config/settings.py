@@ -216,8 +216,9 @@ class ImitationConfig:
     """Weight of the term; gamma in the paper. 0 switches it off."""
 
     form: str = "logprob_mean"
-    """``logprob_mean`` or ``logprob_sum`` over the hint's tokens, or ``prob``: the probability of the whole
-    hint, which the paper prints and which vanishes for hints of more than a few tokens.
+    """``logprob_mean`` or ``logprob_sum`` over the hint's tokens; ``token_mean`` over the tokens of all hints
+    of an update, as in UFT's code; or ``prob``: the probability of the whole hint, which the paper prints and
+    which vanishes for hints of more than a few tokens.
     """
 
     def __post_init__(self) -> None:
@@ -225,8 +226,13 @@ class ImitationConfig:
             0.0 <= self.coefficient < math.inf,
             f"coefficient must be finite and not negative, got {self.coefficient}",
         )
-        forms = ("logprob_mean", "logprob_sum", "prob")
+        forms = ("logprob_mean", "logprob_sum", "token_mean", "prob")
         require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
+
+    @property
+    def needs_hint_tokens(self) -> bool:
+        """Whether the loss divides by the hint tokens of an update."""
+        return self.coefficient > 0.0 and self.form == "token_mean"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,11 @@ class SftConfig:
     share: float = 1.0
     """Share of the problems that are trained on, in (0, 1]; what ``sft_rl`` leaves is for its RL stage."""
 
+    train_files: tuple[str, ...] = ()
+    """``sft_rl``: files of the problems of the supervised stage, whatever the share; the RL stage then takes
+    all of ``data.train_files``. Empty: both take their part of those.
+    """
+
     batch_size: int = 64
     """Problems of one step. ``method=sft`` takes ``data.train_batch_size``."""
 

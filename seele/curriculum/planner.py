@@ -7,6 +7,7 @@ indices into the training data.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from seele.config import SeeleConfig
@@ -15,7 +16,7 @@ from seele.curriculum.pruning import ForwardPruning
 from seele.curriculum.replay import SuccessPool
 from seele.curriculum.selection import build_selection
 from seele.errors import CheckpointError, DataError
-from seele.records import Completion, State, Visit
+from seele.records import Completion, Origin, State, Visit
 
 MAX_PASSES = 10
 """Times that a step may go through all problems, to find groups with signal, before it gives up."""
@@ -92,14 +93,17 @@ class StepPlanner:
         pass_rates = {visit.instance.instance_id: visit.accuracy for visit in visits}
         return set(self._selection.select(pass_rates, epoch=self.epochs))
 
-    def learn(self, visits: Mapping[int, Visit], signals: Mapping[int, float]) -> None:
+    def learn(self, visits: Mapping[int, Visit], sizes: Mapping[int, Mapping[int, float]]) -> None:
         """Take note of a step.
 
         Args:
             visits: The step's visits by problem.
-            signals: Mean |advantage| over rollouts and tokens of the problems that were trained on.
+            sizes: Of the problems that were trained on, mean |advantage| over the tokens of each rollout, by
+                its index. A curriculum hears of their mean over the rollouts that an advantage moves.
         """
-        self._curriculum.observe(signals)
+        self._curriculum.observe(
+            {problem: self._signal(visits[problem], of_rollout) for problem, of_rollout in sizes.items()}
+        )
         # A problem that is solved with help says nothing about whether it needs any; one that fails does.
         self._pruning.observe(
             {
@@ -110,6 +114,15 @@ class StepPlanner:
         )
         if self._settings.off_policy.source == "replay":
             self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
+
+    def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
+        """Mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""
+        counts_all = self._settings.off_policy.has_advantages
+        return fmean(
+            size_of_rollout[rollout.rollout_index]
+            for rollout in visit.rollouts
+            if rollout.rollout_index in size_of_rollout and (counts_all or rollout.origin is Origin.POLICY)
+        )
 
     def metrics(self) -> dict[str, float]:
         """Numbers for the log."""

@@ -1,9 +1,10 @@
 """The policy's own successes, kept to be replayed: ExGRPO (arXiv:2510.02245, sections 3.2 and 3.3).
 
-A problem that was solved sometimes, but not always, stays in the pool with the correct rollout of its latest
+A problem that was solved sometimes, but not always, stands in the pool with the correct rollout of that
 visit that the policy was surest of, and the log-probabilities that it was written with: an uncertain success
-is more often right for a wrong reason. Problems are drawn by how often they were solved when last visited,
-those solved half the time first.
+is more often right for a wrong reason. A later visit that solves it sometimes takes the place of this one, a
+visit without success leaves it, and a visit that solves it throughout takes it out for good. Problems are
+drawn by how often they were solved in the visit that stands for them, those solved half the time first.
 """
 
 import math
@@ -25,7 +26,7 @@ class Experience:
     """What the pool knows of one problem."""
 
     num_correct: int
-    """In its latest visit."""
+    """In the latest visit that solved it sometimes."""
     num_rollouts: int
     success: Completion
 
@@ -38,26 +39,28 @@ class SuccessPool:
     policy of now.
     """
 
-    _HEADER: ClassVar[State] = {"pool": "successes", "version": 1}
+    _HEADER: ClassVar[State] = {"pool": "successes", "version": 2}
 
     def __init__(self, config: ReplayConfig, *, seed: int) -> None:
         self._config = config
         self._seed = seed
         self._is_open = False
         self._pool: dict[int, Experience] = {}
+        self._retired: set[int] = set()
 
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
         """Take note of a step's generated rollouts, by problem.
 
-        A problem that was solved throughout, or not at all, leaves the pool, as in the paper. A step whose
+        A problem that was solved throughout leaves the pool for good, as in the authors' code. A step whose
         mean accuracy reaches ``start_accuracy`` opens the pool for good.
         """
         for problem, rollouts in sorted(rollouts_of_problem.items()):
             correct = [rollout.completion for rollout in rollouts if rollout.grade.correct]
-            if 0 < len(correct) < len(rollouts):
-                self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
-            else:
+            if len(correct) == len(rollouts):
+                self._retired.add(problem)
                 self._pool.pop(problem, None)
+            elif correct and problem not in self._retired:
+                self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
         accuracies = [
             np.mean([rollout.grade.correct for rollout in rollouts])
             for rollouts in rollouts_of_problem.values()
@@ -96,6 +99,7 @@ class SuccessPool:
         return {
             **self._HEADER,
             "is_open": self._is_open,
+            "retired": sorted(self._retired),
             "problems": [
                 {
                     "problem": problem,
@@ -116,11 +120,15 @@ class SuccessPool:
         Raises:
             CheckpointError: If it is of another kind or version, or damaged. Nothing is changed then.
         """
-        self._is_open, self._pool = read_state(state, header=self._HEADER, read=_read)
+        self._is_open, self._retired, self._pool = read_state(state, header=self._HEADER, read=_read)
 
     def metrics(self) -> dict[str, float]:
         """Numbers for the log, without prefix."""
-        return {"problems": float(len(self._pool)), "is_open": float(self._is_open)}
+        return {
+            "problems": float(len(self._pool)),
+            "retired": float(len(self._retired)),
+            "is_open": float(self._is_open),
+        }
 
 
 def _uncertainty(success: Completion) -> float:
@@ -132,7 +140,7 @@ def _finish(success: Completion) -> dict[str, str]:
     return {} if success.finish is Finish.STOP else {"finish": success.finish}
 
 
-def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
+def _read(state: Mapping[str, Any]) -> tuple[bool, set[int], dict[int, Experience]]:
     pool = {
         read_count(entry["problem"]): Experience(
             read_count(entry["num_correct"]),
@@ -146,4 +154,4 @@ def _read(state: Mapping[str, Any]) -> tuple[bool, dict[int, Experience]]:
         )
         for entry in state["problems"]
     }
-    return bool(state["is_open"]), pool
+    return bool(state["is_open"]), {read_count(problem) for problem in state["retired"]}, pool

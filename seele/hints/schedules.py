@@ -5,6 +5,7 @@ depends on is in ``seele.hints.blind``.
 """
 
 from collections.abc import Sequence
+from random import Random
 from typing import ClassVar
 
 from seele.errors import ConfigError
@@ -16,6 +17,8 @@ from seele.records import HintShare, RoundRequest
 
 TRAINING_STEPS = 500
 """Steps of the runs in both papers."""
+
+UFT_MODES = ("uft", "stage", "r3")
 
 
 class UniformController(Blind):
@@ -31,17 +34,21 @@ class UniformController(Blind):
 
 
 class UftController(Blind):
-    """UFT (arXiv:2505.16984): reveal a binomial number of up to five chunks, ever fewer over training.
+    """UFT (arXiv:2505.16984): reveal a number of up to five chunks, in the three modes of the authors' code.
 
-        l ~ Binomial(L, p(t)),  hint ratio l / L,  L = min(max_chunks, number of solution steps)
+        uft    l ~ Binomial(L, p(t)),  L = min(max_chunks, number of solution steps),  hint ratio l / L
+        stage  l = L - floor(t / floor(T / (L + 1))), at least 0: a staircase from L down
+        r3     l uniform on 0..L in every step of the run (R3, arXiv:2402.05808)
 
-    p(t) falls along a cosine from ``p_high`` to ``p_low`` at step ``hint_training_steps``; later steps have
-    no hint. By default that is after 60 % of the run, as after 300 of 500 steps in the authors' code. t is
-    the training step counted from 1, as there; their paper has t + 1. All rounds of a visit share one draw.
-    l = L would be the whole solution, which is never legal here: it reveals all but the last step.
+    p(t) falls along a cosine from ``p_high`` to ``p_low`` at step T, ``hint_training_steps``; in ``uft`` and
+    ``stage`` later steps have no hint. By default that is after 60 % of the run, as after 300 of 500 steps in
+    the authors' code. t is the training step counted from 1, as there; their paper has t + 1. All rounds of a
+    visit share one draw. l = L would be the whole solution, which is never legal here: it reveals all but the
+    last step.
 
     Args:
         seed: Seeds the draws.
+        mode: ``uft``, ``stage`` or ``r3``.
         p_high: Probability of a chunk at step 0.
         p_low: Probability of a chunk at the last step with hints.
         hint_training_steps: T_hint, the last training step with hints; None for 60 % of ``training_steps``.
@@ -55,6 +62,7 @@ class UftController(Blind):
         self,
         *,
         seed: int = 0,
+        mode: str = "uft",
         p_high: float = 0.95,
         p_low: float = 0.05,
         hint_training_steps: int | None = None,
@@ -62,6 +70,11 @@ class UftController(Blind):
         training_steps: int | None = None,
     ) -> None:
         super().__init__(seed=seed)
+        if mode not in UFT_MODES:
+            raise ConfigError(
+                f"seele.hints.settings.mode: unknown mode {mode!r}; allowed are {list(UFT_MODES)}"
+            )
+        self._mode = mode
         self._p_high, self._p_low = _check_range(p_high, p_low)
         if hint_training_steps is None:
             hint_training_steps = max(round(0.6 * (training_steps or TRAINING_STEPS)), 1)
@@ -71,19 +84,32 @@ class UftController(Blind):
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``."""
         begun = self._beginning(instance_id, round_index)
-        random, probability = self._random(instance_id, begun.visit), self.chunk_probability(begun.step)
         num_chunks = min(self._max_chunks, _num_steps(legal_ratios))
-        revealed = sum(random.random() < probability for _ in range(num_chunks))
+        revealed = self._num_revealed(num_chunks, begun.step, self._random(instance_id, begun.visit))
         return nearest_legal(revealed / num_chunks, legal_ratios)
 
+    def _num_revealed(self, num_chunks: int, step: int, random: Random) -> int:
+        """l of L chunks."""
+        if self._mode == "r3":
+            return random.randrange(num_chunks + 1)
+        if self._mode == "stage":
+            if step > self._hint_training_steps:
+                return 0
+            steps_per_stage = max(self._hint_training_steps // (num_chunks + 1), 1)
+            return max(num_chunks - step // steps_per_stage, 0)
+        probability = self.chunk_probability(step)
+        return sum(random.random() < probability for _ in range(num_chunks))
+
     def chunk_probability(self, step: int) -> float:
-        """p(t), and 0 once hints have ended."""
+        """p(t) of mode ``uft``, and 0 once hints have ended."""
         if step > self._hint_training_steps:
             return 0.0
         return cosine_decay(step, high=self._p_high, low=self._p_low, decay_steps=self._hint_training_steps)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: also the schedule's value now."""
+        """See ``Controller``: in mode ``uft`` also the schedule's value now."""
+        if self._mode != "uft":
+            return super().metrics()
         return {**super().metrics(), "chunk_probability": self.chunk_probability(self._step)}
 
 

@@ -1,8 +1,8 @@
 """The supervised imitation term on hint tokens (arXiv:2509.06923, Eq. 10).
 
 The paper adds ``gamma * pi(y[1:l] | x)`` beside the advantage, form ``prob``, which vanishes for long hints;
-the other forms are log-probabilities, as in UFT (arXiv:2505.16984) with the same coefficient. Axes: T tokens
-of a packed batch.
+the other forms are log-probabilities with the same coefficient, ``token_mean`` that of UFT's code
+(arXiv:2505.16984). Axes: T tokens of a packed batch.
 """
 
 import torch
@@ -20,15 +20,15 @@ def hint_token_weights(
         share: What the sequence counts for. n/k where k of a round's n sequences share their hint, so that
             each hint counts once a round however many saw it, and the mean over sequences is one over rounds.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
-        tokens) or ``prob`` (each token of the hint has ``share``).
+        tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever the
+        share).
     """
     weight = share / hint_tokens if form == "logprob_mean" and hint_tokens else share
+    weight = 1.0 if form == "token_mean" else weight
     return [0.0] * prompt_tokens + [weight] * hint_tokens + [0.0] * generated_tokens
 
 
-def imitation_loss(
-    log_probs_T: torch.Tensor, weights_T: torch.Tensor, *, num_sequences: float
-) -> torch.Tensor:
+def imitation_loss(log_probs_T: torch.Tensor, weights_T: torch.Tensor, *, divisor: float) -> torch.Tensor:
     """Negative weighted log-likelihood of the hint tokens.
 
         L = -(1/N) * sum_t w_t * log pi(token_t | tokens before t)
@@ -38,9 +38,9 @@ def imitation_loss(
         returns them. weights_T: (T,) weight of token t, from ``hint_token_weights``. The first token of a
         sequence weighs 0, so the shift
             never crosses into a neighbour.
-        num_sequences: N, the sequences of the whole (global) batch.
+        divisor: N, the sequences of the whole (global) batch, or for ``token_mean`` its hint tokens.
     """
-    return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / num_sequences
+    return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / divisor
 
 
 def imitation_probability(

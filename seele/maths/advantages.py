@@ -150,7 +150,8 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
     """``pooled_advantages`` of all rollouts with the mean and deviation of those ``on_policy`` alone.
 
     As LUFFY's code computes them where it adds an SFT loss (arXiv:2504.14945), so that a solution which is
-    always right does not push down what the policy found by itself.
+    always right does not push down what the policy found by itself. Equal on-policy rewards count as standard
+    deviation 1, as there: the solution's advantage would be divided by nearly 0 otherwise.
 
     Args:
         rewards_G: (G,) outcome rewards.
@@ -167,7 +168,8 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
     if not on_policy_G.any():
         raise ValueError("at least one rollout must be on-policy")
     own_G = rewards_G[on_policy_G]
-    mean, std = (own_G.mean(), own_G.std(ddof=1)) if own_G.size > 1 else (0.0, 1.0)
+    mean = own_G.mean() if own_G.size > 1 else 0.0
+    std = own_G.std(ddof=1) if np.ptp(own_G) > 0.0 else 1.0
     centred_G: Array = rewards_G - mean
     return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
 

@@ -1,7 +1,7 @@
 """SEELE to the letter of its paper (arXiv:2509.06923v1).
 
 Differs from ``seele``: the curve is fitted to the step's own rounds alone, by least squares with margin
-points, and only a hint ratio is carried from visit to visit.
+points, and only a hint ratio is carried from visit to visit; the KL term is k3 with its own gradient.
 """
 
 from seele.methods.method import Method

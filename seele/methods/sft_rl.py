@@ -1,7 +1,7 @@
-"""Supervised fine-tuning on a share of the problems, then GRPO on the others (SFT+RL in LUFFY,
+"""Supervised fine-tuning on a share of the problems, then Dr. GRPO on the others (SFT+RL in LUFFY,
 arXiv:2504.14945).
 
-Composes ``sft`` and ``grpo``: the second stage starts from the model that the first one made, and sees no
+Composes ``sft`` and ``drgrpo``: the second stage starts from the model that the first one made, and sees no
 problem that the first one has seen.
 """
 
@@ -9,6 +9,6 @@ from seele.methods.method import Method
 
 METHOD = Method(
     name="sft_rl",
-    summary="supervised fine-tuning on one part of the problems, then GRPO on the rest",
+    summary="supervised fine-tuning on one part of the problems, then Dr. GRPO on the rest",
     stages=("sft", "rl"),
 )

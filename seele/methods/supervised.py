@@ -37,6 +37,11 @@ def check_supervised_stage(config: SeeleConfig, stages: Sequence[str]) -> None:
                 f"seele.sft.share: method {config.method} trains on all problems, got {share}; allowed is 1, "
                 "or choose method=sft_rl, whose second stage takes the rest"
             )
+        if config.sft.train_files:
+            raise ConfigError(
+                f"seele.sft.train_files: method {config.method} trains on data.train_files, got "
+                f"{list(config.sft.train_files)}; set those, or choose method=sft_rl"
+            )
     elif "sft" in stages and share == 1.0:
         raise ConfigError(
             f"seele.sft.share: method {config.method} leaves no problem to its RL stage, got {share}; "

@@ -16,10 +16,12 @@ from tensordict import NonTensorData, TensorDict
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.losses import ppo_loss
 
+from seele.maths.advantages import pooled_advantages
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
 from seele_verl.losses import needs_seele_loss, seele_loss
 from seele_verl.protocol import (
     ADVANTAGE,
+    HINT_TOKENS,
     HINT_WEIGHTS,
     OFF_POLICY_ADVANTAGE,
     OFF_POLICY_MASK,
@@ -123,13 +125,14 @@ def test_dapo_tells_verls_filter_what_was_correct():
     assert told == [1.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("method", "weight"), [("uft", 1 / 4), ("seele", 1), ("seele_paper", 1)])
-def test_a_hint_stands_in_the_prompt_and_is_imitated(method, weight):
-    # All four rollouts of the round share the hint of four tokens: over sequences, its mean or product once.
+@pytest.mark.parametrize("method", ["uft", "seele", "seele_paper"])
+def test_a_hint_stands_in_the_prompt_and_is_imitated(method):
+    # All four rollouts of the round share the hint of four tokens: its product counts once over sequences, or
+    # each of its tokens in every row.
     _, rows = rows_of(method)
     assert values(rows.fields, "prompts") == [[1, 2, 11, 12, 13, 14]] * 4
     assert values(rows.fields, "responses") == [[5, 6, 7]] * 4
-    assert values(rows.fields, HINT_WEIGHTS) == [[0, 0, *[weight] * 4, 0, 0, 0]] * 4
+    assert values(rows.fields, HINT_WEIGHTS) == [[0, 0, *[1] * 4, 0, 0, 0]] * 4
     assert OFF_POLICY_MASK not in set(rows.fields.keys())
 
 
@@ -214,10 +217,11 @@ class Batch:
         fields = TensorDict({name: jagged(list(column)) for name, column in columns.items()}, batch_size=4)
         responses = fields["responses"].unbind()
         rewards = [float(scores.sum()) for scores in fields["rm_scores"].unbind()]
-        mean = sum(rewards) / len(rewards)
+        by_std = config.algorithm.norm_adv_by_std_in_grpo
+        pooled = pooled_advantages(rewards, divide_by_std=by_std).tolist()
         advantages = []
-        for reward, response, tag, position in zip(rewards, responses, rows.tags, range(4), strict=True):
-            advantage = torch.full((len(response),), tag.get(ADVANTAGE, reward - mean))
+        for own, response, tag, position in zip(pooled, responses, rows.tags, range(4), strict=True):
+            advantage = torch.full((len(response),), tag.get(ADVANTAGE, own))
             if OFF_POLICY_MASK in columns and ADVANTAGE in tag:
                 others = fields[OFF_POLICY_MASK].unbind()[position].bool()
                 advantage[others] = tag[OFF_POLICY_ADVANTAGE]
@@ -232,6 +236,8 @@ class Batch:
         if OFF_POLICY_MASK in columns:
             num_tokens = int(fields[OFF_POLICY_MASK].values().sum())
             fields[OFF_POLICY_TOKENS] = NonTensorData(num_tokens)
+        if HINT_WEIGHTS in columns:
+            fields[HINT_TOKENS] = NonTensorData(int(fields[HINT_WEIGHTS].values().count_nonzero()))
         self.fields = fields
         self.targets_T = torch.roll(fields["input_ids"].values(), -1)
         torch.manual_seed(0)
@@ -243,12 +249,16 @@ class Batch:
         self.loss_function = partial(loss, config=actor)
 
     def loss(self):
-        log_probs_T = torch.log_softmax(self.logits_TV, dim=-1).gather(1, self.targets_T[:, None])[:, 0]
+        log_softmax_TV = torch.log_softmax(self.logits_TV, dim=-1)
+        log_probs_T = log_softmax_TV.gather(1, self.targets_T[:, None])[:, 0]
+        entropy_T = -(log_softmax_TV.exp() * log_softmax_TV).sum(-1)
         offsets = self.fields["input_ids"].offsets()
         self.log_probs = torch.nested.nested_tensor_from_jagged(log_probs_T, offsets=offsets)
+        self.entropy = torch.nested.nested_tensor_from_jagged(entropy_T, offsets=offsets)
         self.log_probs_T = log_probs_T
         value, metrics = self.loss_function(
-            model_output={"log_probs": self.log_probs}, data=self.fields.clone(recurse=False)
+            model_output={"log_probs": self.log_probs, "entropy": self.entropy},
+            data=self.fields.clone(recurse=False),
         )
         return value, metrics
 
@@ -321,7 +331,7 @@ def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():
         pi = solution.exp()
         # LUFFY: advantage 1/2; token sum over 88, mean of four rows.
         shaped, likelihood = -(pi / (pi + 0.1) * 0.5).sum() / 88 / 4, -solution.mean()
-        expected = shaped if method == "luffy" else likelihood
+        expected = shaped if method == "luffy" else likelihood  # before the coefficient
         assert metrics["off_policy_loss"].aggregate() == pytest.approx(expected.item(), rel=1e-5)
         assert metrics["off_policy_probability"].aggregate() == pytest.approx(pi.mean().item(), rel=1e-5)
 
@@ -333,6 +343,135 @@ def test_nothing_is_clipped_in_luffy():
     )
     for row in batch.gradients()[:3]:
         assert (row[2:] != 0).all(), "a large ratio still has a gradient"
+
+
+def test_a_step_without_off_policy_rows_is_clipped():
+    # ExGRPO before its pool opens: the ratio of 0.1 is clipped where the advantage is negative.
+    gradients = {}
+    for tokens in (0, 2):
+        batch = Batch("exgrpo")
+        batch.fields[OFF_POLICY_TOKENS] = NonTensorData(tokens)
+        old = batch.fields["old_log_probs"].unbind()
+        batch.fields["old_log_probs"] = jagged([torch.zeros(len(row)) for row in old])
+        gradients[tokens] = batch.gradients()[1][2:]
+    assert (gradients[0] == 0).all() and (gradients[2] > 0).all()
+
+
+# Each method's loss written out for its group of four rows; 88 is the longest response under hardware=cpu.
+
+
+class Terms:
+    """A batch's rows: log-probabilities, entropies and the pieces that formulas are made of."""
+
+    def __init__(self, batch):
+        batch.loss()
+        lengths = [len(row) for row in batch.fields["prompts"].unbind()]
+        self.own, self.old, self.entropy, self.hint = [], [], [], []
+        rows = zip(batch.log_probs.unbind(), batch.entropy.unbind(), lengths, strict=True)
+        for log_probs, entropy, prompt in rows:
+            self.own.append(log_probs[prompt - 1 : -1])
+            self.entropy.append(entropy[prompt - 1 : -1])
+            self.hint.append(log_probs[len(PROMPT) - 1 : prompt - 1])
+        self.old = [row.clone() for row in batch.fields["old_log_probs"].unbind()]
+
+    def clipped(self, row, advantage, *, high=0.2):
+        """PPO's surrogate, with verl's dual clip at 3."""
+        ratio = torch.exp(self.own[row] - self.old[row])
+        loss = torch.maximum(-ratio * advantage, -ratio.clamp(0.8, 1 + high) * advantage)
+        return torch.minimum(loss, -3.0 * advantage) if (advantage < 0).all() else loss
+
+    def unclipped(self, row, advantage):
+        return -torch.exp(self.own[row] - self.old[row]) * advantage
+
+    def shaped(self, row, advantage):
+        ratio = torch.exp(self.own[row] - self.old[row])
+        return -ratio / (ratio + 0.1) * advantage
+
+    def k3(self, row):
+        """KL to the reference, which has the old policy's probabilities here; verl limits it to 10."""
+        log_ratio = self.old[row] - self.own[row]
+        return (torch.exp(log_ratio) - log_ratio - 1).clamp(max=10)
+
+    def k3_with_the_gradient_of_k2(self, row):
+        k2 = 0.5 * (self.own[row] - self.old[row]) ** 2
+        return k2 - k2.detach() + self.k3(row).detach()
+
+
+def each(*advantages):
+    return [(row, torch.tensor(value)) for row, value in enumerate(advantages)]
+
+
+def grpo(terms):
+    # One right of four: mean 1/4, standard deviation 1/2. Means over each response.
+    rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
+    kl = sum(terms.k3_with_the_gradient_of_k2(row).mean() for row, _ in rows) / 4
+    return sum(terms.clipped(row, a).mean() for row, a in rows) / 4 + 0.001 * kl
+
+
+def drgrpo(terms):
+    return sum(terms.clipped(row, a).sum() for row, a in each(0.75, -0.25, -0.25, -0.25)) / 88 / 4
+
+
+def dapo(terms):
+    rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
+    return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / 12
+
+
+def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):
+    surrogate = sum(terms.clipped(row, a).sum() for row, a in each(0.5, 0.5, -0.5, -0.5)) / 88 / 4
+    probability = sum(terms.hint[row].sum().exp() for row in range(4)) / 4
+    return surrogate + 0.001 * sum(kl(terms, row).sum() for row in range(4)) / 88 / 4 - 0.001 * probability
+
+
+def seele_paper(terms):
+    return seele(terms, kl=Terms.k3)
+
+
+def luffy(terms):
+    # The solution is right: mean 1/2 over all four.
+    surrogate = sum(terms.unclipped(row, a).sum() for row, a in each(0.5, -0.5, -0.5)) / 88 / 4
+    entropy = sum(terms.entropy[row].sum() for row in range(3)) / 88 / 4
+    return surrogate + terms.shaped(3, torch.tensor(0.5)).sum() / 88 / 4 - 0.0003 * entropy
+
+
+def rl_sft_loss(terms):
+    # Mean 1/3 over the policy's own.
+    surrogate = sum(terms.unclipped(row, a).sum() for row, a in each(2 / 3, -1 / 3, -1 / 3)) / 88 / 4
+    entropy = sum(terms.entropy[row].sum() for row in range(3)) / 88 / 4
+    return surrogate - 0.125 * terms.own[3].mean() - 0.0003 * entropy
+
+
+def uft(terms):
+    # Two right of four: mean 1/2, standard deviation 1/sqrt(3). Means over all tokens of their kind.
+    rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
+    surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / 12
+    kl, entropy = (
+        sum(of(row).sum() for row in range(4)) / 12 for of in (terms.k3, terms.entropy.__getitem__)
+    )
+    imitation = -sum(terms.hint[row].sum() for row in range(4)) / 16
+    return surrogate + 0.001 * (kl - entropy + imitation)
+
+
+def prefix_rft(terms):
+    # Two of the three others wrong, so mean 1/3; the continuation keeps its reward, the prefix 1 - 1/3.
+    first = torch.tensor([2 / 3] * 4 + [1.0] * 3)
+    rows = [(0, first), *((row + 1, a) for row, a in each(2 / 3, -1 / 3, -1 / 3))]
+    return sum(terms.clipped(row, a).sum() for row, a in rows) / 88 / 4
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [grpo, drgrpo, dapo, seele, seele_paper, luffy, rl_sft_loss, uft, prefix_rft, luffy],
+    ids=[*(name for name in METHODS if name != "exgrpo"), "exgrpo"],
+)
+def test_loss_and_gradient_are_those_of_the_formula(formula, request):
+    batch = Batch(request.node.callspec.id)
+    value, _ = batch.loss()
+    expected = formula(Terms(batch))
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-8)
+    (gradient_TV,) = torch.autograd.grad(batch.loss()[0], batch.logits_TV)
+    (expected_TV,) = torch.autograd.grad(formula(Terms(batch)), batch.logits_TV)
+    torch.testing.assert_close(gradient_TV, expected_TV, rtol=1e-4, atol=1e-8)
 
 
 def test_two_micro_batches_add_up_to_one():
@@ -347,7 +486,10 @@ def test_two_micro_batches_add_up_to_one():
             picked = part.fields.exclude(*nested)[rows]
             for name, column in nested.items():
                 picked[name] = jagged([column.unbind()[row] for row in rows])
-            log_probs = jagged([whole.log_probs.unbind()[row] for row in rows])
-            loss, _ = part.loss_function(model_output={"log_probs": log_probs}, data=picked)
+            output = {
+                name: jagged([values.unbind()[row] for row in rows])
+                for name, values in (("log_probs", whole.log_probs), ("entropy", whole.entropy))
+            }
+            loss, _ = part.loss_function(model_output=output, data=picked)
             parts += loss.item()
         assert parts == pytest.approx(value.item(), rel=1e-5, abs=1e-7), method

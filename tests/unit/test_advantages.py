@@ -425,6 +425,13 @@ def test_split_statistics_leave_the_given_rollouts_out():
     np.testing.assert_allclose(divided, advantages / (1 / np.sqrt(3) + 1e-6))
 
 
+@pytest.mark.parametrize("own", [[0, 0, 0], [1, 1, 1], [0.1, 0.1, 0.1]])
+def test_equal_own_rewards_count_as_deviation_one(own):
+    # Not 0: divided by verl's 1e-6 the solution would get an advantage of a million.
+    advantages = split_advantages([*own, 1.0], [True] * 3 + [False], divide_by_std=True)
+    np.testing.assert_allclose(advantages, [0, 0, 0, (1.0 - own[0]) / (1 + 1e-6)], atol=1e-12)
+
+
 def test_split_statistics_of_a_single_own_rollout_keep_its_reward():
     assert split_advantages([1, 1], [True, False], divide_by_std=True).tolist() == pytest.approx(
         [1, 1], abs=1e-5

@@ -67,7 +67,7 @@ BAD = [
     ({"selection": {"noise": 10**400}}, "seele.selection.noise: expected float, got a whole number that"),
     (
         {"imitation": {"form": "sum"}},
-        "form must be one of ['logprob_mean', 'logprob_sum', 'prob'], got 'sum'",
+        "form must be one of ['logprob_mean', 'logprob_sum', 'token_mean', 'prob'], got 'sum'",
     ),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
     ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),

@@ -16,6 +16,16 @@ def test_the_sum_form_weighs_every_hint_token_alike():
     assert hint_token_weights(1, 2, 1, share=0.5, form="logprob_sum") == [0, 0.5, 0.5, 0]
 
 
+def test_the_token_mean_weighs_every_token_of_every_row_alike():
+    # Two rows of a round that share a hint of two tokens, and one with a hint of four: eight tokens.
+    rows = [hint_token_weights(1, 2, 1, share=0.5, form="token_mean")] * 2
+    rows += [hint_token_weights(1, 4, 1, share=1.0, form="token_mean")]
+    assert rows[0] == [0, 1, 1, 0]
+    log_probs = packed([-1.0, -3.0, -9.0, -9.0], [-1.0, -3.0, -9.0, -9.0], [-2.0] * 4 + [-9.0, -9.0])
+    loss = imitation_loss(log_probs, packed(*rows), divisor=8)
+    assert loss.item() == pytest.approx((1 + 3 + 1 + 3 + 4 * 2) / 8)
+
+
 def test_without_a_hint_nothing_is_imitated():
     assert hint_token_weights(3, 0, 2, share=1 / 8, form="logprob_mean") == [0.0] * 5
 
@@ -33,7 +43,7 @@ def test_hand_worked_batch_of_two_sequences():
         hint_token_weights(2, 0, 1, share=1.0, form="logprob_mean"),
     )
     # mean over the hint: (1 + 3) / 2 = 2; over two sequences: 1.
-    assert imitation_loss(log_probs_T, weights_T, num_sequences=2).item() == pytest.approx(1.0)
+    assert imitation_loss(log_probs_T, weights_T, divisor=2).item() == pytest.approx(1.0)
 
 
 def test_identical_hints_of_a_round_count_once():
@@ -41,12 +51,12 @@ def test_identical_hints_of_a_round_count_once():
     row = [-0.5, -1.5, -4.0]
     n = 4
     once = imitation_loss(
-        packed(row), packed(hint_token_weights(1, 1, 1, share=1.0, form="logprob_mean")), num_sequences=n
+        packed(row), packed(hint_token_weights(1, 1, 1, share=1.0, form="logprob_mean")), divisor=n
     )
     shared = imitation_loss(
         packed(*[row] * n),
         packed(*[hint_token_weights(1, 1, 1, share=1 / n, form="logprob_mean")] * n),
-        num_sequences=n,
+        divisor=n,
     )
     assert once.item() == pytest.approx(shared.item())
 
@@ -60,7 +70,7 @@ def test_gradient_agrees_with_finite_differences():
     def loss(logits):
         next_tokens_T = torch.roll(tokens_T, shifts=-1)
         log_probs_T = torch.log_softmax(logits, -1).gather(-1, next_tokens_T[:, None])[:, 0]
-        return imitation_loss(log_probs_T, weights_T, num_sequences=2)
+        return imitation_loss(log_probs_T, weights_T, divisor=2)
 
     assert torch.autograd.gradcheck(loss, (logits_TV,))
     loss(logits_TV).backward()

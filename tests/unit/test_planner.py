@@ -1,5 +1,6 @@
 """One step's problems, with all parts at once: what is carried, pruned, replayed, selected and saved."""
 
+import dataclasses
 import json
 import random
 
@@ -65,7 +66,7 @@ def run(planner, steps):
             for problem in problems
         }
         selected = planner.select(list(visits.values()))
-        planner.learn(visits, {problem: problem / 100 for problem in problems})
+        planner.learn(visits, {problem: dict.fromkeys(range(4), problem / 100) for problem in problems})
         decisions.append((problems, {p: success.text for p, success in replayed.items()}, selected))
     return decisions
 
@@ -150,6 +151,22 @@ def test_pruning_samples_anew_in_each_epoch_of_the_curriculum_which_it_makes_sho
         planner.learn({problem: visit(problem, [1, problem < 10]) for problem in problems}, {})
         assert planner.state_dict()["pruning"]["epoch"] == begun
     assert begun == pytest.approx(59 * BATCH / 11, abs=2)
+
+
+@pytest.mark.parametrize(("loss", "signal"), [("nll", 0.0), ("shaped", 0.125)])
+def test_sec_hears_of_rollouts_whose_loss_has_an_advantage(loss, signal):
+    # All rollouts failed; the solution beside them is right, 1/2 above the mean or without a surrogate.
+    planner = build(
+        hints=HintConfig(controller="none", rounds=1, rollouts_per_prompt=4),
+        curriculum=CurriculumConfig(name="sec", learning_rate=1.0),
+        off_policy=OffPolicyConfig(source="trace", loss=loss, statistics="on_policy"),
+    )
+    planner.begin(1)
+    failed = visit(0, [0, 0, 0, 1])
+    solution = dataclasses.replace(failed.rollouts[3], origin=Origin.TRACE)
+    failed = dataclasses.replace(failed, rollouts=(*failed.rollouts[:3], solution))
+    planner.learn({0: failed}, {0: {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.5}})
+    assert signal in planner.state_dict()["curriculum"]["values"]
 
 
 def test_where_the_curriculum_has_no_epochs_one_is_as_many_problems_as_there_are():

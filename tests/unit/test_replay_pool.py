@@ -43,15 +43,21 @@ def test_the_surest_success_of_the_latest_visit_is_replayed():
     assert successes.draw(4, step=2)[7].text == "3"
 
 
-@pytest.mark.parametrize("latest", [(1, 1), (0, 0)])
-def test_only_problems_that_the_latest_visit_solved_sometimes_are_in_the_pool(latest):
+def test_a_visit_without_success_leaves_the_problem_in_the_pool():
     successes = pool()
-    successes.observe({1: rollouts(0, 1), 2: rollouts(*latest)})
+    successes.observe({1: rollouts(0, 1), 2: rollouts(0, 0)})
     assert set(successes.draw(9, step=1)) == {1}
-    successes.observe({1: rollouts(*latest)})
-    assert successes.draw(9, step=2) == {}
-    successes.observe({1: rollouts(1, 0)})
-    assert set(successes.draw(9, step=3)) == {1}
+    successes.observe({1: rollouts(0, 0)})
+    assert successes.draw(9, step=2)[1].text == "1"
+
+
+def test_a_visit_that_solves_the_problem_throughout_takes_it_out_for_good():
+    successes = pool()
+    successes.observe({1: rollouts(0, 1), 2: rollouts(1, 1)})
+    successes.observe({1: rollouts(1, 1)})
+    successes.observe({1: rollouts(1, 0), 2: rollouts(0, 1)})
+    assert successes.draw(9, step=1) == {}
+    assert successes.metrics()["retired"] == 2
 
 
 def test_the_pool_opens_for_good_with_the_first_step_that_is_good_enough():
@@ -93,6 +99,7 @@ def test_problems_solved_half_the_time_come_first():
 def test_a_restored_pool_goes_on_alike_and_has_the_same_state():
     first, second = pool(), pool()
     first.observe({problem: rollouts(0, 1, 1, 0, log_prob=-0.1 * (problem + 1)) for problem in range(5)})
+    first.observe({4: rollouts(1, 1), 9: rollouts(1, 1)})
     state = json.loads(json.dumps(first.state_dict()))
     second.load_state_dict(state)
     assert second.state_dict() == state == first.state_dict()

@@ -14,7 +14,7 @@ SFT = SeeleConfig(
 
 
 def test_defaults_are_those_of_luffys_baseline():
-    assert dataclasses.astuple(SftConfig()) == (3, 1.0, 64, 5e-5, 0.1, 0.1, None)
+    assert dataclasses.astuple(SftConfig()) == (3, 1.0, (), 64, 5e-5, 0.1, 0.1, None)
 
 
 @pytest.mark.parametrize(

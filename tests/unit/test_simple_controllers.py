@@ -158,6 +158,7 @@ def test_numpy_numbers_are_saved_as_plain_ones(name):
         ("bisect", {"widen": 0}, r"widen: expected a number in \[0.01, 1\], got 0"),
         ("uft", {"p_low": 0.99}, r"p_low: expected at most p_high \(0.95\), got 0.99"),
         ("uft", {"p_high": 1.01}, r"p_high: expected a number in \[0, 1\], got 1.01"),
+        ("uft", {"mode": "rft"}, r"mode: unknown mode 'rft'; allowed are \['uft', 'stage', 'r3'\]"),
         ("uft", {"max_chunks": 0}, r"max_chunks: expected a whole number of at least 1, got 0"),
         ("uft", {"hint_training_steps": 2.5}, r"hint_training_steps: expected a whole number .* got 2.5"),
         ("prefix_rft", {"prefixed_share": 2}, r"prefixed_share: expected a number in \[0, 1\], got 2"),
@@ -263,6 +264,26 @@ def test_uft_has_no_more_chunks_than_steps_and_no_hints_after_the_schedule():
     controller = build("uft", hint_training_steps=20)
     assert set(draws(controller, 50, FOUR_STEPS, step=21)) == {0.0}
     assert controller.metrics()["chunk_probability"] == 0.0
+
+
+def test_the_stage_mode_is_a_staircase_from_the_whole_solution_down():
+    # 300 steps, five chunks: floor(300 / 6) = 50 steps a stage; the whole solution becomes all but a step.
+    controller = build("uft", mode="stage")
+    ratios = [
+        draws(controller, 1, legal_ratios(300), step=step)[0]
+        for step in (1, 49, 50, 99, 100, 150, 200, 249, 250, 300, 301)
+    ]
+    expected = [299 / 300, 299 / 300, 0.8, 0.8, 0.6, 0.4, 0.2, 0.2, 0, 0, 0]
+    assert ratios == pytest.approx(expected)
+    assert "chunk_probability" not in controller.metrics()
+
+
+def test_the_r3_mode_draws_every_number_of_chunks_equally_often_in_every_step():
+    for step in (1, 450):
+        ratios = draws(build("uft", mode="r3"), 6000, legal_ratios(300), step=step)
+        values, counts = np.unique(ratios, return_counts=True)
+        np.testing.assert_allclose(values, [0, 0.2, 0.4, 0.6, 0.8, 299 / 300])
+        np.testing.assert_allclose(counts / 6000, 1 / 6, atol=0.02)
 
 
 def test_uft_has_as_many_chunks_as_there_are_steps_of_unequal_length():

@@ -94,6 +94,7 @@ SFT_ERRORS = [
         "trainer.total_epochs: has no effect on supervised training; set seele.sft.ep",
     ),
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
+    ("seele.sft.train_files=[a.parquet]", "seele.sft.train_files: method sft trains on data.train_files"),
     ("seele.sft.epochs=0", "epochs must be at least 1"),
     ("trainer.val_only=true", "trainer.val_only: a supervised run is validated after its training only"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
@@ -251,6 +252,24 @@ def test_a_limit_on_the_problems_holds_for_both_stages_together(configure, tmp_p
     assert division.pop("max_samples") == 30
     record.write_text(json.dumps(division))
     assert next(walk(*limit))[1].num_problems == preflight.num_problems
+
+
+def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
+    complement = tmp_path / "complement.parquet"
+    setting = (f"seele.sft.train_files=[{complement}]", "seele.sft.batch_size=2")
+    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file as .*complement.parquet"):
+        next(stages(*configure("sft_rl", *setting)))
+    write_problems(complement, [problem(i) for i in range(20, 30)], split="train")
+    with pytest.raises(DataError, match=r"4 of their 10 questions are in data.train_files, too, such as '20"):
+        next(stages(*configure("sft_rl", *setting)))
+    assert not (tmp_path / "run").exists()
+    write_problems(complement, [problem(i) for i in range(24, 30)], split="train")
+    _, preflight = next(stages(*configure("sft_rl", *setting)))
+    assert preflight.num_problems == 6
+    rest = read_problem_files(problems_of_stage(tmp_path / "run" / "problems", "rl"))
+    assert [each.instance_id for each, _ in rest] == [f"p-{i}" for i in range(24)]
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+        next(stages(*configure("sft_rl")))
 
 
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):

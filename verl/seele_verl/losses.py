@@ -2,6 +2,7 @@
 hint tokens of the prompt, off-policy tokens of the response.
 """
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ from verl.workers.utils.padding import no_padding_2_padding
 from seele.config import ImitationConfig, OffPolicyConfig, SeeleConfig
 from seele.losses.imitation import imitation_loss, imitation_probability
 from seele.losses.off_policy import negative_log_likelihood, shaped_surrogate
-from seele_verl.protocol import HINT_WEIGHTS, OFF_POLICY_MASK, OFF_POLICY_TOKENS
+from seele_verl.protocol import HINT_TOKENS, HINT_WEIGHTS, OFF_POLICY_MASK, OFF_POLICY_TOKENS
+
+UNLIMITED = 1e9
+"""verl clamps the logarithm of a ratio to 20, so no ratio comes near."""
 
 
 def seele_loss(
@@ -39,6 +43,10 @@ def seele_loss(
         imitated = _imitation(model_output, data, form=imitation.form)
         terms.append(imitation.coefficient * imitated)
         metrics["imitation_loss"] = _summed(imitated)
+    if not off_policy.clip and _tokens(data, OFF_POLICY_TOKENS):
+        config = dataclasses.replace(
+            config, clip_ratio_low=1.0, clip_ratio_high=UNLIMITED, clip_ratio_c=UNLIMITED
+        )
     if off_policy.has_own_loss:
         loss, probability = _off_policy(config, model_output, data, off_policy)
         terms.append(off_policy.coefficient * loss)
@@ -51,7 +59,8 @@ def seele_loss(
 
 def needs_seele_loss(settings: SeeleConfig) -> bool:
     """Whether a run's loss has terms that verl's has not."""
-    return bool(settings.imitation.coefficient) or settings.off_policy.has_own_loss
+    off_policy = settings.off_policy
+    return bool(settings.imitation.coefficient) or off_policy.has_own_loss or not off_policy.clip
 
 
 def _imitation(model_output: dict[str, Any], data: TensorDict, *, form: str) -> torch.Tensor:
@@ -60,7 +69,8 @@ def _imitation(model_output: dict[str, Any], data: TensorDict, *, form: str) -> 
     if form == "prob":
         lengths_S = weights.offsets().diff()
         return imitation_probability(log_probs_T, weights.values(), lengths_S, num_sequences=num_sequences)
-    return imitation_loss(log_probs_T, weights.values(), num_sequences=num_sequences)
+    divisor = (_tokens(data, HINT_TOKENS) or 1.0) if form == "token_mean" else num_sequences
+    return imitation_loss(log_probs_T, weights.values(), divisor=divisor)
 
 
 def _off_policy(
@@ -70,7 +80,7 @@ def _off_policy(
     log_probs_BR = no_padding_2_padding(model_output["log_probs"], data)
     fields = data.select(OFF_POLICY_MASK, "old_log_probs", "advantages").to_padded_tensor()
     mask_BR = fields[OFF_POLICY_MASK].to(log_probs_BR.dtype)
-    num_tokens = tu.get_non_tensor_data(data, OFF_POLICY_TOKENS, default=None) / data["dp_size"]
+    num_tokens = _tokens(data, OFF_POLICY_TOKENS) or 1.0
     probability = (log_probs_BR.detach().exp() * mask_BR).sum() / num_tokens
     if settings.loss == "nll":
         return negative_log_likelihood(log_probs_BR, mask_BR, num_tokens=num_tokens), probability
@@ -87,6 +97,11 @@ def _off_policy(
         loss_scale_factor=config.loss_scale_factor,
     )
     return loss, probability
+
+
+def _tokens(data: TensorDict, name: str) -> float:
+    """What this rank's part of a token mean over the update is divided by; 0 without such tokens."""
+    return float(tu.get_non_tensor_data(data, name, default=None) / data["dp_size"])
 
 
 def _without_off_policy(data: TensorDict) -> TensorDict:

@@ -53,9 +53,9 @@ def exchange_log_probs(batch: KVBatchMeta, *, source: str) -> None:
     _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
 
-def count_tokens(batch: KVBatchMeta) -> int:
-    """Off-policy tokens of the batch."""
-    return int(_flat(_read(batch, [OFF_POLICY_MASK])[OFF_POLICY_MASK]).sum())
+def count_tokens(batch: KVBatchMeta, column: str) -> int:
+    """Tokens of the batch that a column of masks or weights marks."""
+    return int(_flat(_read(batch, [column])[column]).count_nonzero())
 
 
 def _read(batch: KVBatchMeta, columns: list[str]) -> TensorDict:

@@ -26,8 +26,8 @@ HINT_WEIGHTS = "hint_weights"
 OFF_POLICY_MASK = "off_policy_mask"
 """Row field: (response,) 1 on tokens that the policy did not write in this step, where a run has such."""
 
-OFF_POLICY_TOKENS = "off_policy_tokens"
-"""Batch-wide value: off-policy tokens of the step over its updates, what a token mean divides by."""
+OFF_POLICY_TOKENS, HINT_TOKENS = "off_policy_tokens", "hint_tokens"
+"""Batch-wide values: such tokens of the step over its updates, what a token mean divides by; may be 0."""
 
 ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
 """Row tags: advantages of the rollout's tokens, where verl's own estimate is not the one wanted."""

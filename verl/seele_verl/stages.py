@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.data.files import file_sha256, write_atomically
+from seele.data.schema import read_problem_files
 from seele.data.split import divide_file
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
@@ -106,12 +107,16 @@ def _start_anew(run: Path, *, needed: Path) -> None:
 
 def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
     """What decides which problems a stage gets."""
-    return {
+    division = {
         "share": seele.sft.share,
         "seed": seele.seed,
-        "files_sha256": [file_sha256(path) for path in _training_files(config)],
+        "files_sha256": [file_sha256(path) for path in _files(config.data.train_files, "data.train_files")],
         "max_samples": config.data.train_max_samples,
     }
+    if seele.sft.train_files:
+        first = _files(seele.sft.train_files, "seele.sft.train_files")
+        division["first_files_sha256"] = [file_sha256(path) for path in first]
+    return division
 
 
 def _check_division(record: Path, division: Mapping[str, Any]) -> None:
@@ -127,13 +132,21 @@ def _check_division(record: Path, division: Mapping[str, Any]) -> None:
 
 
 def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> None:
-    """Give each stage files of its own. ``data.train_max_samples`` is how many problems they share."""
+    """Give each stage files of its own. ``data.train_max_samples`` is how many problems they share, or the
+    second one has where the first has other files.
+    """
     left: int = config.data.train_max_samples
-    for index, path in enumerate(_training_files(config)):
+    share = 0.0 if seele.sft.train_files else seele.sft.share
+    for index, path in enumerate(_files(config.data.train_files, "data.train_files")):
         first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
-        divided = divide_file(path, first, rest, share=seele.sft.share, seed=seele.seed, max_samples=left)
+        divided = divide_file(path, first, rest, share=share, seed=seele.seed, max_samples=left)
         if left > 0:
             left -= divided
+    for index, path in enumerate(_files(seele.sft.train_files, "seele.sft.train_files")):
+        first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
+        divide_file(path, first, rest, share=1.0, seed=seele.seed)
+    if seele.sft.train_files:
+        _check_apart(folder)
     if not all(problems_of_stage(folder, stage) for stage in (SFT, RL)):
         raise DataError(
             f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
@@ -141,11 +154,24 @@ def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> No
         )
 
 
-def _training_files(config: DictConfig) -> list[Path]:
-    files = config.data.train_files
+def _check_apart(folder: Path) -> None:
+    """Raise ``DataError`` where the stages have problems in common."""
+    first, second = (
+        {instance.question for instance, _ in read_problem_files(problems_of_stage(folder, stage))}
+        for stage in (SFT, RL)
+    )
+    if both := first & second:
+        raise DataError(
+            f"seele.sft.train_files: {len(both)} of their {len(first)} questions are in data.train_files, "
+            f"too, such as {min(both)[:80]!r}; the second stage trains on problems that the first has not "
+            "seen. Take them out of one, or leave seele.sft.train_files empty, which divides data.train_files"
+        )
+
+
+def _files(files: str | Sequence[str], key: str) -> list[Path]:
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     if missing := [path for path in paths if not path.is_file()]:
-        raise DataError(f"data.train_files: no such file as {missing[0]}; make it with `seele data prepare`")
+        raise DataError(f"{key}: no such file as {missing[0]}; make it with `seele data prepare`")
     return paths
 
 
@@ -158,6 +184,7 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
     stage = copy.deepcopy(config)
     stage.seele.method = SFT
     stage.seele.sft.share = 1.0
+    stage.seele.sft.train_files = []
     for name, off in SETTINGS_OF_ROLLOUTS.items():
         OmegaConf.update(stage.seele, name, off)
     for name in VERL_SETTINGS_OF_ROLLOUTS:

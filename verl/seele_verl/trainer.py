@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from seele_verl.cpu.threads import use_all_cores
 from seele_verl.losses import needs_seele_loss, seele_loss
 from seele_verl.off_policy import count_tokens, exchange_log_probs, write_advantages
 from seele_verl.protocol import (
+    HINT_TOKENS,
     HINT_WEIGHTS,
     LOG_PROB_COLUMNS,
     OFF_POLICY_MASK,
@@ -202,9 +202,11 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if not self._nothing_to_learn:
-            if self.seele.off_policy.has_own_loss:
-                num_updates = len(batch) / self._get_required_batch_multiple(1)
-                batch.extra_info[OFF_POLICY_TOKENS] = max(count_tokens(batch), 1) / num_updates
+            num_updates = len(batch) / self._get_required_batch_multiple(1)
+            if self.seele.off_policy.adds_rollouts:
+                batch.extra_info[OFF_POLICY_TOKENS] = count_tokens(batch, OFF_POLICY_MASK) / num_updates
+            if self.seele.imitation.needs_hint_tokens:
+                batch.extra_info[HINT_TOKENS] = count_tokens(batch, HINT_WEIGHTS) / num_updates
             present = set(batch.fields or ())
             super()._update_actor(_columns(batch, present.intersection(UPDATE_COLUMNS)), metrics)
         self._learn(batch)
@@ -214,14 +216,14 @@ class SeeleTrainer(PPOTrainerSync):
         """Tell the planner, before the step is saved, what the step brought."""
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
         self._advantages = defaultdict(dict)
-        sizes = defaultdict(list)
+        sizes: dict[int, dict[int, float]] = defaultdict(dict)
         for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
             if not tag.get("is_padding"):
                 uid, rollout_index = parse_row_key(key)
                 self._advantages[uid][rollout_index] = float(advantage_T[-1])
-                sizes[self._problem_of_uid[uid]].append(float(advantage_T.abs().mean()))
+                sizes[self._problem_of_uid[uid]][rollout_index] = float(advantage_T.abs().mean())
         visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
-        self.planner.learn(visits, {problem: fmean(values) for problem, values in sizes.items()})
+        self.planner.learn(visits, sizes)
 
     def on_init_end(self) -> None:
         if needs_seele_loss(self.seele):
