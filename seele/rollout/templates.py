@@ -6,7 +6,7 @@ hint is the baseline's prompt byte for byte. Training and evaluation render thro
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +14,6 @@ from seele.errors import ConfigError
 
 CHAT = "chat"
 """The template that the model's tokenizer brings."""
-
-SHORT_CHARS = 16
-"""Steps of at most so many characters are encoded once: where tokens are steps, they recur."""
 
 QUESTION = "{question}"
 """Where the question goes in a template's text."""
@@ -76,6 +73,16 @@ class Tokenizer(Protocol):
         """Token ids of ``text``; with special tokens, what the model expects at the start of a sequence."""
         ...
 
+    def __call__(
+        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool
+    ) -> Mapping[str, Any]:
+        """``input_ids`` of ``text``, and as ``offset_mapping`` where each token starts and ends in it."""
+        ...
+
+    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
+        """The text of tokens."""
+        ...
+
     def apply_chat_template(
         self, conversation: Sequence[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> Any:
@@ -83,7 +90,7 @@ class Tokenizer(Protocol):
         ...
 
     def __hash__(self) -> int:
-        """Short steps are remembered by tokenizer."""
+        """What is found out about a tokenizer is remembered."""
         ...
 
 
@@ -127,39 +134,28 @@ def render_prompt(question: str, template: str) -> str:
     return template_text(template).replace(QUESTION, question)
 
 
-def encode_prompt(tokenizer: Tokenizer, question: str, template: str) -> list[int]:
-    """Token ids of the prompt, ending where the assistant's first token stands.
+def prompt_text(tokenizer: Tokenizer, question: str, template: str) -> str:
+    """The prompt's text, for every template.
 
     Raises:
         ConfigError: If the template is unknown.
     """
     if template == CHAT:
         messages = [{"role": "user", "content": question}]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return tokenizer.encode(text, add_special_tokens=False)
-    return tokenizer.encode(render_prompt(question, template), add_special_tokens=True)
+        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return text
+    return render_prompt(question, template)
 
 
-def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> list[list[int]]:
-    """Token ids of each solution step by itself.
+def encode_text(tokenizer: Tokenizer, prompt: str, template: str) -> list[int]:
+    """Token ids of a prompt's text; a chat template brings the start of the sequence itself."""
+    return tokenizer.encode(prompt, add_special_tokens=template != CHAT)
 
-    Step by step, so that the tokens of a longer hint begin with those of every shorter one: the engine's
-    prefix cache then serves all rounds of a problem.
+
+def encode_prompt(tokenizer: Tokenizer, question: str, template: str) -> list[int]:
+    """Token ids of the prompt, ending where the assistant's first token stands.
+
+    Raises:
+        ConfigError: If the template is unknown.
     """
-    return [
-        list(_encode_short(tokenizer, step))
-        if len(step) <= SHORT_CHARS
-        else tokenizer.encode(step, add_special_tokens=False)
-        for step in steps
-    ]
-
-
-@functools.lru_cache(maxsize=1 << 17)
-def _encode_short(tokenizer: Tokenizer, step: str) -> tuple[int, ...]:
-    return tuple(tokenizer.encode(step, add_special_tokens=False))
-
-
-def encode_solution(tokenizer: Tokenizer, steps: Sequence[str]) -> list[int]:
-    """Token ids of a worked solution as a whole response: those of its steps, then the end of the text."""
-    step_ids = encode_steps(tokenizer, steps)
-    return [*(token for ids in step_ids for token in ids), tokenizer.eos_token_id]
+    return encode_text(tokenizer, prompt_text(tokenizer, question, template), template)

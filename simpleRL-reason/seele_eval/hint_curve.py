@@ -127,7 +127,8 @@ def sample_hinted(
             template=template,
             temperature=temperature,
             seed=rollout_seed(settings.seed, 0, problem.instance_id, revealed, sample),
-            hint=problem.steps[:revealed],
+            steps=problem.steps,
+            hint_steps=revealed,
         )
         for problem, revealed in asked
         for sample in range(samples)

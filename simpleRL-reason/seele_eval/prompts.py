@@ -6,7 +6,8 @@ from pathlib import Path
 
 from seele.errors import ConfigError, DataError
 from seele.records import Finish
-from seele.rollout.templates import CHAT, Tokenizer, encode_prompt, encode_steps
+from seele.rollout.solutions import encode_problem
+from seele.rollout.templates import CHAT, Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +19,9 @@ class Request:
     temperature: float
     """0 is greedy."""
     seed: int
-    hint: tuple[str, ...] = ()
-    """Steps of the worked solution that the response goes on from. Evaluation proper has none."""
+    steps: tuple[str, ...] = ()
+    """The worked solution, of which the response goes on from ``hint_steps``. Evaluation proper has none."""
+    hint_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,5 +95,5 @@ def _check_context(model: Path, longest: int, *, max_tokens: int, context_limit:
 
 
 def _encode(tokenizer: Tokenizer, request: Request) -> list[int]:
-    prompt = encode_prompt(tokenizer, request.question, request.template)
-    return prompt + [token for step in encode_steps(tokenizer, request.hint) for token in step]
+    encoded = encode_problem(tokenizer, request.question, request.steps, request.template)
+    return encoded.prompt_ids + encoded.hint(request.hint_steps)

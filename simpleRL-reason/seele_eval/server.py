@@ -37,7 +37,7 @@ def complete_on_server(server: Server, requests: Sequence[Request], settings: En
     """
     for request in requests:
         check_template(request.template)
-        if request.hint:
+        if request.hint_steps:
             raise ConfigError("a server completes prompts without hints only; use a model folder")
     _check_model(server)
     return _stream(server, [_payload(server, request, settings) for request in requests])

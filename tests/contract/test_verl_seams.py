@@ -191,6 +191,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     """Two rounds of two: the first is there, and the second still runs when the problem is left behind."""
     from seele.config import HintConfig, SeeleConfig
     from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
+    from seele.rollout.solutions import EncodedProblem
     from seele_verl import rounds_worker as module
     from seele_verl.controller_actor import ControllerActor
 
@@ -217,8 +218,8 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     async def grade(completion, instance):
         return Grade(False, GradeReason.WRONG)
 
-    monkeypatch.setattr(module, "encode_prompt", lambda *_: [1, 2, 3, 4])
-    monkeypatch.setattr(module, "encode_steps", lambda *_: [])
+    encoded = EncodedProblem(prompt_ids=[1, 2, 3, 4], step_ids=[], moved_cuts=0)
+    monkeypatch.setattr(module, "encode_problem", lambda *_: encoded)
     worker = object.__new__(module.RoundsWorker)
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
     worker.controller, worker.tokenizer = Controller(worker.seele), None

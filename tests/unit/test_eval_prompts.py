@@ -22,7 +22,7 @@ def test_a_prompt_is_the_templates_text_and_nothing_else(bytes_model):
 
 def test_a_hint_follows_the_prompt_step_by_step(bytes_model):
     bare, hinted = encode_requests(
-        bytes_model, [request("1+1"), request("1+1", hint=("ab", "c"))], max_tokens=8
+        bytes_model, [request("1+1"), request("1+1", steps=("ab", "c", "d"), hint_steps=2)], max_tokens=8
     )
     assert hinted.token_ids[: len(bare.token_ids)] == bare.token_ids
     assert len(hinted.token_ids) == len(bare.token_ids) + 3

@@ -106,7 +106,7 @@ def test_an_address_where_nobody_answers_is_refused(url, error, complaint):
 
 def test_hints_and_unknown_templates_are_refused_before_anything_is_asked(server):
     where = Server(url=server.url, model="stand-in")
-    hinted = Request(question="?", template="plain", temperature=0.0, seed=0, hint=("a",))
+    hinted = Request(question="?", template="plain", temperature=0.0, seed=0, steps=("a", "b"), hint_steps=1)
     with pytest.raises(ConfigError, match="without hints only"):
         complete_on_server(where, [hinted], SETTINGS)
     with pytest.raises(ConfigError, match="unknown prompt template"):

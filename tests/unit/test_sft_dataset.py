@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from seele.data.schema import write_problems
 from seele.records import Instance
-from seele.rollout.templates import encode_prompt, encode_solution, encode_steps
+from seele.rollout.solutions import encode_problem
 from seele_verl.base_model import byte_tokenizer
 from seele_verl.sft_dataset import SolutionDataset, StepBatches
 
@@ -42,13 +42,12 @@ def test_the_loss_is_on_the_solution_and_the_end_of_the_text_and_on_nothing_else
 
 
 def test_tokens_are_those_of_the_prompt_and_of_the_longest_hint_and_what_follows_it(dataset):
-    prompt = encode_prompt(TOKENIZER, problem(3).question, "plain")
-    steps = encode_steps(TOKENIZER, problem(3).steps)
-    hinted = prompt + [token for step in steps[:-1] for token in step]
+    encoded = encode_problem(TOKENIZER, problem(3).question, problem(3).steps, "plain")
+    hinted = encoded.prompt_ids + encoded.hint(2)
     tokens = dataset[3]["input_ids"].tolist()
     assert tokens[: len(hinted)] == hinted
-    assert tokens[len(hinted) :] == [*steps[-1], TOKENIZER.eos_token_id]
-    assert tokens[len(prompt) :] == encode_solution(TOKENIZER, problem(3).steps)
+    assert tokens[len(hinted) :] == [*encoded.step_ids[-1], TOKENIZER.eos_token_id]
+    assert tokens[len(encoded.prompt_ids) :] == encoded.solution(TOKENIZER)
 
 
 def batches(

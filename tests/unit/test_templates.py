@@ -3,7 +3,7 @@
 import pytest
 
 from seele.errors import ConfigError
-from seele.rollout.templates import encode_prompt, encode_steps, render_prompt
+from seele.rollout.templates import encode_prompt, render_prompt
 
 
 class Characters:
@@ -37,11 +37,6 @@ def test_prompts_begin_with_what_the_model_expects_at_the_start():
 
 def test_chat_is_rendered_by_the_tokenizer():
     assert text_of(encode_prompt(Characters(), "7+5", "chat")) == "<user>7+5<assistant>"
-
-
-def test_a_longer_hint_begins_with_the_tokens_of_a_shorter_one():
-    steps = encode_steps(Characters(), ("7+5=2\n", "2-3=9\n"))
-    assert [text_of(ids) for ids in steps] == ["7+5=2\n", "2-3=9\n"]
 
 
 def test_an_unknown_template_is_named_with_the_known_ones():

@@ -19,7 +19,8 @@ from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
-from seele.rollout.templates import CHAT, Tokenizer, check_template, encode_prompt, encode_steps
+from seele.rollout.solutions import encode_problem
+from seele.rollout.templates import CHAT, Tokenizer, check_template
 from seele_verl.compositions import check_composition
 from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
@@ -392,8 +393,9 @@ def _check_lengths(
     limit = config.data.max_prompt_length
     response_limit, source = config.data.max_response_length, seele.off_policy.source
     for instance, path in problems:
-        prompt = len(encode_prompt(tokenizer, instance.question, seele.prompt.template))
-        steps = [len(ids) for ids in encode_steps(tokenizer, instance.steps)] if hinted else []
+        solution = instance.steps if hinted else ()
+        encoded = encode_problem(tokenizer, instance.question, solution, seele.prompt.template)
+        prompt, steps = len(encoded.prompt_ids), [len(ids) for ids in encoded.step_ids]
         longest = sum(steps[: instance.num_hint_steps(max(instance.legal_hint_ratios))])
         # A trace ends with one more token, and something has to be generated after a prefix.
         given = {"trace": sum(steps), "prefix": longest}.get(source, 0) + 1

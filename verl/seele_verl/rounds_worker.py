@@ -22,7 +22,7 @@ from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.rounds import Unhinted, add_given, run_rounds
 from seele.rollout.seeding import rollout_seed
-from seele.rollout.templates import encode_prompt, encode_steps
+from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine_client import generate_round
@@ -92,8 +92,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     ) -> TrainingRows:
         instance: Instance = prompt["instance"]
         step: int = prompt["global_steps"]
-        prompt_ids = encode_prompt(self.tokenizer, instance.question, self.seele.prompt.template)
-        step_ids = encode_steps(self.tokenizer, instance.steps)
+        encoded = encode_problem(
+            self.tokenizer, instance.question, instance.steps, self.seele.prompt.template
+        )
+        prompt_ids = encoded.prompt_ids
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
 
@@ -102,7 +104,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         ) -> AsyncGenerator[dict[int, Completion], None]:
             nonlocal model_version
             start = time.perf_counter()
-            hint_ids = [token for ids in step_ids[:hint_steps] for token in ids]
+            hint_ids = encoded.hint(hint_steps)
             in_response = not validate and self.seele.off_policy.source == "prefix"
             sampled = self._sample(
                 prompt_ids + hint_ids,
@@ -152,7 +154,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 model_version=model_version,
                 global_step=step,
             )
-        given = self._given(step_ids, prompt.get("replayed"))
+        given = self._given(encoded, prompt.get("replayed"))
         rollouts = await run_rounds(
             instance,
             controller=self.controller,
@@ -169,7 +171,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             instance=instance,
             step=step,
             prompt_tokens=len(prompt_ids),
-            step_tokens=tuple(map(len, step_ids)),
+            step_tokens=tuple(map(len, encoded.step_ids)),
             rollouts=tuple(rollouts),
         )
         await self.controller.keep_visit(prompt["uid"], visit)
@@ -178,7 +180,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             instance,
             rollouts,
             prompt_ids=prompt_ids,
-            step_ids=step_ids,
+            step_ids=encoded.step_ids,
             model_version=model_version,
             global_step=step,
             settings=self.seele,
@@ -191,13 +193,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     def _given_origin(self) -> Origin:
         return Origin.TRACE if self.seele.off_policy.source == "trace" else Origin.REPLAY
 
-    def _given(self, step_ids: list[list[int]], replayed: Completion | None) -> list[Completion]:
+    def _given(self, encoded: EncodedProblem, replayed: Completion | None) -> list[Completion]:
         """Responses of the group that nobody generates: the worked solution, or an earlier success."""
         if self.seele.off_policy.source != "trace":
             return [replayed] if replayed else []
-        if not step_ids:
+        if not encoded.step_ids:
             return []
-        token_ids = [token for ids in step_ids for token in ids] + [self.tokenizer.eos_token_id]
+        token_ids = encoded.solution(self.tokenizer)
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         # Probability 1 under its author, whose own is not known (LUFFY, arXiv:2504.14945, section 4).
         certain = (0.0,) * len(token_ids)

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from seele.curriculum import UniformCurriculum
 from seele.data.schema import read_problem_files
-from seele.rollout.templates import encode_prompt, encode_solution
+from seele.rollout.solutions import encode_problem
 
 
 class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
@@ -41,8 +41,8 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         problem = self._problems[index]
-        prompt_ids = encode_prompt(self._tokenizer, problem.question, self._template)
-        response_ids = encode_solution(self._tokenizer, problem.steps)
+        encoded = encode_problem(self._tokenizer, problem.question, problem.steps, self._template)
+        prompt_ids, response_ids = encoded.prompt_ids, encoded.solution(self._tokenizer)
         input_ids = torch.tensor(prompt_ids + response_ids)
         loss_mask = torch.ones_like(input_ids)
         loss_mask[: len(prompt_ids)] = 0

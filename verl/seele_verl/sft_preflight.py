@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
-from seele.rollout.templates import Tokenizer, encode_solution
+from seele.rollout.solutions import encode_problem
+from seele.rollout.templates import Tokenizer
 
 VERL_SETTINGS_OF_ROLLOUTS = (
     "algorithm.filter_groups.enable",
@@ -42,7 +43,8 @@ def check_supervised(
         at = f"{path}: problem {instance.instance_id!r}"
         if not instance.steps:
             raise DataError(f"{at} has no worked solution to train on; remove it or give it steps")
-        response = len(encode_solution(tokenizer, instance.steps))
+        encoded = encode_problem(tokenizer, instance.question, instance.steps, seele.prompt.template)
+        response = len(encoded.solution(tokenizer))
         if response > response_limit:
             raise DataError(
                 f"{at} has a solution of {response} tokens, more than data.max_response_length "

@@ -1,0 +1,161 @@
+"""A problem as token ids: its prompt, and the worked solution that hints, prefixes and traces are made of.
+
+What the prompt ends with is not said again: where it ends with ``<think>``, a solution that begins with that
+loses it. The solution is encoded as a whole and cut where its steps end, so that a hint's tokens are a prefix
+of the whole solution's, and a longer hint begins with a shorter one's.
+"""
+
+import functools
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from seele.errors import ConfigError
+from seele.rollout.templates import Tokenizer, encode_text, prompt_text
+
+ANCHORS = ("", "\n", ".\n", ": ")
+"""Texts that a solution may be encoded behind. SentencePiece models put a blank before every text, which must
+not stand between prompt and solution."""
+
+_PROBES = ("Then 2", "\nThen", " x = 2", "$x$", "\\boxed{7}\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedProblem:
+    """Token ids of a problem's parts, to be joined as they are."""
+
+    prompt_ids: list[int]
+    step_ids: list[list[int]]
+    """Of each step of the worked solution."""
+    moved_cuts: int
+    """Steps that end inside a token, which belongs to the next step then."""
+
+    def hint(self, num_steps: int) -> list[int]:
+        """Token ids of the first ``num_steps`` steps."""
+        return [token for ids in self.step_ids[:num_steps] for token in ids]
+
+    def solution(self, tokenizer: Tokenizer) -> list[int]:
+        """The worked solution as a whole response: its tokens, then the end of the text."""
+        return [*self.hint(len(self.step_ids)), tokenizer.eos_token_id]
+
+
+def encode_problem(
+    tokenizer: Tokenizer, question: str, steps: Sequence[str], template: str
+) -> EncodedProblem:
+    """Encode the prompt, and the worked solution behind it.
+
+    Args:
+        tokenizer: The model's; a fast one, which tells where in the text a token stands.
+        question: Without template.
+        steps: The worked solution; ``"".join(steps)`` is its text. May be empty.
+        template: As for ``encode_prompt``.
+
+    Raises:
+        ConfigError: The template is unknown, or the tokenizer cannot continue a text.
+    """
+    prompt = prompt_text(tokenizer, question, template)
+    steps = without_repeat(_behind_question(prompt, question), steps)
+    step_ids, moved_cuts = encode_steps(tokenizer, steps) if steps else ([], 0)
+    return EncodedProblem(
+        prompt_ids=encode_text(tokenizer, prompt, template), step_ids=step_ids, moved_cuts=moved_cuts
+    )
+
+
+def _behind_question(prompt: str, question: str) -> str:
+    """What the prompt says behind the question; a chat template may have trimmed that, or changed it."""
+    _, found, behind = prompt.rpartition(question.strip())
+    return behind if found else prompt.rpartition("\n")[2]
+
+
+def without_repeat(prompt_end: str, steps: Sequence[str]) -> list[str]:
+    """The steps without what the prompt has just said.
+
+    Of the words that the prompt ends with, as many as the solution begins with are taken off, and the blanks
+    behind them where the prompt ends with blanks, too. As many steps come back; one may be empty then.
+
+    Args:
+        prompt_end: The prompt behind the question.
+        steps: The worked solution.
+    """
+    solution, words = "".join(steps), prompt_end.split()
+    for first, word in enumerate(words):
+        if solution.lstrip().startswith(word):
+            repeat = re.match(r"\s*" + r"\s+".join(map(re.escape, words[first:])) + r"(?!\w)", solution)
+            if repeat:
+                break
+    else:
+        return list(steps)
+    said = repeat.end()
+    if prompt_end != prompt_end.rstrip():
+        said = len(solution) - len(solution[said:].lstrip())
+    starts = accumulate(map(len, steps), initial=0)
+    return [step[max(said - start, 0) :] for start, step in zip(starts, steps, strict=False)]
+
+
+def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> tuple[list[list[int]], int]:
+    """Token ids of each step of a solution that stands behind a prompt, and how many steps end inside a
+    token. Such a token belongs to the next step, so that no hint says more than its steps.
+
+    Raises:
+        ConfigError: As ``encode_problem``.
+    """
+    ids, starts, ends = _encode_continuation(tokenizer, "".join(steps))
+    step_ids, moved_cuts, first = [], 0, 0
+    for boundary in accumulate(map(len, steps[:-1])):
+        last = bisect_right(ends, boundary, lo=first)
+        moved_cuts += last < len(ids) and starts[last] < boundary
+        step_ids.append(ids[first:last])
+        first = last
+    return [*step_ids, ids[first:]], moved_cuts
+
+
+def _encode_continuation(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
+    """Token ids of a text that stands behind another one, and where in it each token starts and ends."""
+    for anchor in _anchors(tokenizer):
+        ids, starts, ends = _encode_with_offsets(tokenizer, anchor + text)
+        first = bisect_right(ends, len(anchor)) if anchor else 0
+        if first == len(ids) or starts[first] >= len(anchor):
+            return (
+                ids[first:],
+                [start - len(anchor) for start in starts[first:]],
+                [end - len(anchor) for end in ends[first:]],
+            )
+    raise ConfigError(f"the tokenizer joins the start of {text[:40]!r} with whatever stands before it")
+
+
+@functools.lru_cache(maxsize=8)
+def _anchors(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Those behind which a text is encoded as it stands."""
+    anchors = tuple(
+        anchor for anchor in ANCHORS if all(_continues(tokenizer, anchor, probe) for probe in _PROBES)
+    )
+    if not anchors:
+        raise ConfigError(
+            "actor_rollout_ref.model.path: its tokenizer adds something to every text that it encodes, so "
+            "that a solution cannot follow a prompt; hints and worked solutions need another tokenizer"
+        )
+    return anchors
+
+
+def _continues(tokenizer: Tokenizer, anchor: str, probe: str) -> bool:
+    before = "Question: 7?\n"
+    ids, _, ends = _encode_with_offsets(tokenizer, anchor + probe)
+    first = bisect_right(ends, len(anchor)) if anchor else 0
+    joined = [*tokenizer.encode(before, add_special_tokens=False), *ids[first:]]
+    return tokenizer.decode(joined, clean_up_tokenization_spaces=False) == before + probe
+
+
+def _encode_with_offsets(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
+    """Token ids, and where each token starts and ends, in characters; ends never fall."""
+    try:
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    except NotImplementedError as error:  # transformers' slow tokenizers
+        raise ConfigError(
+            "actor_rollout_ref.model.path: its tokenizer does not tell where in a text a token stands, which "
+            "hints and worked solutions need; save a fast one there (tokenizer.json)"
+        ) from error
+    offsets = encoded["offset_mapping"]
+    ends = list(accumulate((end for _, end in offsets), max))
+    return list(encoded["input_ids"]), [start for start, _ in offsets], ends
