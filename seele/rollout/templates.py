@@ -38,6 +38,12 @@ TEMPLATES = {
         "it through first and gives the answer then.\nUser: {question}\nAssistant: I will work this out step "
         "by step.\n"
     ),
+    # SEC's for MATH, whose questions say nothing of the answer's form.
+    "sec_math": (
+        "This is a dialogue between a User and an Assistant. The User poses a problem. The Assistant thinks "
+        "it through first and gives the answer then.\nUser: {question}\nPut your final answer within "
+        "\\boxed{}.\nAssistant: I will work this out step by step.\n"
+    ),
     # Three of LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py): Qwen2.5-Math's own;
     "qwen": (
         "<|im_start|>system\n"

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele_verl.preflight import OPEN_SECTIONS
 
-GROUPS = ("curriculum", "hardware", "method", "model", "selection")
+GROUPS = ("curriculum", "hardware", "method", "model", "recipe", "selection")
 """Groups of the configuration that are no section of it."""
 
 

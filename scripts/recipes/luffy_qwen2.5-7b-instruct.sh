@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# LUFFY from Qwen2.5-7B-Instruct as in LUFFY's paper (docs/papers.md).
+#
+#   needs    .venv of the GPU stack; data/prepared/openr1_46k (seele data prepare openr1_46k --set heldout_share=0.01)
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   takes    not measured yet
+#
+#   bash scripts/recipes/luffy_qwen2.5-7b-instruct.sh
+#   MODEL=path/to/model TRAIN=train.parquet VALID=valid.parquet OUT=runs/try \
+#       bash scripts/recipes/luffy_qwen2.5-7b-instruct.sh seele.seed=1
+source "$(dirname "$0")/../lib/recipe.sh"
+
+train_recipe luffy_qwen2.5-7b-instruct "$@"

@@ -1,0 +1,260 @@
+"""Every published experiment composes, says what its paper says, and passes all checks before a start."""
+
+import copy
+import os
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+from omegaconf import DictConfig
+
+from seele.data.commands import commands_that_make
+from seele.data.schema import write_problems
+from seele.data.sources.settings import GENERATED, source_names
+from seele.errors import DataError
+from seele.records import Instance
+from seele_verl.preflight import check_run
+from seele_verl.settings import read_settings
+from seele_verl.stages import stages
+from seele_verl.train import compose
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "recipe").glob("*.yaml"))
+WINDOWS = {
+    "Elliott/Qwen2.5-Math-7B-16k-think": 16384,
+    "Qwen/Qwen2.5-1.5B": 131072,
+    "Qwen/Qwen2.5-3B": 32768,
+    "Qwen/Qwen2.5-7B": 131072,
+    "Qwen/Qwen2.5-7B-Instruct": 32768,
+    "Qwen/Qwen2.5-Math-1.5B": 4096,
+    "Qwen/Qwen2.5-Math-7B": 4096,
+    "RoadQAQ/Qwen2.5-Math-1.5B-16k-think": 16384,
+    "meta-llama/Llama-3.2-3B": 131072,
+    "mistralai/Mathstral-7B-v0.1": 32768,
+}
+"""`max_position_embeddings` of the models on the hub."""
+
+
+@cache
+def composed(*overrides: str) -> DictConfig:
+    return compose([*overrides])
+
+
+def problem(index: int) -> Instance:
+    return Instance(
+        instance_id=f"chains-{index}",
+        data_source="chains",
+        question=f"{index}+1",
+        steps=("a=1\n", "b=2\n", "\\boxed{2}"),
+        answer="2",
+        level=1 + index % 3,
+    )
+
+
+@pytest.fixture(scope="module")
+def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As many problems as the largest step has, and for each window a model without weights."""
+    from transformers import Qwen2Config
+
+    from seele_verl.base_model import byte_tokenizer
+
+    folder = tmp_path_factory.mktemp("fixtures")
+    write_problems(folder / "train.parquet", [problem(i) for i in range(1024)], split="train")
+    write_problems(folder / "heldout.parquet", [problem(-1)], split="heldout")
+    tokenizer = byte_tokenizer()
+    for window in {*WINDOWS.values()}:
+        tokenizer.save_pretrained(folder / str(window))
+        Qwen2Config(vocab_size=259, max_position_embeddings=window).save_pretrained(folder / str(window))
+    return folder
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node as the recipes want it, out of the hub's reach."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 64)
+
+
+def on_fixtures(recipe: str, fixtures: Path, run: Path) -> DictConfig:
+    """The recipe's configuration with tiny problems and a model of the same window. The problems are cut to
+    one step's: reading more would only take time.
+    """
+    config = copy.deepcopy(composed(f"recipe={recipe}"))
+    window = WINDOWS[config.actor_rollout_ref.model.path]
+    config.actor_rollout_ref.model.path = str(fixtures / str(window))
+    config.data.train_files = [str(fixtures / "train.parquet")]
+    config.data.val_files = [str(fixtures / "heldout.parquet")]
+    # Half of them are left to the second stage of two.
+    config.data.train_max_samples = min(1024, 3 * config.data.train_batch_size)
+    config.trainer.default_local_dir = str(run)
+    return config
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_passes_every_check(recipe: str, fixtures: Path, eight_gpus: None, tmp_path: Path) -> None:
+    config = on_fixtures(recipe, fixtures, tmp_path / "run")
+    walk = stages(config, [f"recipe={recipe}"])
+    _, checked = next(walk)
+    walk.close()
+    # Of two stages, the first one comes first; both were checked.
+    assert checked.seele.method == ("sft" if config.seele.method == "sft_rl" else config.seele.method)
+    assert 0 < checked.num_problems <= config.data.train_max_samples
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipes_script_trains_the_recipe(recipe: str) -> None:
+    given = {"MODEL": "some/model", "TRAIN": "a.parquet,b.parquet", "VALID": "c.parquet", "OUT": "runs/x"}
+    assert script_arguments(recipe) == [f"recipe={recipe}", "hardware=gpu8"]
+    assert script_arguments(recipe, "seele.seed=3", **given) == [
+        f"recipe={recipe}",
+        "hardware=gpu8",
+        "actor_rollout_ref.model.path='some/model'",
+        "data.train_files=['a.parquet','b.parquet']",
+        "data.val_files=['c.parquet']",
+        "trainer.default_local_dir='runs/x'",
+        "seele.seed=3",
+    ]
+
+
+def test_every_script_has_a_recipe() -> None:
+    assert sorted(path.stem for path in (ROOT / "scripts" / "recipes").glob("*.sh")) == RECIPES
+
+
+def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
+    """What the script hands on to the trainer."""
+    printed = subprocess.run(
+        ["bash", str(ROOT / "scripts" / "recipes" / f"{recipe}.sh"), *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"DRY_RUN": "1"} | environment,
+        check=True,
+    ).stdout
+    (line,) = printed.splitlines()
+    words = shlex.split(line.removeprefix("+ "))
+    assert words[:3] == ["python", "-m", "seele_verl.train"]
+    return words[3:]
+
+
+def test_files_may_come_as_lzes_launchers_take_them() -> None:
+    train = "https://huggingface.co/datasets/EleutherAI/hendrycks_math?split=train"
+    valid = "hf://BytedTsinghua-SIA/DAPO-Math-17k?split=train"
+    config = composed(
+        *script_arguments(
+            "lze_selection_qwen2.5-math-1.5b",
+            MODEL_PATH="Qwen/Qwen2.5-Math-1.5B",
+            TRAIN_FILES=f"['{train}']",
+            VAL_FILES=f'["{train}", "{valid}"]',
+        )
+    )
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-Math-1.5B"
+    assert (config.data.train_files, config.data.val_files) == ([train], [train, valid])
+
+
+# What stands above what
+
+
+def sizes(config: DictConfig) -> tuple[int, int, int, int, int | None]:
+    """Rollouts a problem, problems a step and an update, tokens of a response, steps."""
+    return (
+        config.actor_rollout_ref.rollout.n,
+        config.data.train_batch_size,
+        config.actor_rollout_ref.actor.ppo_mini_batch_size,
+        config.data.max_response_length,
+        config.trainer.total_training_steps,
+    )
+
+
+@pytest.mark.parametrize("method", ["seele", "grpo", "drgrpo", "luffy", "uft", "prefix_rft", "sft_rl"])
+def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str) -> None:
+    config = composed(*script_arguments("seele_qwen2.5-3b", METHOD=method))
+    assert (config.seele.method, config.actor_rollout_ref.model.path) == (method, "Qwen/Qwen2.5-3B")
+    assert sizes(config) == (32, 256, 64, 2048, 400)
+    assert read_settings(config).sft.batch_size == 64
+    assert config.trainer.default_local_dir == f"runs/seele_qwen2.5-3b-{method}"
+
+
+@pytest.mark.parametrize("recipe", ["seele_qwen2.5-3b", "luffy_sft_qwen2.5-math-7b"])
+def test_supervised_training_keeps_its_own_sizes(recipe: str) -> None:
+    config = composed(f"recipe={recipe}", "method=sft")
+    sft = read_settings(config).sft
+    assert (sft.batch_size, sft.learning_rate, sft.epochs) == (64, 5e-5, 3)
+    assert config.trainer.total_training_steps is None
+
+
+def test_a_recipe_stands_above_method_and_hardware_and_below_the_command_line() -> None:
+    recipe = "recipe=sec_countdown_qwen2.5-3b"
+    assert composed("hardware=gpu8").data.max_prompt_length == 2048
+    assert composed(recipe).data.max_prompt_length == 1024
+    assert composed(recipe, "data.max_prompt_length=512").data.max_prompt_length == 512
+    assert composed(recipe, "hardware=gpu1").data.train_batch_size == 256
+    assert composed(recipe, "hardware=gpu1").trainer.n_gpus_per_node == 1
+    other = composed(recipe, "method=drgrpo", "model=qwen2_5_7b", "data=zebra", "curriculum=uniform")
+    assert (other.seele.method, other.seele.curriculum.name) == ("drgrpo", "uniform")
+    assert other.actor_rollout_ref.model.path == "Qwen/Qwen2.5-7B"
+    assert other.data.train_files == ["data/prepared/zebra/train.parquet"]
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu_tiny"])
+def test_a_recipe_is_tiny_on_tiny_hardware(hardware: str) -> None:
+    tiny = composed(f"hardware={hardware}")
+    config = composed("recipe=luffy_qwen2.5-math-7b", f"hardware={hardware}", "model=tiny")
+    assert config.seele.method == "luffy"
+    assert sizes(config) == sizes(tiny)
+    assert config.data.max_prompt_length == tiny.data.max_prompt_length
+    assert config.actor_rollout_ref.rollout.max_model_len == tiny.actor_rollout_ref.rollout.max_model_len
+
+
+# Data
+
+
+def local_files(recipe: str) -> list[Path]:
+    data = composed(f"recipe={recipe}").data
+    return [Path(file) for file in (*data.train_files, *data.val_files) if "://" not in file]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *("seele_qwen2.5-3b", "luffy_qwen2.5-math-7b", "sec_2d_qwen2.5-3b", "sec_math_qwen2.5-3b"),
+        *("sec_countdown_qwen2.5-3b", "sec_zebra_qwen2.5-3b", "sec_arc_1d_qwen2.5-3b"),
+    ],
+)
+def test_data_that_are_missing_are_named_with_the_commands_that_make_them(
+    recipe: str, fixtures: Path, eight_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = local_files(recipe)
+    monkeypatch.chdir(tmp_path)
+    config = on_fixtures(recipe, fixtures, tmp_path / "run")
+    config.data.train_files = list(composed(f"recipe={recipe}").data.train_files)
+    with pytest.raises(DataError) as error:
+        check_run(config, [])
+    assert str(files[0]) in str(error.value)
+    for command in commands_that_make(files[0]):
+        assert f"`{command}`" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_file_of_a_recipe_has_commands_that_name_a_source() -> None:
+    files = {file for recipe in RECIPES for file in local_files(recipe)}
+    assert len(files) >= 10
+    for file in files:
+        seele, data, prepare, source, *_ = commands_that_make(file)[0].split()
+        assert (seele, data, prepare) == ("seele", "data", "prepare")
+        assert source in (*source_names(), *GENERATED)
+
+
+def test_a_file_of_ones_own_has_no_command() -> None:
+    assert commands_that_make(Path("mine/train.parquet")) == ()
+
+
+def test_every_model_has_its_window_here() -> None:
+    models = {composed(f"recipe={recipe}").actor_rollout_ref.model.path for recipe in RECIPES}
+    assert models == {*WINDOWS}
