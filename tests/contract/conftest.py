@@ -1,10 +1,12 @@
-"""Benchmarks as modules."""
+"""Benchmarks as modules, and configurations that are composed once."""
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,3 +25,11 @@ def load_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str],
     for name in set(sys.modules) - before:
         if any((folder / f"{name}.py").exists() for folder in folders):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def composed() -> Callable[..., Any]:
+    """The configuration of these overrides; not to be changed, for others get the same one."""
+    from seele_verl.train import compose
+
+    return cache(lambda *overrides: compose([*overrides]))

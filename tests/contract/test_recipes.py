@@ -4,7 +4,7 @@ import copy
 import os
 import shlex
 import subprocess
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ from seele.records import Instance
 from seele_verl.preflight import check_run
 from seele_verl.settings import read_settings
 from seele_verl.stages import stages
-from seele_verl.train import compose
 
+Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "recipe").glob("*.yaml"))
 WINDOWS = {
@@ -38,11 +38,6 @@ WINDOWS = {
     "mistralai/Mathstral-7B-v0.1": 32768,
 }
 """`max_position_embeddings` of the models on the hub."""
-
-
-@cache
-def composed(*overrides: str) -> DictConfig:
-    return compose([*overrides])
 
 
 def problem(index: int) -> Instance:
@@ -83,12 +78,12 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 64)
 
 
-def on_fixtures(recipe: str, fixtures: Path, run: Path) -> DictConfig:
-    """The recipe's configuration with tiny problems and a model of the same window. The problems are cut to
+def on_fixtures(fixtures: Path, run: Path, config: DictConfig) -> DictConfig:
+    """A recipe's configuration with tiny problems and a model of the same window. The problems are cut to
     one step's: reading more would only take time.
     """
-    config = copy.deepcopy(composed(f"recipe={recipe}"))
-    window = WINDOWS[config.actor_rollout_ref.model.path]
+    config = copy.deepcopy(config)
+    window = WINDOWS.get(config.actor_rollout_ref.model.path, 4096)
     config.actor_rollout_ref.model.path = str(fixtures / str(window))
     config.data.train_files = [str(fixtures / "train.parquet")]
     config.data.val_files = [str(fixtures / "heldout.parquet")]
@@ -99,8 +94,10 @@ def on_fixtures(recipe: str, fixtures: Path, run: Path) -> DictConfig:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_passes_every_check(recipe: str, fixtures: Path, eight_gpus: None, tmp_path: Path) -> None:
-    config = on_fixtures(recipe, fixtures, tmp_path / "run")
+def test_a_recipe_passes_every_check(
+    recipe: str, fixtures: Path, eight_gpus: None, tmp_path: Path, composed: Compose
+) -> None:
+    config = on_fixtures(fixtures, tmp_path / "run", composed(f"recipe={recipe}"))
     walk = stages(config, [f"recipe={recipe}"])
     _, checked = next(walk)
     walk.close()
@@ -143,7 +140,7 @@ def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[s
     return words[3:]
 
 
-def test_files_may_come_as_lzes_launchers_take_them() -> None:
+def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:
     train = "https://huggingface.co/datasets/EleutherAI/hendrycks_math?split=train"
     valid = "hf://BytedTsinghua-SIA/DAPO-Math-17k?split=train"
     config = composed(
@@ -173,7 +170,7 @@ def sizes(config: DictConfig) -> tuple[int, int, int, int, int | None]:
 
 
 @pytest.mark.parametrize("method", ["seele", "grpo", "drgrpo", "luffy", "uft", "prefix_rft", "sft_rl"])
-def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str) -> None:
+def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str, composed: Compose) -> None:
     config = composed(*script_arguments("seele_qwen2.5-3b", METHOD=method))
     assert (config.seele.method, config.actor_rollout_ref.model.path) == (method, "Qwen/Qwen2.5-3B")
     assert sizes(config) == (32, 256, 64, 2048, 400)
@@ -182,14 +179,14 @@ def test_seeles_comparison_has_the_same_sizes_for_every_baseline(method: str) ->
 
 
 @pytest.mark.parametrize("recipe", ["seele_qwen2.5-3b", "luffy_sft_qwen2.5-math-7b"])
-def test_supervised_training_keeps_its_own_sizes(recipe: str) -> None:
+def test_supervised_training_keeps_its_own_sizes(recipe: str, composed: Compose) -> None:
     config = composed(f"recipe={recipe}", "method=sft")
     sft = read_settings(config).sft
     assert (sft.batch_size, sft.learning_rate, sft.epochs) == (64, 5e-5, 3)
     assert config.trainer.total_training_steps is None
 
 
-def test_a_recipe_stands_above_method_and_hardware_and_below_the_command_line() -> None:
+def test_a_recipe_stands_above_method_and_hardware_and_below_the_command_line(composed: Compose) -> None:
     recipe = "recipe=sec_countdown_qwen2.5-3b"
     assert composed("hardware=gpu8").data.max_prompt_length == 2048
     assert composed(recipe).data.max_prompt_length == 1024
@@ -203,7 +200,7 @@ def test_a_recipe_stands_above_method_and_hardware_and_below_the_command_line() 
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu_tiny"])
-def test_a_recipe_is_tiny_on_tiny_hardware(hardware: str) -> None:
+def test_a_recipe_is_tiny_on_tiny_hardware(hardware: str, composed: Compose) -> None:
     tiny = composed(f"hardware={hardware}")
     config = composed("recipe=luffy_qwen2.5-math-7b", f"hardware={hardware}", "model=tiny")
     assert config.seele.method == "luffy"
@@ -212,11 +209,23 @@ def test_a_recipe_is_tiny_on_tiny_hardware(hardware: str) -> None:
     assert config.actor_rollout_ref.rollout.max_model_len == tiny.actor_rollout_ref.rollout.max_model_len
 
 
+@pytest.mark.parametrize(
+    "recipe", ["seele_qwen2.5-3b", "luffy_qwen2.5-math-7b", "sec_2d_qwen2.5-3b", "prefix_rft_qwen2.5-math-7b"]
+)
+def test_a_recipe_can_be_tried_out_without_a_gpu(
+    recipe: str, fixtures: Path, tmp_path: Path, composed: Compose
+) -> None:
+    # As docs/papers.md says.
+    small = ("hardware=cpu", "model=tiny", "data=chains", "seele.prompt.template=plain")
+    config = composed(f"recipe={recipe}", *small, "seele.reward.grader=mathruler")
+    assert check_run(on_fixtures(fixtures, tmp_path / "run", config), small).num_problems == 48
+
+
 # Data
 
 
-def local_files(recipe: str) -> list[Path]:
-    data = composed(f"recipe={recipe}").data
+def local_files(config: DictConfig) -> list[Path]:
+    data = config.data
     return [Path(file) for file in (*data.train_files, *data.val_files) if "://" not in file]
 
 
@@ -228,11 +237,16 @@ def local_files(recipe: str) -> list[Path]:
     ],
 )
 def test_data_that_are_missing_are_named_with_the_commands_that_make_them(
-    recipe: str, fixtures: Path, eight_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: str,
+    fixtures: Path,
+    eight_gpus: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    composed: Compose,
 ) -> None:
-    files = local_files(recipe)
+    files = local_files(composed(f"recipe={recipe}"))
     monkeypatch.chdir(tmp_path)
-    config = on_fixtures(recipe, fixtures, tmp_path / "run")
+    config = on_fixtures(fixtures, tmp_path / "run", composed(f"recipe={recipe}"))
     config.data.train_files = list(composed(f"recipe={recipe}").data.train_files)
     with pytest.raises(DataError) as error:
         check_run(config, [])
@@ -242,8 +256,8 @@ def test_data_that_are_missing_are_named_with_the_commands_that_make_them(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_file_of_a_recipe_has_commands_that_name_a_source() -> None:
-    files = {file for recipe in RECIPES for file in local_files(recipe)}
+def test_every_file_of_a_recipe_has_commands_that_name_a_source(composed: Compose) -> None:
+    files = {file for recipe in RECIPES for file in local_files(composed(f"recipe={recipe}"))}
     assert len(files) >= 10
     for file in files:
         seele, data, prepare, source, *_ = commands_that_make(file)[0].split()
@@ -255,6 +269,6 @@ def test_a_file_of_ones_own_has_no_command() -> None:
     assert commands_that_make(Path("mine/train.parquet")) == ()
 
 
-def test_every_model_has_its_window_here() -> None:
+def test_every_model_has_its_window_here(composed: Compose) -> None:
     models = {composed(f"recipe={recipe}").actor_rollout_ref.model.path for recipe in RECIPES}
     assert models == {*WINDOWS}
