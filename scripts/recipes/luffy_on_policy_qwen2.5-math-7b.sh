@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On-policy RL, a baseline of LUFFY, from Qwen2.5-Math-7B as in LUFFY's paper (docs/papers.md).
 #
-#   needs    .venv of the GPU stack; data/prepared/openr1_46k (seele data prepare openr1_46k --set heldout_share=0.01)
+#   needs    .venv of the GPU stack; data/prepared/openr1_46k (docs/papers.md)
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
 #   takes    not measured yet
 #
