@@ -11,6 +11,10 @@ _SEVERAL_COMMANDS = {
         "seele data annotate {folder}/hard.parquet --out {folder}/annotated.parquet --endpoint URL "
         "--model NAME",
     ),
+    ("openr1_48k_complement", "train.parquet"): (
+        "seele data prepare hf://Elliott/Openr1-Math-48k-Complement --out {folder} "
+        "--map question=prompt[-1].content --map answer=reward_model.ground_truth",
+    ),
 }
 _OPTIONS = {"openr1_46k": " --set heldout_share=0.01"}
 """LUFFY's problems have one split; without some of it held out there is nothing to validate on."""
