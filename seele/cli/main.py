@@ -9,6 +9,7 @@ from seele.cli.compare import compare_command
 from seele.cli.cost import cost_command
 from seele.cli.data import data_app
 from seele.cli.doctor import doctor_command
+from seele.cli.export import export_command
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command
 from seele.cli.simulate import simulate_command
@@ -24,6 +25,7 @@ app.add_typer(data_app, name="data")
 app.command("compare")(compare_command)
 app.command("cost")(cost_command)
 app.command("doctor")(doctor_command)
+app.command("export")(export_command)
 app.command("grade")(grade_command)
 app.command("report")(report_command)
 app.command("simulate")(simulate_command)

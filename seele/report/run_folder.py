@@ -120,7 +120,7 @@ def read_run(path: Path) -> RunFolder:
         )
     notes: list[str] = []
     metrics = _read_metrics(_plain_or_packed(path / "metrics.jsonl"), notes)
-    evaluation = _read_json(path, "eval/scores.json", notes, "so there is no evaluation after training")
+    scores, conditions = read_evaluation(path, "eval/scores.json", notes)
     # One step only: all rollouts of a long run do not fit in memory.
     step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
     if step is None:
@@ -135,8 +135,8 @@ def read_run(path: Path) -> RunFolder:
         rollouts_step=step,
         controller=controller,
         controller_step=controller_step,
-        scores=_read_scores(evaluation, notes),
-        conditions=_section(evaluation, "conditions"),
+        scores=scores,
+        conditions=conditions,
         notes=tuple(notes),
     )
 
@@ -266,10 +266,17 @@ def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
     return _read_records(RolloutLine, lines, file.name, notes)
 
 
-def _read_scores(value: Mapping[str, Any], notes: list[str]) -> tuple[ScoreLine, ...]:
+def read_evaluation(
+    path: Path, where: str, notes: list[str]
+) -> tuple[tuple[ScoreLine, ...], Mapping[str, Any]]:
+    """The scores in the file ``where`` of the run folder ``path``, and what they were measured under.
+
+    What is missing or damaged is added to ``notes`` as a sentence.
+    """
+    value = _read_json(path, where, notes, "so there is no evaluation after training")
     entries = value.get("scores", ())
     lines = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
-    return _read_records(ScoreLine, lines, "eval/scores.json", notes)
+    return _read_records(ScoreLine, lines, where, notes), _section(value, "conditions")
 
 
 def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -1,0 +1,174 @@
+"""What a run began with: the base model's name, and the licence that it states."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seele.errors import ConfigError
+from seele.report.run_folder import RunFolder, read_run
+
+MODEL_PATH = "actor_rollout_ref.model.path"
+FIRST_STAGE = "sft"
+"""Folder of a run's first stage, where it has two."""
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[^/]+$")
+_IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+
+UNKNOWN = "unknown"
+LICENCE_FILES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
+_MARKS = {
+    "apache-2.0": ("apache license", "version 2.0"),
+    "mit": ("permission is hereby granted, free of charge",),
+}
+"""What a licence's text holds, in lower case, by its identifier on the hub."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseModel:
+    """The model that training began with."""
+
+    name: str
+    """Its name on the hub, or the name of its folder: never a path."""
+    is_on_hub: bool
+    folder: Path | None
+    """Its files on this machine, where they are here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Licence:
+    """A licence as the hub's front matter has it."""
+
+    identifier: str
+    """The hub's identifier, such as ``apache-2.0``; ``other`` or ``unknown`` where there is none."""
+    name: str | None = None
+    """Of a licence that is ``other``."""
+    link: str | None = None
+    source: str
+    """Who says so, as a sentence."""
+
+
+def find_base_model(run: Path, folder: RunFolder, *, hub_name: str | None = None) -> BaseModel:
+    """The base model of the run; of two stages, what the first one began with.
+
+    Args:
+        run: The run folder.
+        folder: What was read from it.
+        hub_name: The base model's name on the hub, where the run had a local copy.
+
+    Raises:
+        ConfigError: ``hub_name`` is not ``OWNER/NAME``.
+        CheckpointError: The settings do not name a model.
+    """
+    if hub_name is not None and not HUB_NAME.fullmatch(hub_name):
+        raise ConfigError(f"--base-model {hub_name}: expected OWNER/NAME, such as Qwen/Qwen2.5-7B")
+    path = folder.setting(MODEL_PATH)
+    first = run / FIRST_STAGE
+    if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
+        path = read_run(first).setting(MODEL_PATH)
+    found = _find(str(path))
+    if hub_name is None:
+        return found
+    return BaseModel(name=hub_name, is_on_hub=True, folder=found.folder or _cached_folder(hub_name))
+
+
+def _find(path: str) -> BaseModel:
+    if cached := _CACHED.search(path.rstrip("/")):
+        name = "/".join(cached.groups())
+        return BaseModel(name=name, is_on_hub=True, folder=_existing(Path(path)))
+    # A local folder is in a run's settings by its whole path.
+    if HUB_NAME.fullmatch(path) and not Path(path).is_dir():
+        return BaseModel(name=path, is_on_hub=True, folder=_cached_folder(path))
+    folder = Path(path)
+    name = f"{folder.parent.name}, merged" if folder.name == "merged" else folder.name
+    return BaseModel(name=name, is_on_hub=False, folder=_existing(folder))
+
+
+def _existing(folder: Path) -> Path | None:
+    return folder if folder.is_dir() else None
+
+
+def _cached_folder(name: str) -> Path | None:
+    """The model's files in the cache of ``huggingface_hub``, at the newest commit of its main branch."""
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    model = cache / f"models--{name.replace('/', '--')}"
+    reference = model / "refs" / "main"
+    return _existing(model / "snapshots" / reference.read_text().strip()) if reference.is_file() else None
+
+
+def find_licence(base: BaseModel, chosen: str | None) -> Licence:
+    """The licence that was chosen, or else what the base model's card or licence file says.
+
+    Raises:
+        ConfigError: The chosen licence cannot be an identifier of the hub.
+    """
+    if chosen is not None:
+        if not _IDENTIFIER.fullmatch(chosen.lower()):
+            raise ConfigError(
+                f"--licence {chosen}: expected an identifier of the hub, such as apache-2.0, mit or other"
+            )
+        return Licence(identifier=chosen.lower(), source="Chosen by who exported the model.")
+    if base.folder is not None:
+        if found := _licence_of_card(base.folder / "README.md"):
+            return found
+        if found := _licence_of_file(base.folder):
+            return found
+    return Licence(identifier=UNKNOWN, source="The base model's files at hand state no licence.")
+
+
+def _licence_of_card(card: Path) -> Licence | None:
+    values = read_front_matter(card)
+    identifier = values.get("license")
+    if isinstance(identifier, list) and len(identifier) == 1:
+        (identifier,) = identifier
+    if not isinstance(identifier, str):
+        return None
+    return Licence(
+        identifier=identifier,
+        name=_text(values.get("license_name")),
+        link=_text(values.get("license_link")),
+        source="As the base model's card states.",
+    )
+
+
+def read_front_matter(card: Path) -> Mapping[str, Any]:
+    """The YAML between the ``---`` lines that a model card begins with; empty where there is none."""
+    if not card.is_file():
+        return {}
+    head, *rest = card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)
+    if not rest or not head.startswith("---"):
+        return {}
+    try:
+        values = yaml.safe_load(head.removeprefix("---"))
+    except yaml.YAMLError:
+        return {}
+    return values if isinstance(values, Mapping) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def licence_files(folder: Path) -> list[Path]:
+    """The texts that go with a model's weights wherever they go."""
+    return sorted({file for pattern in LICENCE_FILES for file in folder.glob(pattern) if file.is_file()})
+
+
+def _licence_of_file(folder: Path) -> Licence | None:
+    texts = [file for file in licence_files(folder) if not file.name.startswith("NOTICE")]
+    if not texts:
+        return None
+    text = texts[0].read_text(encoding="utf-8", errors="replace")
+    words = " ".join(text.lower().split())
+    source = f"As the base model's file {texts[0].name} states."
+    for identifier, marks in _MARKS.items():
+        if all(mark in words for mark in marks):
+            return Licence(identifier=identifier, source=source)
+    title = next((line.strip() for line in text.splitlines() if line.strip()), texts[0].name)
+    return Licence(identifier="other", name=title, link=texts[0].name, source=source)

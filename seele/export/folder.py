@@ -1,0 +1,215 @@
+"""Start here: the folder of an export, written whole or not at all.
+
+Weights, configuration and tokenizer are copies of the merged checkpoint's files; ``README.md`` is the model
+card, ``seele_export.json`` says which files are the export's, so that a later one may take its place.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seele.data.files import file_sha256
+from seele.errors import CheckpointError, ConfigError
+from seele.export.base_model import find_base_model, find_licence, licence_files
+from seele.export.card import render_card
+from seele.export.evaluation import find_evaluations, weight_files
+from seele.export.facts import CardFacts
+from seele.export.progress import read_progress
+from seele.export.prompt import read_prompt_form
+from seele.export.settings import changed_settings
+from seele.export.training_data import describe_training_files, training_files
+from seele.report.run_folder import read_run
+
+CARD, RECORD = "README.md", "seele_export.json"
+MERGED, STEP_FILE = "merged", "merged_step.txt"
+CHAT_TEMPLATES = "additional_chat_templates"
+"""Where transformers keeps the chat templates that are not the default one."""
+
+Merge = Callable[[Path, int | None], Path]
+"""Makes the Hugging Face folder of a run's checkpoint: of this step, or of the last one."""
+
+Defaults = Callable[[str], Mapping[str, Any]]
+"""The settings of a method, by dotted key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a user asks for."""
+
+    run: Path
+    out: Path
+    step: int | None = None
+    """The last checkpoint where not given."""
+    name: str | None = None
+    """On the hub, where it goes there."""
+    base_model: str | None = None
+    """The base model's name on the hub, where the run had a local copy."""
+    licence: str | None = None
+    overwrite: bool = False
+    """Also an export that was changed since."""
+
+
+def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
+    """Write the folder.
+
+    Args:
+        wish: What is wanted.
+        merge: Is called once everything else has been checked.
+        defaults: As ``Defaults``.
+
+    Returns:
+        What the user should know, in sentences.
+
+    Raises:
+        CheckpointError: It is no run folder, its settings are gone, or it has no such checkpoint.
+        ConfigError: A choice cannot be, or the folder holds something else; nothing is changed then.
+    """
+    run = read_run(wish.run)
+    form = read_prompt_form(run)
+    base = find_base_model(wish.run, run, hub_name=wish.base_model)
+    licence = find_licence(base, wish.licence)
+    changed = changed_settings(run, defaults(str(run.setting("seele.method"))))
+    check_out(wish, base_folder=base.folder)
+    with _written_whole(wish.out.resolve()) as partial:
+        merged = _merged(wish, merge)
+        step = _merged_step(merged) if wish.step is None else wish.step
+        _copy_model(merged, partial)
+        for file in licence_files(base.folder) if base.folder else ():
+            shutil.copy(file, partial)
+        evaluations, notes = find_evaluations(wish.run, partial, step=step)
+        facts = CardFacts(
+            name=(wish.name or _name(wish)).rpartition("/")[2],
+            loads_as=wish.name or _shown(wish.out),
+            run=run,
+            progress=read_progress(wish.run, run, step=step),
+            base=base,
+            licence=licence,
+            files=describe_training_files(training_files(wish.run, run)),
+            changed=changed,
+            evaluations=evaluations,
+            prompt=form,
+            dtype=_dtype(partial),
+        )
+        (partial / CARD).write_text(render_card(facts), encoding="utf-8")
+        _write_record(partial, run=run.name, step=step)
+    return [*notes, *_advice(facts)]
+
+
+def _advice(facts: CardFacts) -> Iterator[str]:
+    if facts.progress.warning:
+        yield facts.progress.warning
+    if facts.licence.identifier == "unknown":
+        yield f"{facts.licence.source} Name it with --licence."
+    if not facts.base.is_on_hub:
+        yield f"The base model {facts.base.name} was a local folder; --base-model names it on the hub."
+
+
+def check_out(wish: Wish, *, base_folder: Path | None) -> None:
+    """Refuse a folder that holds anything but an export.
+
+    Raises:
+        ConfigError: It is a file, holds the run or a model that the run needs, holds files of other origin,
+            or is an export that was changed since and ``overwrite`` was not given.
+    """
+    run, out = wish.run.resolve(), wish.out.resolve()
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {wish.out}: is a file; expected a folder, or a path where one can be made")
+    needed = [run, *([base_folder.resolve()] if base_folder else [])]
+    of_run = [run / MERGED, *run.glob("global_step_*")]
+    if any(each.is_relative_to(out) for each in needed) or any(out.is_relative_to(each) for each in of_run):
+        raise ConfigError(
+            f"--out {wish.out}: holds files of the run or of its base model; name another folder"
+        )
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    record = _read_record(out)
+    if record is None:
+        raise ConfigError(f"--out {wish.out}: is not empty and no export; name another folder, or empty it")
+    if (changed := _changes(out, record)) and not wish.overwrite:
+        raise ConfigError(
+            f"--out {wish.out}: {', '.join(changed)} are not as an export left them and would be lost; "
+            "name another folder, or give --overwrite"
+        )
+
+
+def _read_record(out: Path) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        return value if {"files", "card_sha256"} <= value.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _changes(out: Path, record: Mapping[str, Any]) -> list[str]:
+    added = {entry.name for entry in out.iterdir()} - {*record["files"], RECORD}
+    card = out / CARD
+    edited = {CARD} if card.is_file() and file_sha256(card) != record["card_sha256"] else set()
+    return sorted(added | edited)
+
+
+def _write_record(partial: Path, *, run: str, step: int | None) -> None:
+    names = sorted(entry.name for entry in partial.iterdir())
+    record = {"run": run, "step": step, "files": names, "card_sha256": file_sha256(partial / CARD)}
+    (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _written_whole(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` that takes its place at the end, or goes without a trace."""
+    partial, old = (out.with_name(f".{out.name}.{what}") for what in ("partial", "old"))
+    for leftover in (partial, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if out.exists():
+            out.rename(old)
+        partial.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _merged(wish: Wish, merge: Merge) -> Path:
+    merged = wish.run / MERGED
+    is_all_there_is = (merged / STEP_FILE).is_file() and not any(wish.run.glob("global_step_*"))
+    return merged if wish.step is None and is_all_there_is else merge(wish.run, wish.step)
+
+
+def _merged_step(merged: Path) -> int | None:
+    file = merged / STEP_FILE
+    text = file.read_text().strip() if file.is_file() else ""
+    return int(text) if text.isdecimal() else None
+
+
+def _copy_model(merged: Path, partial: Path) -> None:
+    """Copy the files of the model itself: an evaluation may stand beside them."""
+    if not (merged / "config.json").is_file() or not weight_files(merged):
+        raise CheckpointError(f"{merged}: holds no config.json with weights; remove it, and it is made again")
+    for file in sorted(merged.iterdir()):
+        if file.is_file() and file.name not in (STEP_FILE, CARD):
+            shutil.copy(file, partial)
+    if (merged / CHAT_TEMPLATES).is_dir():
+        shutil.copytree(merged / CHAT_TEMPLATES, partial / CHAT_TEMPLATES)
+
+
+def _dtype(model: Path) -> str | None:
+    """Single precision, which vLLM would round."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    dtype = config.get("dtype", config.get("torch_dtype"))
+    return dtype if dtype == "float32" else None
+
+
+def _name(wish: Wish) -> str:
+    """The folder's name; of the default folder the run's."""
+    out = wish.out.resolve()
+    return out.parent.name if out.parent == wish.run.resolve() else out.name
+
+
+def _shown(out: Path) -> str:
+    """The folder as the user wrote it, without the machine's folders above it."""
+    return out.name if out.is_absolute() or ".." in out.parts else out.as_posix()

@@ -1,0 +1,84 @@
+"""How an exported model is asked: the prompt of training, and ten lines of vLLM that build it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seele.errors import CheckpointError
+from seele.report.run_folder import RunFolder
+from seele.rollout.templates import CHAT, QUESTION, template_text
+
+EXAMPLE = "What is 7 times 8?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptForm:
+    """What stands around a question, and how long a response may be."""
+
+    template: str
+    """Its name; of a file, without folders."""
+    text: str | None
+    """With ``{question}`` in it; None where the tokenizer's chat template makes the prompt."""
+    chat_settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the chat template is told besides."""
+    max_tokens: int
+    """Longest response in training."""
+
+
+def read_prompt_form(run: RunFolder) -> PromptForm:
+    """How the run asks.
+
+    Raises:
+        CheckpointError: The run's settings lack the template or the response limit.
+        ConfigError: The file that holds the template is gone.
+    """
+    template, max_tokens = run.setting("seele.prompt.template"), run.setting("data.max_response_length")
+    if not isinstance(template, str) or not isinstance(max_tokens, int):
+        raise CheckpointError(
+            f"{run.name}: resolved.yaml does not say seele.prompt.template and data.max_response_length, "
+            "which the prompt follows from; name the folder of a training run"
+        )
+    return PromptForm(
+        template=template.rpartition("/")[2],
+        text=None if template == CHAT else template_text(template),
+        chat_settings=run.setting("data.apply_chat_template_kwargs") or {},
+        max_tokens=max_tokens,
+    )
+
+
+def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
+    """At most ten lines of Python that answer a question greedily, with the tokens of a prompt in training.
+
+    Args:
+        form: How the model is asked.
+        model: Name or folder for vLLM.
+        dtype: The type that vLLM must be told to keep, where it would take another by itself.
+    """
+    engine = f"LLM(model={_literal(model)}" + (f", dtype={_literal(dtype)})" if dtype else ")")
+    if form.text is None:
+        settings = f", chat_template_kwargs={dict(form.chat_settings)!r}" if form.chat_settings else ""
+        build = 'prompts = [[{"role": "user", "content": question}] for question in questions]'
+        call, opening = f"chat(prompts, sampling{settings})", []
+    else:
+        opening = [f"template = {_literal(form.text)}"]
+        build = f'prompts = [template.replace("{QUESTION}", question) for question in questions]'
+        call = "generate(prompts, sampling)"
+    lines = [
+        "from vllm import LLM, SamplingParams",
+        "",
+        *opening,
+        f"questions = [{_literal(EXAMPLE)}]",
+        build,
+        "",
+        f"sampling = SamplingParams(temperature=0.0, max_tokens={form.max_tokens})",
+        f"llm = {engine}",
+        f"for output in llm.{call}:",
+        "    print(output.outputs[0].text)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _literal(text: str) -> str:
+    """A text as Python in double quotes, which JSON's are, too."""
+    return json.dumps(text, ensure_ascii=False)
