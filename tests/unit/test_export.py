@@ -9,9 +9,11 @@ from types import ModuleType
 import pytest
 import yaml
 
+from seele.data.schema import write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.export.folder import Wish, export
 from seele.export.prompt import PromptForm, render_snippet
+from seele.records import Instance
 from seele.rollout.templates import TEMPLATES, render_prompt
 
 WEIGHTS = b"weights of step 4"
@@ -22,6 +24,12 @@ DEFAULTS = {
     "actor_rollout_ref.actor.optim.lr": 1e-6,
     "key.that.the.run.has.not": 1,
 }
+PROBLEMS = [
+    Instance(
+        instance_id=str(i), data_source="sums", question=f"{i} + {i}?", steps=("a", "b"), answer=str(2 * i)
+    )
+    for i in range(3)
+]
 APACHE = "\n Apache License\n   Version 2.0, January 2004\n"
 
 
@@ -44,7 +52,8 @@ def base(tmp_path):
 def run(tmp_path, base):
     """A finished run of four steps with its last checkpoint."""
     run, data = tmp_path / "runs" / "tiny", tmp_path / "data"
-    train = write(data / "train.parquet", "not parquet, but bytes with a checksum")
+    train = data / "train.parquet"
+    write_problems(train, PROBLEMS, split="train")
     sha256 = hashlib.sha256(train.read_bytes()).hexdigest()
     origin = {"hub": "someone/problems", "revision": "main"}
     entry = {"file": "train.parquet", "origin": origin, "problems": 32, "sha256": sha256}
@@ -155,7 +164,7 @@ def test_the_card_says_data_method_settings_and_costs(run):
     assert (front["library_name"], front["pipeline_tag"]) == ("transformers", "text-generation")
     sha256 = hashlib.sha256((run.parents[1] / "data" / "train.parquet").read_bytes()).hexdigest()
     data = section(card, "Training data")
-    assert "`train.parquet` | Problems | MIT |" in data and sha256 in data and "31 problems" in data
+    assert f"| `train.parquet` | Problems | MIT | 3 | `{sha256}` |" in data and "31 problems" in data
     training = section(card, "Training")
     for said in ("`grpo`", "4,000", "0.40", "2 x H100", "| 7 |", "`abc123`, with uncommitted", "verl 0.9.1"):
         assert said in training
@@ -215,9 +224,13 @@ def test_two_stages_name_the_first_ones_base_model_and_problems(run, base):
 
 
 def test_a_file_that_is_not_the_manifests_has_no_licence_from_it(run):
-    write(run.parents[1] / "data" / "train.parquet", "other bytes")
+    train = run.parents[1] / "data" / "train.parquet"
+    write_problems(train, PROBLEMS[:2], split="train")
     _, card, front = make(run)
-    assert "MIT" not in section(card, "Training data") and "datasets" not in front
+    assert "| `train.parquet` | sums | unknown | 2 |" in section(card, "Training data")
+    assert "datasets" not in front
+    train.unlink()
+    assert "| `train.parquet` | unknown | unknown | unknown | unknown |" in make(run)[1]
 
 
 # Scores
