@@ -1,20 +1,23 @@
 """``seele data prepare``: from named sources, the Hugging Face hub and local files to parquet files."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from seele.errors import ConfigError, DataError
+from seele.config.settings import RewardConfig
+from seele.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seele.data.prepare import Split
-    from seele.data.sources import SourceSettings
+    from seele.data.prepare import CheckGolds
     from seele.records import Instance
+
+
+PLAIN = {"question": "question", "answer": "answer"}
+DEFAULT_GRADER = RewardConfig().grader
 
 
 class SourceGroup(TyperGroup):
@@ -31,10 +34,19 @@ prepare_app = typer.Typer(
     cls=SourceGroup,
     no_args_is_help=True,
     help="Write DIR/<split>.parquet and DIR/manifest.json. "
-    "Sources beside the commands below: deepmath, openr1_46k, dapo_17k, math, hf://OWNER/NAME, or a file.",
+    "Sources: deepmath, openr1_46k, dapo_17k, math, gsm8k, hf://OWNER/NAME, a file, or a command below.",
 )
 
 OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]
+GraderOption = Annotated[
+    str, typer.Option(help="Grades a sample of the reference answers against themselves, as training would.")
+]
+MaxFailingOption = Annotated[
+    float,
+    typer.Option(
+        "--max-failing-golds", min=0.0, max=1.0, help="Share of them that may fail before nothing is written."
+    ),
+]
 MaxCharsOption = Annotated[
     int | None,
     typer.Option(
@@ -69,11 +81,13 @@ def prepare_source(
         list[str] | None, typer.Option("--set", help="KEY=VALUE of the source, such as max_steps=5.")
     ] = None,
     max_chars: MaxCharsOption = None,
+    grader: GraderOption = DEFAULT_GRADER,
+    max_failing_golds: MaxFailingOption = 0.01,
 ) -> None:
     """Any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
-    from seele.data.prepare import Split
-    from seele.data.sources import Counts, find_settings, open_split
-    from seele.data.sources.rows import to_instances
+    from seele.data.prepare_source import prepare_source
+    from seele.data.sources import find_settings
+    from seele.reward.golds import GoldCheck
 
     changes = parse_settings(settings or [])
     if splits:
@@ -85,30 +99,10 @@ def prepare_source(
     found = find_settings(
         reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
     )
-
-    def read(theirs: str) -> Split:
-        opened, counts = open_split(found, theirs, source=source), Counts()
-        instances = to_instances(opened.rows, found, counts)
-        return Split(instances=instances, origin=opened.origin, files=opened.files, counts=counts)
-
-    prepared: dict[str, Split] = {}
-    for ours, theirs in found.splits.items():
-        split = read(theirs)
-        for other, before in prepared.items():
-            if split.origin == before.origin:
-                raise DataError(
-                    f"{reference}: {other!r} and {ours!r} would be the same rows, {dict(split.origin)}; "
-                    "name other splits or files, or take a part of train with --set heldout_share=0.05"
-                )
-        prepared[ours] = split
-    if share := found.heldout_share:
-        both = {"train": prepared["train"], "heldout": read(found.splits["train"])}
-        prepared |= {
-            name: replace(split, instances=part_of(split.instances, share, heldout=name == "heldout"))
-            for name, split in both.items()
-        }
-    _write(out, prepared, about=_about(found))
-    _say_revision(found, [split.origin for split in prepared.values()])
+    check = GoldCheck(grader=grader, max_failing=max_failing_golds)
+    manifest = prepare_source(out, found, source=source, check_golds=check)
+    _say(out, manifest)
+    _say_revision(found.reference, manifest)
 
 
 @prepare_app.command("chains")
@@ -137,9 +131,12 @@ def prepare_gsm8k(
         typer.Option(help="Folder with train.jsonl and test.jsonl.", show_default="the Hugging Face hub"),
     ] = None,
     max_chars: MaxCharsOption = None,
+    grader: GraderOption = DEFAULT_GRADER,
+    max_failing_golds: MaxFailingOption = 0.01,
 ) -> None:
     """GSM8K: its training split, and its test split as held-out problems."""
     from seele.data.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
+    from seele.reward.golds import GoldCheck
 
     splits = {
         "train": read_gsm8k("train", folder=source, max_chars=max_chars),
@@ -148,45 +145,35 @@ def prepare_gsm8k(
     # The folder's own name would make the manifest differ from machine to machine.
     origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
     about = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin, "max_chars": max_chars}
-    write_splits(out, splits, origin=about)
+    check = GoldCheck(grader=grader, max_failing=max_failing_golds)
+    write_splits(out, splits, origin=about, check_golds=check)
 
 
-def part_of(instances: "Iterable[Instance]", share: float, *, heldout: bool) -> "Iterator[Instance]":
-    """Those that are, or are not, among the share that is held out."""
-    from seele.data.split import is_in_first_part
-
-    for instance in instances:
-        if is_in_first_part(instance.instance_id, share=share, seed=0) is heldout:
-            yield instance
-
-
-def _about(settings: "SourceSettings") -> dict[str, Any]:
-    """What the manifest says of a source; of a local file the name, without its folder."""
-    from dataclasses import asdict
-
-    said = asdict(settings)
-    if "://" not in settings.reference:
-        said["reference"] = Path(settings.reference).name
-    first = {"source": said.pop("data_source"), "title": said.pop("title"), "licence": said.pop("licence")}
-    return first | {"reference": said.pop("reference"), "settings": said}
-
-
-def _say_revision(settings: "SourceSettings", origins: Iterable[Mapping[str, Any]]) -> None:
+def _say_revision(reference: str, manifest: Mapping[str, Any]) -> None:
     """A data set without a commit is another one tomorrow."""
+    origins = [entry.get("origin", {}) for entry in manifest["splits"].values()]
     for revision in sorted({origin["revision"] for origin in origins if "revision" in origin}):
-        if revision not in settings.reference:
-            typer.echo(f"{settings.reference}: not pinned to a commit; now it was {revision} (manifest.json)")
+        if revision not in reference:
+            typer.echo(f"{reference}: not pinned to a commit; now it was {revision} (manifest.json)")
 
 
-def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origin: Mapping[str, Any]) -> None:
+def write_splits(
+    out: Path,
+    splits: Mapping[str, Iterable["Instance"]],
+    *,
+    origin: Mapping[str, Any],
+    check_golds: "CheckGolds | None" = None,
+) -> None:
     """Write each split, then ``manifest.json`` with counts and checksums. Same input, same bytes.
 
     Raises:
         DataError: As ``seele.data.prepare.prepare``.
     """
-    from seele.data.prepare import Split
+    from seele.data.prepare import Split, prepare
+    from seele.reward.golds import GoldCheck
 
-    _write(out, {name: Split(instances=instances) for name, instances in splits.items()}, about=origin)
+    whole = {name: Split(instances=instances) for name, instances in splits.items()}
+    _say(out, prepare(out, whole, about=origin, check_golds=check_golds or GoldCheck()))
 
 
 def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, Any]:
@@ -207,10 +194,7 @@ def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, A
     return parsed
 
 
-def _write(out: Path, splits: Mapping[str, "Split"], *, about: Mapping[str, Any]) -> None:
-    from seele.data.prepare import prepare
-
-    manifest = prepare(out, splits, about=about)
+def _say(out: Path, manifest: Mapping[str, Any]) -> None:
     for entry in manifest["splits"].values():
         left_out = ", ".join(f"{count} {reason}" for reason, count in entry.get("left_out", {}).items())
         rows = f" of {entry['rows_read']} rows" if "rows_read" in entry else ""
@@ -218,3 +202,12 @@ def _write(out: Path, splits: Mapping[str, "Split"], *, about: Mapping[str, Any]
             f"{out / entry['file']}: {entry['problems']} problems{rows}, {entry['unhintable']} without a "
             f"possible hint" + (f"; left out: {left_out}" if left_out else "")
         )
+        if (columns := entry.get("columns", PLAIN)) != PLAIN:
+            said = " ".join(f"{name}={path}" for name, path in columns.items())
+            typer.echo(f"  columns by their names: {said} (--map takes others)")
+        golds = entry["golds"]
+        if golds["failing"]:
+            typer.echo(
+                f"  {golds['failing']} of {golds['checked']} reference answers fail the grader "
+                f"{golds['grader']} against themselves"
+            )

@@ -71,6 +71,18 @@ def split_solution(text: str) -> tuple[tuple[str, ...], str]:
     return (*(f"{line}\n" for line in worked if line), f"The answer is \\boxed{{{answer}}}."), answer
 
 
+def is_gsm8k_solution(text: str) -> bool:
+    """Whether a text is an original solution: whether ``split_solution`` takes it."""
+    return _FINAL_LINE.fullmatch(text.strip().rpartition("\n")[2]) is not None
+
+
+def problem_id(question: str, solution: str) -> str:
+    """Id of a problem, of the texts of its original row."""
+    # Of the content and not of the row number: a shuffled or shortened copy keeps its ids.
+    digest = hashlib.sha256(f"{question}\n{solution}".encode()).hexdigest()
+    return f"{DATA_SOURCE}-{digest[:16]}"
+
+
 def _rows_of_hub(split: Split) -> list[tuple[str, Any]]:
     return read_hub_rows(
         HubSource(HUB_NAME, split, HUB_REVISION, "main"),
@@ -89,10 +101,8 @@ def _to_instance(row: Any, at: str) -> Instance:
         steps, answer = split_solution(row["answer"])
     except ValueError as error:
         raise DataError(f"{at}, key 'answer': {error}") from error
-    # Of the content and not of the row number: a shuffled or shortened copy keeps its ids.
-    digest = hashlib.sha256(f"{row['question']}\n{row['answer']}".encode()).hexdigest()
     return Instance(
-        instance_id=f"{DATA_SOURCE}-{digest[:16]}",
+        instance_id=problem_id(row["question"], row["answer"]),
         data_source=DATA_SOURCE,
         question=row["question"].strip(),
         steps=steps,

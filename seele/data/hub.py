@@ -7,7 +7,7 @@ revision lies there; here another revision than the one asked for is refused.
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,12 @@ RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 _PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+# How ``datasets`` says that a data set has several configurations, of the hub and of its cache.
+_SEVERAL_CONFIGS = re.compile(r"config name is missing|multiple '.*' configurations in the cache", re.I)
+
+_NO_SUCH_CONFIG = re.compile(r"builderconfig .* not found|couldn't find cache for .* for config", re.I)
+_NO_ACCESS = re.compile(r"gated|cannot be accessed|must be authenticated|ask for access", re.I)
 
 LATEST = "main"
 
@@ -46,6 +52,10 @@ class HubSource:
         return _COMMIT.fullmatch(self.revision) is not None
 
 
+class SeveralConfigs(DataError):
+    """A data set has several configurations, and none was named."""
+
+
 def read_hub_rows(source: HubSource, *, instead: str) -> list[tuple[str, Any]]:
     """The rows in the order of the source, each with its place for messages.
 
@@ -59,6 +69,38 @@ def read_hub_rows(source: HubSource, *, instead: str) -> list[tuple[str, Any]]:
     """
     rows = open_hub_rows(source, instead=instead)
     return list(iterate_hub_rows(rows, source))
+
+
+def open_configs(
+    source: HubSource,
+    configs: Sequence[str],
+    *,
+    instead: str,
+    columns: Sequence[str] | None = None,
+) -> list[tuple[Any, HubSource]]:
+    """``open_hub_rows`` of each of ``configs``, with what was opened. Where none is named, that of the only
+    one or of the data set's default, and otherwise of all there are.
+
+    Raises:
+        DataError, DependencyError: As ``open_hub_rows``.
+    """
+
+    def open_each(names: Sequence[str | None]) -> list[tuple[Any, HubSource]]:
+        sources = [replace(source, config=name) for name in names]
+        return [(open_hub_rows(each, instead=instead, columns=columns), each) for each in sources]
+
+    if configs:
+        return open_each(configs)
+    try:
+        return open_each([None])
+    except SeveralConfigs:
+        from datasets import get_dataset_config_names
+
+        try:
+            names = _with_retries(lambda: get_dataset_config_names(source.name, revision=source.revision))
+        except _library_errors() as error:
+            raise _cannot_fetch(source, error, instead) from error
+        return open_each(names)
 
 
 def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | None = None) -> Any:
@@ -85,7 +127,7 @@ def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | N
             lambda: load_dataset(source.name, source.config, split=source.split, revision=source.revision)
         )
     except _library_errors() as error:
-        raise DataError(f"cannot fetch {source} from the Hugging Face hub: {error}. {instead}") from error
+        raise _cannot_fetch(source, error, instead) from error
     commit = commit_of(rows)
     if source.is_pinned and commit not in (None, source.revision):
         raise DataError(
@@ -108,6 +150,32 @@ def commit_of(rows: Any) -> str | None:
     for file in getattr(rows, "cache_files", ()):
         if _COMMIT.fullmatch(folder := Path(file["filename"]).parent.name):
             return folder
+    return None
+
+
+def _cannot_fetch(source: HubSource, error: Exception, instead: str) -> DataError:
+    """What the library says in one line, and what to do about it."""
+    said = " ".join(str(error).split()).removesuffix(".")
+    kind = SeveralConfigs if source.config is None and _SEVERAL_CONFIGS.search(said) else DataError
+    remedies = []
+    if source.config is not None and _NO_SUCH_CONFIG.search(said):
+        remedies.append(f"It has no configuration {source.config!r}: name another one with config=NAME.")
+    if _NO_ACCESS.search(said) or _status_of(error) in (401, 403):
+        remedies.append(
+            f"If {source.name} is gated or private: ask for access on https://huggingface.co/datasets/"
+            f"{source.name}, then log in with `hf auth login` or set HF_TOKEN; else check the name."
+        )
+    return kind(
+        f"cannot fetch {source} from the Hugging Face hub: {' '.join([f'{said}.', *remedies, instead])}"
+    )
+
+
+def _status_of(error: BaseException | None) -> int | None:
+    """Status of the hub's answer that an error comes from."""
+    while error is not None:
+        if (status := getattr(getattr(error, "response", None), "status_code", None)) is not None:
+            return int(status)
+        error = error.__cause__ or error.__context__
     return None
 
 

@@ -5,7 +5,7 @@ preparation was killed while its files changed places, and is to be run again.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +14,21 @@ from typing import Any
 from seele.data.files import file_sha256, write_atomically
 from seele.data.leakage import revealed_at
 from seele.data.parquet import ParquetSink
+from seele.data.sample import Sample
 from seele.data.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.data.sources.rows import Counts
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 
 MANIFEST = "manifest.json"
+
+NUM_GOLDS_CHECKED = 2000
+"""Reference answers of a split that are checked, all of them where there are no more."""
+
+CheckGolds = Callable[[str, Sequence[tuple[int, Instance]]], Mapping[str, Any]]
+"""Takes a split's name and a sample of its problems with their rows; raises ``DataError`` where too many of
+their reference answers cannot be met, and returns what the manifest says of the check.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +45,13 @@ class Split:
     """What became of the source's rows; filled while ``instances`` are taken."""
 
 
-def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any]) -> dict[str, Any]:
+def prepare(
+    out: Path,
+    splits: Mapping[str, Split],
+    *,
+    about: Mapping[str, Any],
+    check_golds: CheckGolds | None = None,
+) -> dict[str, Any]:
     """Write ``out/SPLIT.parquet`` for each split, then ``out/manifest.json``. Same input, same bytes.
 
     Leading steps that show the answer are marked (``Instance.revealed_at``) where nobody has done so.
@@ -45,13 +60,15 @@ def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any])
         out: Folder, made as needed. What it holds stays until all splits are complete.
         splits: By name.
         about: What the manifest begins with: source, licence, settings.
+        check_golds: Checks a sample of each split's reference answers; None checks none.
 
     Returns:
         The manifest.
 
     Raises:
         ConfigError: A file of a source stands where one of ours would be written.
-        DataError: A problem breaks the rules of ``seele.data.schema``, or a split has none.
+        DataError: A problem breaks the rules of ``seele.data.schema``, a split has none, or ``check_golds``
+            refuses one.
         OSError: If the folder cannot be written.
     """
     _check_targets(out, splits)
@@ -60,7 +77,7 @@ def prepare(out: Path, splits: Mapping[str, Split], *, about: Mapping[str, Any])
         sinks = []
         for name, split in splits.items():
             sinks.append(stack.enter_context(ParquetSink(out / f"{name}.parquet", SCHEMA)))
-            entries[name] = _write(sinks[-1], split, name)
+            entries[name] = _write(sinks[-1], split, name, check_golds)
         (out / MANIFEST).unlink(missing_ok=True)
         for sink in sinks:
             sink.commit()
@@ -80,9 +97,11 @@ def _check_targets(out: Path, splits: Mapping[str, Split]) -> None:
             )
 
 
-def _write(sink: ParquetSink, split: Split, name: str) -> dict[str, Any]:
+def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds | None) -> dict[str, Any]:
     problems = unhintable = revealed_early = 0
+    sample = Sample(NUM_GOLDS_CHECKED)
     for instance in fill(sink, _marked(split.instances), split=name):
+        sample.add(problems, instance)
         problems += 1
         unhintable += len(instance.steps) < 2
         revealed_early += instance.revealed_at is not None and instance.revealed_at < len(instance.steps)
@@ -95,7 +114,12 @@ def _write(sink: ParquetSink, split: Split, name: str) -> dict[str, Any]:
     if split.counts is not None:
         entry["rows_read"] = split.counts.read
         entry["left_out"] = dict(sorted(split.counts.left_out.items()))
-    return entry | {"problems": problems, "unhintable": unhintable, "revealed_early": revealed_early}
+        if split.counts.columns:
+            entry["columns"] = split.counts.columns
+    entry |= {"problems": problems, "unhintable": unhintable, "revealed_early": revealed_early}
+    if check_golds is not None:
+        entry["golds"] = dict(check_golds(name, sample.problems))
+    return entry
 
 
 def _marked(instances: Iterable[Instance]) -> Iterator[Instance]:

@@ -122,7 +122,21 @@ class GraderPool:
         """``grade_answer`` of each pair, in order, all processes at work. Equal pairs are graded once."""
         pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
         verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
-        waiting = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
+        verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
+        return [verdicts[pair] for pair in pairs]
+
+    def judge_answers(self, answers_and_golds: Iterable[tuple[str, str]]) -> list[Grade]:
+        """What the grader itself says of each pair, in order, also where answer and gold are the same text,
+        which ``grade_answers`` takes for right without asking.
+        """
+        pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
+        verdicts = {pair: grade for pair in pairs if (grade := self._beyond_limits(*pair))}
+        verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
+        return [verdicts[pair] for pair in pairs]
+
+    def _ask_all(self, waiting: Sequence[Pair]) -> dict[Pair, Grade]:
+        """The grader's verdicts, all processes at work."""
+        verdicts: dict[Pair, Grade] = {}
         # Small enough that the processes end together, large enough that they seldom wait for a message.
         size = min(_MAX_BATCH, -(-len(waiting) // (4 * self._num_workers))) or 1
         batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
@@ -132,7 +146,7 @@ class GraderPool:
             with ThreadPoolExecutor(self._num_workers) as threads:
                 for graded in threads.map(self._ask, batches):
                     verdicts |= graded
-        return [verdicts[pair] for pair in pairs]
+        return verdicts
 
     def grade_problem(self, text: str, instance: Instance) -> Grade:
         r"""Grade a generated text as an answer to a problem; blocks until the verdict is there.
@@ -182,14 +196,20 @@ class GraderPool:
         # MathRuler compares stripped texts first, so this is its verdict too.
         if answer.strip() == gold.strip():
             return Grade(True, GradeReason.CORRECT)
-        if max(len(answer), len(gold)) > self._max_answer_chars:
-            return Grade(False, GradeReason.TOO_LONG)
-        if is_too_deep(answer) or is_too_deep(gold):
-            return Grade(False, GradeReason.TOO_DEEP)
+        if beyond := self._beyond_limits(answer, gold):
+            return beyond
         with self._lock:
             if (answer, gold) in self._remembered:
                 self._remembered.move_to_end((answer, gold))
                 return self._remembered[answer, gold]
+        return None
+
+    def _beyond_limits(self, answer: str, gold: str) -> Grade | None:
+        """The verdict on texts that are too long or too deep to be graded; ``None`` for others."""
+        if max(len(answer), len(gold)) > self._max_answer_chars:
+            return Grade(False, GradeReason.TOO_LONG)
+        if is_too_deep(answer) or is_too_deep(gold):
+            return Grade(False, GradeReason.TOO_DEEP)
         return None
 
     def _ask(self, pairs: Sequence[Pair]) -> dict[Pair, Grade]:

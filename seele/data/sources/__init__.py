@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.files import file_sha256
-from seele.data.hub import HubSource, commit_of, iterate_hub_rows, open_hub_rows
+from seele.data.hub import HubSource, commit_of, iterate_hub_rows, open_configs
 from seele.data.sources.local import find_files, iterate_file
 from seele.data.sources.mapping import parse_path
 from seele.data.sources.reference import HubReference, parse_reference
@@ -80,7 +80,7 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
     reference = parse_reference(settings.reference)
-    columns = _top_level(settings)
+    columns = None if settings.detect else _top_level(settings)
     configs = reference.configs if isinstance(reference, HubReference) else ()
     if isinstance(reference, HubReference) and source is None:
         return _open_hub(reference, split, columns)
@@ -95,18 +95,15 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
     )
 
 
-def _open_hub(reference: HubReference, split: str, columns: list[str]) -> OpenSplit:
-    sources = [
-        HubSource(reference.name, split, reference.revision, config)
-        for config in reference.configs or (None,)
-    ]
-    opened = [(open_hub_rows(each, instead=_INSTEAD, columns=columns), each) for each in sources]
+def _open_hub(reference: HubReference, split: str, columns: list[str] | None) -> OpenSplit:
+    source = HubSource(reference.name, split, reference.revision)
+    opened = open_configs(source, reference.configs, instead=_INSTEAD, columns=columns)
     commits = {commit_of(rows) for rows, _ in opened} - {None}
     return OpenSplit(
         rows=chain.from_iterable(iterate_hub_rows(rows, each) for rows, each in opened),
         origin={
             "hub": reference.name,
-            "configs": list(reference.configs),
+            "configs": [each.config for _, each in opened if each.config is not None],
             "split": split,
             "revision": commits.pop() if len(commits) == 1 else reference.revision,
         },

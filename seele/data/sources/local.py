@@ -43,12 +43,12 @@ def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
     return found
 
 
-def iterate_file(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+def iterate_file(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
     """Each row of a file with its place for messages.
 
     Args:
         path: A parquet, JSONL or JSON file, the last a list of rows, which is read at once.
-        columns: Columns that are needed; a parquet file's others are not read.
+        columns: Columns that are needed; a parquet file's others are not read. None for all.
 
     Raises:
         DataError: If it is of another kind, or cannot be read.
@@ -83,12 +83,12 @@ def _rows_of_json(path: Path) -> Iterator[Row]:
         yield f"{path}: row {number} (counted from 0)", row
 
 
-def _rows_of_parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+def _rows_of_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
     number = 0
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
-        wanted = [name for name in file.schema_arrow.names if name in columns]
-        if not wanted:
+        wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        if not wanted and columns is not None:
             raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")
         for batch in file.iter_batches(batch_size=256, columns=wanted, use_threads=False):
             for row in _with_short_floats(batch).to_pylist():

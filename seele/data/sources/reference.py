@@ -35,6 +35,13 @@ class HubReference:
     """The split to train on, where the reference names it."""
     revision: str = LATEST
 
+    @property
+    def text(self) -> str:
+        """The reference as ``parse_reference`` takes it."""
+        parameters = {"config": ",".join(self.configs), "split": self.split, "revision": self.revision}
+        query = "&".join(f"{key}={value}" for key, value in parameters.items() if value)
+        return f"hf://{self.name}?{query}"
+
 
 def parse_reference(text: str) -> HubReference | Path:
     """What ``text`` refers to; a path need not exist.

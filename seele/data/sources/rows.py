@@ -5,11 +5,14 @@ import json
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from seele.data.gsm8k import DATA_SOURCE as GSM8K
+from seele.data.gsm8k import problem_id, split_solution
 from seele.data.row_rules import check_unicode, shown
 from seele.data.schema import content_id
+from seele.data.sources.detect import with_columns
 from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.sources.settings import Reason, SourceSettings
 from seele.data.steps import join_steps, split_steps
@@ -31,6 +34,8 @@ class Counts:
     read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     """Rows by reason."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Column by what it holds, where columns were looked for."""
 
 
 class _Unusable(Exception):
@@ -55,6 +60,9 @@ def to_instances(
         DataError: A row is no mapping, or gives no problem for a reason that is not to be left out, or a
             mapped column is in none of the rows.
     """
+    if settings.detect:
+        rows, settings = with_columns(rows, settings)
+        counts.columns = settings.columns.named
     answer_of_question: dict[bytes, bytes] = {}
     unseen = {path: name for name, path in settings.columns.named.items()}
     for at, row in rows:
@@ -90,7 +98,8 @@ def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) 
     wrong = ", ".join(f"{name}={path}" for path, name in unseen.items())
     raise DataError(
         f"{at}: no row so far has the column of {wrong}; this row has {_paths(row)}; "
-        "say which columns hold what with --map question=... answer=... solution=..."
+        'say which columns hold what with --map "question=COLUMN answer=COLUMN solution=COLUMN"; answer= '
+        "without a column reads the last box of the solution"
     )
 
 
@@ -101,6 +110,8 @@ def _paths(row: Mapping[str, Any]) -> list[str]:
 
 
 def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> Instance:
+    if settings.solution_form == "gsm8k":
+        return _gsm8k_instance(row, at, settings)
     columns = settings.columns
     question = _question(look_up(row, columns.question), settings)
     solution = _solution(row, at, settings) if columns.solution else ""
@@ -114,6 +125,34 @@ def _to_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> I
     if not answer:
         raise _Unusable(Reason.NO_ANSWER, f"no answer ({where})")
     steps = _listed_steps(row, at, settings) if columns.steps else _cut(solution, settings)
+    return _checked(row, at, settings, question=question, steps=steps, answer=answer)
+
+
+def _gsm8k_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -> Instance:
+    question = _question(asked := look_up(row, settings.columns.question), settings)
+    solution = _solution(row, at, settings)
+    try:
+        steps, answer = split_solution(solution)
+    except ValueError as error:
+        raise _Unusable(Reason.NO_ANSWER, f"no answer ({error})") from error
+    instance = _checked(row, at, settings, question=question, steps=steps, answer=answer)
+    if settings.data_source != GSM8K:
+        return instance
+    # As `seele data prepare gsm8k` names it.
+    return replace(instance, instance_id=problem_id(asked, look_up(row, str(settings.columns.solution))))
+
+
+def _checked(
+    row: Mapping[str, Any],
+    at: str,
+    settings: SourceSettings,
+    *,
+    question: str,
+    steps: tuple[str, ...],
+    answer: str,
+) -> Instance:
+    """The problem with its level, unless it is too long."""
+    columns = settings.columns
     if settings.max_chars is not None and len(question) + sum(map(len, steps)) > settings.max_chars:
         raise _Unusable(Reason.TOO_LONG, f"question and solution exceed max_chars={settings.max_chars}")
     try:

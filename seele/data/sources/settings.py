@@ -4,7 +4,7 @@ The sources that have a name are YAML files in this folder; their keys are the f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
 from typing import Any
@@ -83,18 +83,30 @@ class SourceSettings:
     """``drop``: the solution is what stands after the last ``</think>``; a solution that never ends its
     thinking is none.
     """
+    solution_form: str = "text"
+    """``gsm8k``: the solution is lines with calculator marks, the last one ``#### NUMBER``, which is the
+    answer; a step is a line, and there is no column for the answer.
+    """
     separator: str = "\n"
     """Stands between the steps of a list."""
     max_steps: int | None = None
     """Merge the steps that a solution is cut into until there are at most so many."""
     max_chars: int | None = None
     """Leave out problems whose question and solution together are longer."""
+    detect: tuple[str, ...] = ()
+    """Columns that are looked for by their usual names (``seele.data.sources.detect``), by what they hold."""
     leave_out: tuple[str, ...] = ()
     """Reasons for which a row is left out and counted; any other bad row ends the preparation."""
 
     def __post_init__(self) -> None:
         if self.thinking not in ("keep", "drop"):
             raise ValueError(f"thinking must be 'keep' or 'drop', got {self.thinking!r}")
+        if self.solution_form not in ("text", "gsm8k"):
+            raise ValueError(f"solution_form must be 'text' or 'gsm8k', got {self.solution_form!r}")
+        if self.solution_form == "gsm8k" and (self.columns.answer or not self.columns.solution):
+            raise ValueError(
+                "solution_form 'gsm8k' takes the answer from the solution: map solution=COLUMN answer="
+            )
         if not 0.0 <= self.heldout_share < 1.0:
             raise ValueError(f"heldout_share must lie in [0, 1), got {self.heldout_share}")
         if self.heldout_share and ("train" not in self.splits or "heldout" in self.splits):
@@ -132,6 +144,9 @@ def find_settings(
 ) -> SourceSettings:
     """Settings of a named source, or those that a reference begins with, with changes.
 
+    A reference to the repository of a named source gets that source's columns; in any other, columns that
+    are not given are looked for.
+
     Args:
         name_or_reference: One of ``source_names``, or a reference.
         columns: Column by what it holds, in place of the source's own; an empty one takes a column away.
@@ -141,25 +156,44 @@ def find_settings(
         ConfigError: Unknown name, bad reference, or a bad value.
     """
     if name_or_reference in source_names():
-        text = (files(__package__) / f"{name_or_reference}.yaml").read_text(encoding="utf-8")
-        raw: dict[str, Any] = yaml.safe_load(text)
+        raw = _read(name_or_reference)
     else:
         raw = _settings_of_reference(name_or_reference)
     mapped = {key: value or None for key, value in (columns or {}).items()}
+    if mapped and "columns" not in raw:
+        # Whoever maps some columns has chosen among the others, too.
+        raw["detect"] = [name for name in ("question", "answer") if name not in mapped]
+    if raw.get("solution_form") == "gsm8k" and mapped.get("answer"):
+        raw["solution_form"] = "text"
     raw["columns"] = raw.get("columns", {}) | mapped
     return from_mapping(SourceSettings, raw | dict(changes or {}), name_or_reference)
+
+
+def _read(source: str) -> dict[str, Any]:
+    text = (files(__package__) / f"{source}.yaml").read_text(encoding="utf-8")
+    raw: dict[str, Any] = yaml.safe_load(text)
+    return raw
 
 
 def _settings_of_reference(reference: str) -> dict[str, Any]:
     parsed = parse_reference(reference)
     if isinstance(parsed, HubReference):
         name, split = parsed.name.split("/")[-1], parsed.split or "train"
+        for source in map(_read, source_names()):
+            own = parse_reference(source["reference"])
+            if isinstance(own, HubReference) and own.name.lower() == parsed.name.lower():
+                whole = reference if parsed.configs else replace(parsed, configs=own.configs).text
+                # What is held out of a source is its own choice; a reference means the rows that it names.
+                source.pop("heldout_share", None)
+                return source | {"reference": whole, "splits": {"train": split}}
     elif parsed.exists():
         name, split = parsed.name.removesuffix(parsed.suffix), "train"
     else:
         raise ConfigError(
             f"{reference}: neither a file or folder nor a source; sources are "
-            f"{[*source_names(), *GENERATED]}, and a data set of the hub is hf://OWNER/NAME?config=...&split=...&revision=..."
+            f"{[*dict.fromkeys((*source_names(), *GENERATED))]}, and a data set of the hub is "
+            "hf://OWNER/NAME?config=...&split=...&revision=..."
         )
     plain = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
-    return {"data_source": plain, "reference": reference, "splits": {"train": split}}
+    detect = ["question", "answer", "solution", "level"]
+    return {"data_source": plain, "reference": reference, "splits": {"train": split}, "detect": detect}

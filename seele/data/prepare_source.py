@@ -1,0 +1,79 @@
+"""A source's problems in a prepared folder, split by split: what ``seele data prepare SOURCE`` does, and what
+a run does whose data files are references.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from seele.data.prepare import CheckGolds, Split, prepare
+from seele.data.sources import Counts, SourceSettings, open_split
+from seele.data.sources.rows import to_instances
+from seele.data.split import is_in_first_part
+from seele.errors import DataError
+from seele.records import Instance
+
+
+def prepare_source(
+    out: Path,
+    settings: SourceSettings,
+    *,
+    source: Path | None = None,
+    check_golds: CheckGolds | None = None,
+) -> dict[str, Any]:
+    """Write the splits of a source.
+
+    Args:
+        out: Folder for files and manifest.
+        settings: The source, of ``find_settings``.
+        source: Local copy of its files; from where the reference says when not given.
+        check_golds: As in ``prepare``.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ConfigError, DataError, OSError: As ``open_split`` and ``prepare``, or two splits are the same rows.
+        DependencyError: If the hub is needed and ``datasets`` is not installed.
+    """
+
+    def read(theirs: str) -> Split:
+        opened, counts = open_split(settings, theirs, source=source), Counts()
+        instances = to_instances(opened.rows, settings, counts)
+        return Split(instances=instances, origin=opened.origin, files=opened.files, counts=counts)
+
+    splits: dict[str, Split] = {}
+    for ours, theirs in settings.splits.items():
+        split = read(theirs)
+        for other, before in splits.items():
+            if split.origin == before.origin:
+                raise DataError(
+                    f"{settings.reference}: {other!r} and {ours!r} would be the same rows, "
+                    f"{dict(split.origin)}; name other splits or files, or take a part of train with "
+                    "--set heldout_share=0.05"
+                )
+        splits[ours] = split
+    if share := settings.heldout_share:
+        both = {"train": splits["train"], "heldout": read(settings.splits["train"])}
+        splits |= {
+            name: replace(split, instances=_part_of(split.instances, share, heldout=name == "heldout"))
+            for name, split in both.items()
+        }
+    return prepare(out, splits, about=_about(settings), check_golds=check_golds)
+
+
+def _part_of(instances: Iterable[Instance], share: float, *, heldout: bool) -> Iterator[Instance]:
+    """Those that are, or are not, among the share that is held out."""
+    for instance in instances:
+        if is_in_first_part(instance.instance_id, share=share, seed=0) is heldout:
+            yield instance
+
+
+def _about(settings: SourceSettings) -> Mapping[str, Any]:
+    """What the manifest says of a source; of a local file the name, without its folder."""
+    said = asdict(settings)
+    if "://" not in settings.reference:
+        said["reference"] = Path(settings.reference).name
+    first = {"source": said.pop("data_source"), "title": said.pop("title"), "licence": said.pop("licence")}
+    return first | {"reference": said.pop("reference"), "settings": said}
