@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from seele.cli.token_limit import (
+    DEFAULT_TEMPLATE,
+    MaxTokensOption,
+    TemplateOption,
+    TokenizerOption,
+    TokenLimit,
+    read_token_limit,
+)
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seele.data.prepare import CheckGolds
+    from seele.data.prepare import Split
     from seele.records import Instance
 
 
@@ -83,6 +91,9 @@ def prepare_source(
     max_chars: MaxCharsOption = None,
     grader: GraderOption = DEFAULT_GRADER,
     max_failing_golds: MaxFailingOption = 0.01,
+    max_tokens: MaxTokensOption = None,
+    tokenizer: TokenizerOption = None,
+    template: TemplateOption = DEFAULT_TEMPLATE,
 ) -> None:
     """Any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
     from seele.data.prepare_source import prepare_source
@@ -100,7 +111,15 @@ def prepare_source(
         reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
     )
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
-    manifest = prepare_source(out, found, source=source, check_golds=check)
+    limit = read_token_limit(max_tokens, tokenizer, template)
+    manifest = prepare_source(
+        out,
+        found,
+        source=source,
+        check_golds=check,
+        choose=limit.within if limit else None,
+        about={"token_limit": limit.about} if limit else None,
+    )
     _say(out, manifest)
     _say_revision(found.reference, manifest)
 
@@ -133,9 +152,13 @@ def prepare_gsm8k(
     max_chars: MaxCharsOption = None,
     grader: GraderOption = DEFAULT_GRADER,
     max_failing_golds: MaxFailingOption = 0.01,
+    max_tokens: MaxTokensOption = None,
+    tokenizer: TokenizerOption = None,
+    template: TemplateOption = DEFAULT_TEMPLATE,
 ) -> None:
     """GSM8K: its training split, and its test split as held-out problems."""
     from seele.data.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
+    from seele.data.prepare import prepare
     from seele.reward.golds import GoldCheck
 
     splits = {
@@ -144,9 +167,24 @@ def prepare_gsm8k(
     }
     # The folder's own name would make the manifest differ from machine to machine.
     origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
-    about = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin, "max_chars": max_chars}
+    about: dict[str, Any] = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin}
+    about["max_chars"] = max_chars
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
-    write_splits(out, splits, origin=about, check_golds=check)
+    if limit := read_token_limit(max_tokens, tokenizer, template):
+        about["token_limit"] = limit.about
+    whole = {name: _limited(instances, limit) for name, instances in splits.items()}
+    _say(out, prepare(out, whole, about=about, check_golds=check))
+
+
+def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":
+    """A split of the problems within the limit, if there is one."""
+    from seele.data.prepare import Split
+    from seele.data.sources import Counts
+
+    if limit is None:
+        return Split(instances=instances)
+    counts = Counts(read=len(instances))
+    return Split(instances=limit.within(instances, counts), counts=counts)
 
 
 def _say_revision(reference: str, manifest: Mapping[str, Any]) -> None:
@@ -157,13 +195,7 @@ def _say_revision(reference: str, manifest: Mapping[str, Any]) -> None:
             typer.echo(f"{reference}: not pinned to a commit; now it was {revision} (manifest.json)")
 
 
-def write_splits(
-    out: Path,
-    splits: Mapping[str, Iterable["Instance"]],
-    *,
-    origin: Mapping[str, Any],
-    check_golds: "CheckGolds | None" = None,
-) -> None:
+def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origin: Mapping[str, Any]) -> None:
     """Write each split, then ``manifest.json`` with counts and checksums. Same input, same bytes.
 
     Raises:
@@ -173,7 +205,7 @@ def write_splits(
     from seele.reward.golds import GoldCheck
 
     whole = {name: Split(instances=instances) for name, instances in splits.items()}
-    _say(out, prepare(out, whole, about=origin, check_golds=check_golds or GoldCheck()))
+    _say(out, prepare(out, whole, about=origin, check_golds=GoldCheck()))
 
 
 def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, Any]:

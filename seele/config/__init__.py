@@ -1,6 +1,7 @@
 """Settings: frozen dataclasses, built once from what Hydra composed."""
 
 from seele.config.build import from_mapping
+from seele.config.data import DataConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.settings import (
     AdvantageConfig,
@@ -17,6 +18,7 @@ from seele.config.sft import SftConfig
 __all__ = [
     "AdvantageConfig",
     "CurriculumConfig",
+    "DataConfig",
     "HintConfig",
     "ImitationConfig",
     "OffPolicyConfig",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seele.config.data import DataConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
 from seele.config.sft import SftConfig
@@ -295,6 +296,7 @@ class SeeleConfig:
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
     """
 
+    data: DataConfig = field(default_factory=DataConfig)
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)

@@ -2,7 +2,7 @@
 a run does whose data files are references.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from seele.data.split import is_in_first_part
 from seele.errors import DataError
 from seele.records import Instance
 
+Choose = Callable[[Iterable[Instance], Counts], Iterable[Instance]]
+
 
 def prepare_source(
     out: Path,
@@ -21,6 +23,8 @@ def prepare_source(
     *,
     source: Path | None = None,
     check_golds: CheckGolds | None = None,
+    choose: Choose | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write the splits of a source.
 
@@ -29,6 +33,8 @@ def prepare_source(
         settings: The source, of ``find_settings``.
         source: Local copy of its files; from where the reference says when not given.
         check_golds: As in ``prepare``.
+        choose: Passes those problems on that are kept, and counts the others.
+        about: What the manifest says beside the source's settings.
 
     Returns:
         The manifest.
@@ -40,7 +46,9 @@ def prepare_source(
 
     def read(theirs: str) -> Split:
         opened, counts = open_split(settings, theirs, source=source), Counts()
-        instances = to_instances(opened.rows, settings, counts)
+        instances: Iterable[Instance] = to_instances(opened.rows, settings, counts)
+        if choose is not None:
+            instances = choose(instances, counts)
         return Split(instances=instances, origin=opened.origin, files=opened.files, counts=counts)
 
     splits: dict[str, Split] = {}
@@ -60,7 +68,7 @@ def prepare_source(
             name: replace(split, instances=_part_of(split.instances, share, heldout=name == "heldout"))
             for name, split in both.items()
         }
-    return prepare(out, splits, about=_about(settings), check_golds=check_golds)
+    return prepare(out, splits, about={**_about(settings), **(about or {})}, check_golds=check_golds)
 
 
 def _part_of(instances: Iterable[Instance], share: float, *, heldout: bool) -> Iterator[Instance]:

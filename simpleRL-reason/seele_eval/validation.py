@@ -20,7 +20,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig, from_mapping
-from seele.data.schema import read_problem_files
+from seele.data.overlong import read_fitting_problems
 from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
@@ -47,8 +47,10 @@ def read_conditions(run: Path) -> Conditions:
     rollout, data = config.actor_rollout_ref.rollout, config.data
     raw: Any = OmegaConf.to_container(config.seele)
     problems = [
-        (f"{instance.data_source}/{path.stem}", instance)
-        for instance, path in read_problem_files(data.val_files, data.get("val_max_samples", -1))
+        (f"{problem.instance.data_source}/{problem.path.stem}", problem.instance)
+        for problem in read_fitting_problems(
+            data.val_files, data.get("val_max_samples", -1), data.get("overlong_record")
+        )
     ]
     return Conditions(
         seele=from_mapping(SeeleConfig, raw, "seele"),

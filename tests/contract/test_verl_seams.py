@@ -293,3 +293,25 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
     times = {"timing_s/gen": 2.0, "timing_s/update_actor": 1.5, "timing_s/step": 3.5}
     # verl adds the times to the record by itself.
     assert (metrics, trainer._line) == (counts, counts | times)
+
+
+def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
+    from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
+    from seele.records import Finish
+    from seele_verl.base_model import byte_tokenizer
+    from seele_verl.rounds_worker import RoundsWorker
+
+    worker = object.__new__(RoundsWorker)
+    worker.tokenizer = byte_tokenizer()
+    worker.seele = SeeleConfig(
+        method="luffy",
+        off_policy=OffPolicyConfig(source="trace"),
+        hints=HintConfig(controller="none", rounds=1),
+    )
+    worker.rollout_config = SimpleNamespace(response_length=6)
+    end = worker.tokenizer.eos_token_id
+    [whole] = worker._given([[1, 2], [3, 4, 5]], None)
+    assert (whole.token_ids, whole.finish) == ((1, 2, 3, 4, 5, end), Finish.STOP)
+    [cut] = worker._given([[1, 2], [3, 4, 5, 6]], None)
+    assert (cut.token_ids, cut.finish) == ((1, 2, 3, 4, 5, 6), Finish.LENGTH)
+    assert len(cut.log_probs) == 6

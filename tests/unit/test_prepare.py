@@ -205,6 +205,56 @@ def test_ids_are_made_of_the_content_and_parts_do_not_run_into_each_other():
     assert len({made, *(content_id(*other) for other in others)}) == 5
 
 
+# Tokens
+
+
+def test_problems_of_too_many_tokens_are_left_out_and_counted(tmp_path, bytes_model):
+    # A byte is a token: "What is 9+1?" and a line end, "Add one to 9.\nSo it is \\boxed{10}.", and the end.
+    source = write_source(tmp_path / "mine.jsonl", 11)
+    limit = ("--tokenizer", bytes_model, "--template", "plain", "--max-tokens")
+    assert run(source, "--out", tmp_path / "out", *MAPPED, *limit, 13 + 34 + 1) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    entry = manifest["splits"]["train"]
+    assert (entry["rows_read"], entry["problems"], entry["left_out"]) == (11, 10, {"too_many_tokens": 1})
+    assert manifest["token_limit"] == {"max_tokens": 48, "tokenizer": bytes_model.name, "template": "plain"}
+    problems = read_problems(tmp_path / "out" / "train.parquet")
+    assert [each.answer for each in problems] == [str(n + 1) for n in range(10)]
+    assert run(source, "--out", tmp_path / "out", *MAPPED, *limit, 47) == 0
+    assert len(read_problems(tmp_path / "out" / "train.parquet")) == 9
+
+
+def test_gsm8k_takes_a_limit_of_tokens_too(tmp_path, bytes_model, capsys):
+    for split in ("train", "test"):
+        rows = [{"question": f"{n} boxes?", "answer": f"{n}\n#### {n}"} for n in (7, 70)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("gsm8k", "--source", tmp_path, "--out", tmp_path / "out", "--template", "plain")
+    assert run(*arguments, "--tokenizer", bytes_model, "--max-tokens", 9 + 2 + 24 + 1) == 0
+    assert "1 problems of 2 rows" in capsys.readouterr().out
+    assert [each.answer for each in read_problems(tmp_path / "out" / "heldout.parquet")] == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--max-tokens", 9), "give both, or neither"),
+        (("--tokenizer", "x"), "give both, or neither"),
+        (
+            ("--max-tokens", 9, "--tokenizer", "MODEL", "--template", "plane"),
+            "template 'plane'",
+        ),
+        (("--max-tokens", 9, "--tokenizer", "MODEL", "--template", "chat"), "has no chat template"),
+        (("--max-tokens", 9, "--tokenizer", "/no/such/model"), "no tokenizer there"),
+    ],
+)
+def test_a_limit_of_tokens_needs_a_tokenizer(tmp_path, bytes_model, capsys, options, complaint):
+    source = write_source(tmp_path / "mine.jsonl", 3)
+    given = (bytes_model if option == "MODEL" else option for option in options)
+    assert run(source, "--out", tmp_path / "out", *MAPPED, *given) == 2
+    error = capsys.readouterr().err
+    assert complaint in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 # Killed
 
 

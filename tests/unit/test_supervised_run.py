@@ -124,7 +124,7 @@ def test_settings_that_mean_nothing_are_refused_before_anything_starts(configure
     ],
 )
 def test_problems_without_a_solution_that_fits_are_refused(configure, train, message):
-    config, settings = configure("sft", train=train)
+    config, settings = configure("sft", "seele.data.overlong=refuse", train=train)
     with pytest.raises(DataError, match=message):
         list(stages(config, settings))
 

@@ -2,13 +2,15 @@
 every prompt.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from seele.config import HintConfig
-from seele.data.schema import read_columns, read_problem_files
+from seele.data.overlong import read_fitting_problems
+from seele.data.schema import read_columns
 from seele.data.units import for_hints
 from seele_verl.settings import read_hints
 
@@ -28,7 +30,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files, as ``read_problem_files`` does.
+        """Read all files, as ``read_fitting_problems`` does by ``config.overlong_record``.
 
         Raises:
             DataError: A file is missing or a row does not hold what the schema asks for.
@@ -36,24 +38,28 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         self._hints = HintConfig() if config is None else read_hints(config.hints)
         self._tokenizer = tokenizer
-        self._problems = read_problem_files(data_files, max_samples)
+        record = None if config is None else config.get("overlong_record")
+        self._problems = read_fitting_problems(data_files, max_samples, record)
 
     def __len__(self) -> int:
         return len(self._problems)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        instance, path = self._problems[index]
+        problem = self._problems[index]
+        instance = for_hints(problem.instance, self._hints, self._tokenizer)
+        if problem.hint_steps is not None:
+            instance = dataclasses.replace(instance, longest_hint=problem.hint_steps)
         return {
             "raw_prompt": [{"role": "user", "content": instance.question}],
             "index": index,
-            "data_source": f"{instance.data_source}/{path.stem}",
-            "instance": for_hints(instance, self._hints, self._tokenizer),
+            "data_source": f"{instance.data_source}/{problem.path.stem}",
+            "instance": instance,
         }
 
     @property
     def instance_ids(self) -> list[str]:
         """Ids of the problems, in order."""
-        return [instance.instance_id for instance, _ in self._problems]
+        return [problem.instance.instance_id for problem in self._problems]
 
     def columns(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Values of these columns of each problem.
@@ -61,6 +67,5 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         Raises:
             DataError: A file has no such column, or a row no value there.
         """
-        paths = dict.fromkeys(path for _, path in self._problems)
-        rows = [row for path in paths for row in read_columns(path, names)]
-        return rows[: len(self)]
+        rows = {path: read_columns(path, names) for path in {problem.path for problem in self._problems}}
+        return [rows[problem.path][problem.row] for problem in self._problems]

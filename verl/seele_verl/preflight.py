@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.curriculum import build_curriculum, columns_needed
+from seele.data.overlong import Fits
 from seele.data.schema import read_columns, read_problem_files
 from seele.data.units import check_unit, for_hints
 from seele.errors import ConfigError, DataError
@@ -19,9 +20,9 @@ from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
-from seele.rollout.solutions import encode_problem
-from seele.rollout.templates import CHAT, Tokenizer, check_template
+from seele.rollout.templates import CHAT, check_template
 from seele_verl.compositions import check_composition
+from seele_verl.overlong import keep_problems
 from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft_preflight import check_supervised
@@ -63,6 +64,10 @@ class Preflight:
     num_validation: int
     num_validation_trained_on: int
     """Validation problems whose question is a training problem's, word for word."""
+    fits: tuple[Fits, Fits] = (Fits(), Fits())
+    """What the limits on tokens did to training and validation problems; the numbers above are of those that
+    are kept.
+    """
 
     @property
     def is_supervised(self) -> bool:
@@ -79,11 +84,9 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
 
     Raises:
         ConfigError: A setting is unknown, missing, or contradicts another; the model is missing.
-        DataError: A data file is missing or broken, or a problem does not fit the length limits.
+        DataError: A data file is missing or broken, or too few problems fit the length limits.
     """
-    _check_keys(config, overrides)
-    check_verl_settings(config)
-    seele = read_settings(config)
+    seele = check_settings(config, overrides)
     supervised = check_method(seele).stages == ("sft",)
     check_checkpoint(config, supervised=supervised)
     _check_validation_only(config, supervised=supervised)
@@ -113,19 +116,39 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_window(config)
     check_unit(seele.hints, tokenizer)
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
-    hinted = seele.hints.gives_hints or seele.off_policy.source == "trace"
-    _check_lengths(tokenizer, seele, config, training, hinted=hinted)
-    _check_lengths(tokenizer, seele, config, validation, hinted=False)
     if supervised:
-        check_supervised(config, seele, training, tokenizer)
-    questions = {instance.question for instance, _ in training}
+        check_supervised(config, seele, training)
+    kept = keep_problems(
+        config,
+        seele,
+        tokenizer,
+        training=training,
+        validation=validation,
+        needed=seele.sft.batch_size if supervised else begun,
+        supervised=supervised,
+    )
+    questions = {problem.instance.question for problem in kept.training}
     return Preflight(
         seele=seele,
-        num_problems=len(training),
-        num_unhintable=sum(len(instance.legal_hint_ratios) == 1 for instance, _ in training),
-        num_validation=len(validation),
-        num_validation_trained_on=sum(instance.question in questions for instance, _ in validation),
+        num_problems=len(kept.training),
+        num_unhintable=sum(not problem.may_be_hinted for problem in kept.training),
+        num_validation=len(kept.validation),
+        num_validation_trained_on=sum(problem.instance.question in questions for problem in kept.validation),
+        fits=kept.fits,
     )
+
+
+def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
+    """The ``seele`` block, once all keys are known and values allowed: what costs nothing to check.
+
+    Raises:
+        ConfigError, DataError: As ``check_run``.
+    """
+    _check_keys(config, overrides)
+    check_verl_settings(config)
+    seele = read_settings(config)
+    check_method(seele)
+    return seele
 
 
 def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
@@ -380,35 +403,3 @@ def _check_window(config: DictConfig) -> None:
             f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
             f"data.max_response_length ({response})"
         )
-
-
-def _check_lengths(
-    tokenizer: Tokenizer,
-    seele: SeeleConfig,
-    config: DictConfig,
-    problems: Iterable[tuple[Instance, Path]],
-    *,
-    hinted: bool,
-) -> None:
-    limit = config.data.max_prompt_length
-    response_limit, source = config.data.max_response_length, seele.off_policy.source
-    for instance, path in problems:
-        solution = instance.steps if hinted else ()
-        encoded = encode_problem(tokenizer, instance.question, solution, seele.prompt.template)
-        prompt, steps = len(encoded.prompt_ids), [len(ids) for ids in encoded.step_ids]
-        longest = sum(steps[: instance.num_hint_steps(max(instance.legal_hint_ratios))])
-        # A trace ends with one more token, and something has to be generated after a prefix.
-        given = {"trace": sum(steps), "prefix": longest}.get(source, 0) + 1
-        if given > response_limit:
-            raise DataError(
-                f"{path}: problem {instance.instance_id!r} brings {given} tokens into the response "
-                f"(seele.off_policy.source={source}), more than data.max_response_length ({response_limit}); "
-                "raise the limit or remove the problem"
-            )
-        hint = 0 if source == "trace" else longest
-        if prompt + hint > limit:
-            raise DataError(
-                f"{path}: problem {instance.instance_id!r} has {prompt} prompt tokens and {hint} in its "
-                f"longest hint, more than data.max_prompt_length ({limit}); "
-                "raise the limit or remove the problem"
-            )

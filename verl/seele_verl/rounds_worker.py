@@ -200,10 +200,14 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if not encoded.step_ids:
             return []
         token_ids = encoded.solution(self.tokenizer)
+        # Whether it fits was decided before the run: what does not is here to be cut, without its end.
+        limit = self.rollout_config.response_length
+        finish = Finish.STOP if len(token_ids) <= limit else Finish.LENGTH
+        token_ids = token_ids[:limit]
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         # Probability 1 under its author, whose own is not known (LUFFY, arXiv:2504.14945, section 4).
         certain = (0.0,) * len(token_ids)
-        return [Completion(text=text, token_ids=tuple(token_ids), log_probs=certain, finish=Finish.STOP)]
+        return [Completion(text=text, token_ids=tuple(token_ids), log_probs=certain, finish=finish)]
 
     def _penalty(self, rollout: Rollout) -> float:
         overlong = self.config.reward.reward_kwargs.overlong_buffer_cfg

@@ -31,6 +31,7 @@ def verl_sft_config(
     save_freq = seele.sft.save_freq
     if save_freq is None:
         save_freq = math.ceil(total_steps / seele.sft.epochs)
+    cuts = seele.data.overlong == "truncate"
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
     with open_dict(sft):
         sft.model = _plain(model)
@@ -66,6 +67,8 @@ def verl_sft_config(
                 "custom_cls": {"path": "pkg://seele_verl.sft_dataset", "name": "SolutionDataset"},
                 "template": seele.prompt.template,
                 "seed": seele.seed,
+                "overlong_record": config.data.get("overlong_record"),
+                "max_response_tokens": config.data.max_response_length if cuts else None,
             }
         )
         sft.trainer.update(

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from seele.curriculum import UniformCurriculum
-from seele.data.schema import read_problem_files
+from seele.data.overlong import read_fitting_problems
 from seele.rollout.solutions import encode_problem
 
 
@@ -27,12 +27,16 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files, as ``read_problem_files`` does.
+        """Read all files, as ``read_fitting_problems`` does by ``config.overlong_record``.
 
         Raises:
             DataError: A file is missing or a row does not hold what the schema asks for.
         """
-        self._problems = [instance for instance, _ in read_problem_files(parquet_files, max_samples)]
+        record: str | None = getattr(config, "overlong_record", None)
+        kept = read_fitting_problems(parquet_files, max_samples, record)
+        self._problems = [problem.instance for problem in kept]
+        # Solutions beyond it are cut, and end without the end of the text.
+        self._max_response_tokens: int | None = getattr(config, "max_response_tokens", None)
         self._tokenizer = tokenizer
         self._template: str = config.template
 
@@ -42,7 +46,8 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         problem = self._problems[index]
         encoded = encode_problem(self._tokenizer, problem.question, problem.steps, self._template)
-        prompt_ids, response_ids = encoded.prompt_ids, encoded.solution(self._tokenizer)
+        prompt_ids = encoded.prompt_ids
+        response_ids = encoded.solution(self._tokenizer)[: self._max_response_tokens]
         input_ids = torch.tensor(prompt_ids + response_ids)
         loss_mask = torch.ones_like(input_ids)
         loss_mask[: len(prompt_ids)] = 0

@@ -30,8 +30,10 @@ from seele.rollout.templates import CHAT, TEMPLATES
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.misspelt import explain
-from seele_verl.preflight import Preflight
+from seele_verl.overlong import count_fits, describe_fits, write_fits
+from seele_verl.preflight import Preflight, check_settings
 from seele_verl.progress import follow_metrics, terminal_apart_from
+from seele_verl.references import has_references, prepare_references
 from seele_verl.resume import find_start
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog
@@ -67,6 +69,10 @@ def compose(overrides: list[str]) -> DictConfig:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
+    if has_references(config):
+        check_settings(config, overrides)
+        # Before the environment is the run's: on the CPU that has no hub.
+        prepare_references(config)
     set_environment(config)
     with closing(stages(config, overrides)) as walk:
         for stage, preflight in walk:
@@ -105,6 +111,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
             config.actor_rollout_ref.model.path = str(model.resolve())
         if resumed_at and not preflight.is_supervised and not config.trainer.val_only:
             config.trainer.val_before_train = False
+    write_fits(folder, config, preflight.fits)
     write_atomically(folder / "resolved.yaml", OmegaConf.to_yaml(config, resolve=True))
     card = describe_environment() | {
         "arguments": overrides,
@@ -114,6 +121,8 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         "num_unhintable_problems": preflight.num_unhintable,
         "num_validation_problems": preflight.num_validation,
         "num_validation_problems_trained_on": preflight.num_validation_trained_on,
+        **count_fits(preflight.fits),
+        "data_references": dict(config.data.get("references") or {}),
         "resumed_at_step": resumed_at,
         "status": "running",
     }
@@ -143,6 +152,7 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         plan = f"{problems} ({preflight.num_unhintable} cannot be hinted), "
         plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
     sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
+    sys.stdout.write(describe_fits(preflight.fits, preflight))
     if preflight.num_validation_trained_on:
         sys.stdout.write(
             f"{preflight.num_validation_trained_on} of {preflight.num_validation} validation problems are "

@@ -1,0 +1,93 @@
+"""``--max-tokens`` of ``seele data prepare``: problems that a model's context does not hold are left out."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seele.config.settings import PromptConfig
+from seele.errors import ConfigError, DependencyError
+from seele.records import Instance
+
+if TYPE_CHECKING:
+    from seele.data.sources import Counts
+
+REASON = "too_many_tokens"
+
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Leave out problems whose prompt and solution, with its end, have more tokens of --tokenizer.",
+        show_default="all",
+    ),
+]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option(help="Hugging Face folder or name of the model that --max-tokens counts for."),
+]
+TemplateOption = Annotated[
+    str, typer.Option(help="Prompt template that --max-tokens counts with (seele.prompt.template).")
+]
+DEFAULT_TEMPLATE = PromptConfig().template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLimit:
+    """Which problems are kept, and what the manifest says of it."""
+
+    keeps: Callable[[Instance], bool]
+    about: dict[str, Any]
+
+    def within(self, instances: Iterable[Instance], counts: "Counts") -> Iterator[Instance]:
+        """Those that are kept; the others are counted."""
+        for instance in instances:
+            if self.keeps(instance):
+                yield instance
+            else:
+                counts.left_out[REASON] += 1
+
+
+def read_token_limit(max_tokens: int | None, tokenizer: str | None, template: str) -> TokenLimit | None:
+    """The limit that the options stand for; None without any.
+
+    Raises:
+        ConfigError: One option without the other, no such tokenizer, an unknown template.
+        DependencyError: If ``transformers`` is not installed.
+    """
+    if max_tokens is None and tokenizer is None:
+        return None
+    if max_tokens is None or tokenizer is None:
+        raise ConfigError("--max-tokens and --tokenizer: give both, or neither")
+    from seele.rollout.solutions import encode_problem
+    from seele.rollout.templates import CHAT, check_template
+
+    check_template(template)
+    loaded = _load_tokenizer(tokenizer)
+    if template == CHAT and loaded.chat_template is None:
+        raise ConfigError(f"--template chat: the tokenizer of {tokenizer} has no chat template")
+
+    def keeps(instance: Instance) -> bool:
+        encoded = encode_problem(loaded, instance.question, instance.steps, template)
+        return len(encoded.prompt_ids) + len(encoded.solution(loaded)) <= max_tokens
+
+    # The folder's own name would make the manifest differ from machine to machine.
+    name = Path(tokenizer).name if Path(tokenizer).is_dir() else tokenizer
+    return TokenLimit(keeps=keeps, about={"max_tokens": max_tokens, "tokenizer": name, "template": template})
+
+
+def _load_tokenizer(name: str) -> Any:
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise DependencyError("--max-tokens needs 'transformers'; run: pip install transformers") from error
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"--tokenizer {name}: no tokenizer there ({reason}); give a Hugging Face folder or the name of a "
+            "model on the hub"
+        ) from error

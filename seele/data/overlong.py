@@ -1,0 +1,184 @@
+"""What limits on tokens do to problems: which do not fit, and which fit when they are cut.
+
+It is decided once, by the run's driver, and written down. The trainers and the validation follow the record
+when they read the run's files, so that all have the same problems in the same order. Tokens are counted
+elsewhere (``seele_verl.overlong``).
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seele.data.files import write_atomically
+from seele.data.schema import read_problem_files
+from seele.errors import DataError
+from seele.records import Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Lengths of a problem's parts, in tokens."""
+
+    prompt: int
+    """Of the question in its template."""
+    hint_steps: tuple[int, ...] = ()
+    """Of the steps of the longest hint, each; none where no hint is given."""
+    hints_in_response: bool = False
+    """Whether a hint is part of the response (Prefix-RFT)."""
+    response: int = 0
+    """Of a response that nobody generates: a worked solution with its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The run's limits, in tokens."""
+
+    prompt: int
+    """``data.max_prompt_length``: the prompt with its hint."""
+    response: int
+    """``data.max_response_length``."""
+
+
+class Fit(NamedTuple):
+    """Whether a problem is kept, and what is cut to keep it."""
+
+    why_not: str | None = None
+    """Which limit it does not fit, as a sentence about the problem; None where it is kept."""
+    hint_steps: int | None = None
+    """Most steps that a hint may have, where that is fewer than the longest legal hint."""
+    is_cut: bool = False
+    """Whether the given response is cut."""
+
+
+def fit(tokens: Tokens, limits: Limits, overlong: str) -> Fit:
+    """What becomes of a problem of these lengths under ``seele.data.overlong``; ``refuse`` is as ``drop``."""
+    if tokens.prompt > limits.prompt:
+        return Fit(
+            f"has {tokens.prompt} prompt tokens, more than data.max_prompt_length ({limits.prompt})"
+            if not tokens.hint_steps
+            else _prompt_and_hint(tokens, limits)
+        )
+    is_cut = tokens.response > limits.response
+    if is_cut and overlong != "truncate":
+        return Fit(
+            f"has a solution of {tokens.response} tokens, more than data.max_response_length "
+            f"({limits.response})"
+        )
+    longest = _longest_that_fits(tokens, limits)
+    if longest == len(tokens.hint_steps):
+        return Fit(is_cut=is_cut)
+    if overlong == "truncate":
+        return Fit(hint_steps=longest, is_cut=is_cut)
+    hint = sum(tokens.hint_steps)
+    if tokens.prompt + hint > limits.prompt:
+        return Fit(_prompt_and_hint(tokens, limits))
+    return Fit(
+        f"has {hint} tokens in its longest prefix, which with another one are more than "
+        f"data.max_response_length ({limits.response})"
+    )
+
+
+def _prompt_and_hint(tokens: Tokens, limits: Limits) -> str:
+    return (
+        f"has {tokens.prompt} prompt tokens and {sum(tokens.hint_steps)} in its longest hint, more than "
+        f"data.max_prompt_length ({limits.prompt})"
+    )
+
+
+def _longest_that_fits(tokens: Tokens, limits: Limits) -> int:
+    """Steps of the longest hint that leaves its prompt, and a token of the response, room."""
+    room = limits.prompt - tokens.prompt
+    if tokens.hints_in_response:
+        room = min(room, limits.response - 1)
+    lengths = itertools.accumulate(tokens.hint_steps)
+    return sum(length <= room for length in lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """What the limits did to the training problems of a run, or to its validation problems."""
+
+    files: tuple[str, ...] = ()
+    """The problems' files, absolute."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Why a problem does not fit, by its id."""
+    hint_steps: Mapping[str, int] = field(default_factory=dict)
+    """``Fit.hint_steps`` by id."""
+    num_cut: int = 0
+    """Problems whose given response is cut."""
+    moved_cuts: int = 0
+    """Steps that end inside a token, where a hint ends before that token (``seele.rollout.solutions``)."""
+
+
+class Problem(NamedTuple):
+    """A problem that is kept, and where it stands."""
+
+    instance: Instance
+    path: Path
+    row: int
+    """Within its file, from 0."""
+    hint_steps: int | None
+    """Most steps that a hint may have; None for all legal ones."""
+
+    @property
+    def may_be_hinted(self) -> bool:
+        """Whether there is a legal hint of at least a step."""
+        return len(self.instance.legal_hint_ratios) > 1 and self.hint_steps != 0
+
+
+def write_record(path: Path, fits: Sequence[Fits]) -> None:
+    """Write down what was decided."""
+    write_atomically(path, json.dumps([asdict(each) for each in fits], indent=1) + "\n")
+
+
+def read_fitting_problems(
+    files: str | Sequence[str], max_samples: int = -1, record: str | Path | None = None
+) -> list[Problem]:
+    """The problems of ``seele.data.schema.read_problem_files`` without those that the record leaves out.
+
+    A file that is trained and validated on lacks the same problems in both.
+
+    Args:
+        files: As there.
+        max_samples: As there: so many problems before any is left out.
+        record: A file of ``write_record``; None where everything fits.
+
+    Raises:
+        DataError: A file is missing or broken.
+    """
+    return keep_fitting(read_problem_files(files, max_samples), read_record(record))
+
+
+def keep_fitting(problems: Sequence[tuple[Instance, Path]], fits: Sequence[Fits]) -> list[Problem]:
+    """Those of a run's problems that fit, with their rows."""
+    kept = []
+    for path, group in itertools.groupby(problems, key=lambda problem: problem[1]):
+        of_file = [each for each in fits if str(path.resolve()) in each.files]
+        for row, (instance, _) in enumerate(group):
+            if any(instance.instance_id in each.left_out for each in of_file):
+                continue
+            steps = [each.hint_steps.get(instance.instance_id) for each in of_file]
+            shortened = [count for count in steps if count is not None]
+            kept.append(Problem(instance, path, row, min(shortened, default=None)))
+    return kept
+
+
+def read_record(record: str | Path | None) -> list[Fits]:
+    """The inverse of ``write_record``; nothing where there is no record.
+
+    Raises:
+        DataError: If it is missing or broken.
+    """
+    if record is None:
+        return []
+    try:
+        raw: list[dict[str, Any]] = json.loads(Path(record).read_text())
+        return [Fits(**each | {"files": tuple(each["files"])}) for each in raw]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{record}: expected the run's record of problems that are too long ({error}); start the run "
+            "again, which writes it"
+        ) from error

@@ -1,0 +1,178 @@
+"""Problems over the run's limits on tokens: counted before anything starts, left out or cut, and announced.
+
+What is decided here is written into the run's folder (``seele.data.overlong``), which trainers and validation
+read: nobody else counts tokens to decide which problems there are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, open_dict
+
+from seele.config import SeeleConfig
+from seele.data.overlong import Fits, Limits, Problem, Tokens, fit, keep_fitting, write_record
+from seele.errors import DataError
+from seele.records import Instance
+from seele.rollout.solutions import EncodedProblem, encode_problem
+from seele.rollout.templates import Tokenizer
+
+RECORD = "too_long.json"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The problems that a run has."""
+
+    training: list[Problem]
+    validation: list[Problem]
+    fits: tuple[Fits, Fits]
+    """What the limits did to those of training and of validation."""
+
+
+def keep_problems(
+    config: DictConfig,
+    seele: SeeleConfig,
+    tokenizer: Tokenizer,
+    *,
+    training: Sequence[tuple[Instance, Path]],
+    validation: Sequence[tuple[Instance, Path]],
+    needed: int,
+    supervised: bool,
+) -> Kept:
+    """The problems that fit, or are made to.
+
+    Args:
+        config: The composed configuration.
+        seele: Its ``seele`` block.
+        tokenizer: The model's.
+        training: Problems as the run gives hints for them, each with its file.
+        validation: Problems that are never hinted.
+        needed: Training problems of one step.
+        supervised: Whether the run learns worked solutions.
+
+    Raises:
+        DataError: With ``seele.data.overlong=refuse``, a problem does not fit. With the other values, no
+            validation problem is left, or fewer training problems than ``needed``.
+    """
+    limits = Limits(prompt=config.data.max_prompt_length, response=config.data.max_response_length)
+    overlong, template = seele.data.overlong, seele.prompt.template
+    reads_solutions = supervised or seele.off_policy.source == "trace" or seele.hints.gives_hints
+
+    def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
+        left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
+        for instance, path in problems:
+            steps = instance.steps if trained and reads_solutions else ()
+            encoded = encode_problem(tokenizer, instance.question, steps, template)
+            tokens = _lengths(encoded, instance, seele, tokenizer, supervised=supervised)
+            found = fit(tokens, limits, overlong)
+            if found.why_not is not None:
+                if overlong == "refuse":
+                    raise DataError(
+                        f"{path}: problem {instance.instance_id!r} {found.why_not}; raise the limit, remove "
+                        "the problem, or leave such problems out with seele.data.overlong=drop"
+                    )
+                left_out[instance.instance_id] = found.why_not
+            elif found.hint_steps is not None:
+                hint_steps[instance.instance_id] = found.hint_steps
+            num_cut += found.why_not is None and found.is_cut
+            moved_cuts += encoded.moved_cuts if found.why_not is None else 0
+        files = tuple(dict.fromkeys(str(path.resolve()) for _, path in problems))
+        return Fits(
+            files=files, left_out=left_out, hint_steps=hint_steps, num_cut=num_cut, moved_cuts=moved_cuts
+        )
+
+    fits = (fits_of(training, trained=True), fits_of(validation, trained=False))
+    kept = Kept(training=keep_fitting(training, fits), validation=keep_fitting(validation, fits), fits=fits)
+    _check_enough("train_files", kept.training, training, fits, needed=needed)
+    _check_enough("val_files", kept.validation, validation, fits, needed=1)
+    return kept
+
+
+def _lengths(
+    encoded: EncodedProblem, instance: Instance, seele: SeeleConfig, tokenizer: Tokenizer, *, supervised: bool
+) -> Tokens:
+    """What the run gives of the worked solution counts as a response, or as hints."""
+    tokens = Tokens(prompt=len(encoded.prompt_ids))
+    if not encoded.step_ids:
+        return tokens
+    if supervised or seele.off_policy.source == "trace":
+        return replace(tokens, response=len(encoded.solution(tokenizer)))
+    longest = instance.num_hint_steps(max(instance.legal_hint_ratios))
+    steps = tuple(map(len, encoded.step_ids[:longest]))
+    return replace(tokens, hint_steps=steps, hints_in_response=seele.off_policy.source == "prefix")
+
+
+def _check_enough(
+    key: str,
+    kept: Sequence[Problem],
+    problems: Sequence[tuple[Instance, Path]],
+    fits: Sequence[Fits],
+    *,
+    needed: int,
+) -> None:
+    if len(kept) >= needed or len(kept) == len(problems):
+        return
+    reasons = {instance_id: why for each in fits for instance_id, why in each.left_out.items()}
+    gone = [instance.instance_id for instance, _ in problems if instance.instance_id in reasons]
+    shown = "; ".join(f"problem {instance_id!r} {reasons[instance_id]}" for instance_id in gone[:_SHOWN])
+    raise DataError(
+        f"data.{key}: {len(gone)} of {len(problems)} problems are too long and left out, so that "
+        f"{len(kept)} are fewer than the {needed} of one step: {shown}; raise the limits, or keep more of "
+        "them with seele.data.overlong=truncate"
+    )
+
+
+def write_fits(run: Path, config: DictConfig, fits: tuple[Fits, Fits]) -> None:
+    """Leave the record in the run's folder, where there is anything to record, and its place in the
+    configuration, whose files have their final names.
+    """
+    record = run / RECORD
+    if not any(each.left_out or each.hint_steps for each in fits):
+        record.unlink(missing_ok=True)
+        with open_dict(config):
+            config.data.overlong_record = None
+        return
+    named = [
+        replace(each, files=tuple(map(str, config.data[key])))
+        for each, key in zip(fits, ("train_files", "val_files"), strict=True)
+    ]
+    write_record(record, named)
+    with open_dict(config):
+        config.data.overlong_record = str(record)
+
+
+def count_fits(fits: tuple[Fits, Fits]) -> dict[str, int]:
+    """Numbers for the run card."""
+    training, validation = fits
+    return {
+        "num_problems_left_out": len(training.left_out),
+        "num_problems_with_shorter_hints": len(training.hint_steps),
+        "num_problems_with_cut_solution": training.num_cut,
+        "num_steps_ending_inside_a_token": training.moved_cuts,
+        "num_validation_problems_left_out": len(validation.left_out),
+    }
+
+
+def describe_fits(fits: tuple[Fits, Fits], counts: Any) -> str:
+    """What the driver says of them: a line on what is too long and one on hints that end elsewhere, each only
+    where there is something to say. ``counts`` has the numbers of problems that are kept.
+    """
+    training, validation = fits
+    parts = []
+    for each, what, kept in (
+        (training, "training problems", counts.num_problems),
+        (validation, "validation problems", counts.num_validation),
+    ):
+        if each.left_out:
+            parts.append(f"{len(each.left_out)} of {len(each.left_out) + kept} {what} left out")
+    if training.hint_steps:
+        parts.append(f"{len(training.hint_steps)} with shorter hints")
+    if training.num_cut:
+        parts.append(f"{training.num_cut} with a cut solution")
+    lines = [f"too long: {', '.join(parts)}\n"] if parts else []
+    if training.moved_cuts:
+        lines.append(f"{training.moved_cuts} steps end inside a token; a hint of them ends before it\n")
+    return "".join(lines)
