@@ -49,6 +49,7 @@ setup(
         "math-verify": ["math-verify>=0.8"],
         "hub": ["datasets>=3.0", "httpx>=0.27", "huggingface-hub>=1.0"],
         "reasoning": ["reasoning-gym==0.1.25"],
+        "tokens": ["transformers>=5.5.3"],
     },
     entry_points={
         "console_scripts": ["seele = seele.cli.main:main"],
