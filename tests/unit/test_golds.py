@@ -161,4 +161,4 @@ def test_the_golds_of_real_sets_can_be_met_and_gsm8ks_solutions_cannot():
         check = GoldCheck()(name, [*enumerate(problem(gold, n) for n, gold in enumerate(of_set))])
         assert check["failing"] == 0
     whole = [row["answer"] for row in rows("gsm8k/train.jsonl", 20)]
-    assert set(reasons(whole, "mathruler")) == {GradeReason.WRONG}
+    assert GradeReason.CORRECT not in reasons(whole, "mathruler")
