@@ -25,6 +25,9 @@ class Method:
     off_policy: str = "none"
     """``seele.off_policy.source`` of the method."""
 
+    estimator: str = "grpo"
+    """``algorithm.adv_estimator`` of the method: what its advantages are, by the trainer's name."""
+
     stages: tuple[str, ...] = ("rl",)
     """What the method trains with, one after the other: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
@@ -33,12 +36,17 @@ class Method:
         """Whether training prompts or responses may begin with a hint."""
         return self.controllers != NO_HINTS
 
+    @property
+    def has_critic(self) -> bool:
+        """Whether a second model is trained to predict the reward."""
+        return self.estimator == "gae"
+
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
 
         Raises:
-            ConfigError: A controller, off-policy source, imitation term or setting of rollouts that is not
-                the method's.
+            ConfigError: A controller, off-policy source, imitation term, baseline or setting of rollouts that
+                is not the method's.
         """
         check_supervised_stage(config, self.stages)
         if self.controllers and config.hints.controller not in self.controllers:
@@ -56,4 +64,10 @@ class Method:
             raise ConfigError(
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"
+            )
+        if self.estimator != "grpo" and config.advantage.baseline != "pooled":
+            raise ConfigError(
+                f"seele.advantage.baseline: method {self.name} has advantages of its own "
+                f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "
+                "allowed is 'pooled', which leaves them as they are"
             )

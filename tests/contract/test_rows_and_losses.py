@@ -41,6 +41,8 @@ INSTANCE = Instance(
 METHODS = [
     "grpo",
     "drgrpo",
+    "rloo",
+    "ppo",
     "dapo",
     "seele",
     "seele_paper",
@@ -111,7 +113,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "dapo"):
+    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -208,7 +210,9 @@ def jagged(rows):
 
 
 class Batch:
-    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position."""
+    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position. Where
+    verl estimates the advantages, rewards minus their mean stand for them.
+    """
 
     def __init__(self, method):
         self.method = method
@@ -276,7 +280,7 @@ def signs(row):
 
 EXPECTED = {
     # One right of four; the wrong ones are pushed down, prompts untouched.
-    **dict.fromkeys(("grpo", "drgrpo", "dapo"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3),
+    **dict.fromkeys(("grpo", "drgrpo", "rloo", "ppo", "dapo"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3),
     # Two right; hint tokens are always pulled up, prompts untouched.
     **dict.fromkeys(
         ("seele", "seele_paper", "uft"),

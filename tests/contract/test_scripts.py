@@ -64,7 +64,7 @@ def test_dry_run_prints_the_commands_and_runs_none(path: Path, tmp_path: Path) -
 METHODS = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "method").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("arguments", [(), ("",), ("ppo",), ("grpo luffy",), ("seele.seed=1",)], ids=repr)
+@pytest.mark.parametrize("arguments", [(), ("",), ("remax",), ("grpo luffy",), ("seele.seed=1",)], ids=repr)
 def test_a_baseline_that_does_not_exist_is_named_with_those_that_do(arguments: tuple[str, ...]) -> None:
     result = run_script(ROOT / "scripts" / "train_baseline.sh", *arguments)
     assert result.returncode == 2

@@ -269,11 +269,17 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     trainer._visits, trainer._advantages, trainer._carried, trainer._parameters = {}, {}, [], 1
     trainer._controller_metrics = {"tokens/prefilled": 0.0, "tokens/generated": 0.0}
     batch = SimpleNamespace(tags=[{"seq_len": 60}, {"seq_len": 40}, {"seq_len": 9, "is_padding": True}])
-    trainer._nothing_to_learn = False
+    trainer._nothing_to_learn, trainer.use_critic = False, False
     assert trainer._measure(batch)["flops"] == 6 * 200 + 2 * 100
     # verl makes that pass all the same where no group is worth an update.
     trainer._nothing_to_learn = True
     assert trainer._measure(batch)["flops"] == 2 * 100
+    # A critic of three parameters: one pass for values, and three epochs of its own.
+    trainer._nothing_to_learn, trainer.use_critic, trainer._critic_parameters = False, True, 3
+    trainer.config.critic = {"ppo_epochs": 3}
+    metrics = trainer._measure(batch)
+    assert metrics["flops"] == 6 * 200 + 2 * 100 + 3 * (6 * 300 + 2 * 100)
+    assert (metrics["tokens/trained"], metrics["tokens/critic_trained"]) == (200, 300)
 
 
 def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypatch):

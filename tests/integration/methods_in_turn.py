@@ -4,7 +4,8 @@ actor's loss change to the next configuration.
     python tests/integration/methods_in_turn.py RUN TURN... -- COMMON...
 
 Each TURN holds the overrides of one step, on top of the common ones; equal turns in a row are one run.
-Everything else is the run that `seele_verl.train` would start with the common ones.
+Everything else is the run that `seele_verl.train` would start with the common ones, but that it has a critic
+and a reference model for the methods that need one.
 """
 
 import json
@@ -26,6 +27,8 @@ from seele_verl.settings import read_settings
 
 TURNS = "METHODS_IN_TURN"
 """Environment variable: the overrides of each step, JSON."""
+ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
+"""Overrides of the start: the models of all methods."""
 
 
 def change_worker(worker: Any, config: DictConfig) -> None:
@@ -39,7 +42,7 @@ def change_controller(controller: Any, settings: SeeleConfig) -> None:
 def task_runner() -> type:
     """Its bases read the environment of the run when they are imported."""
     import ray
-    from verl.trainer.ppo.utils import need_reference_policy
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
@@ -59,7 +62,7 @@ def task_runner() -> type:
             with open_dict(config):
                 config.trainer.total_epochs = self.config.trainer.total_epochs
             self.config, self.seele = config, read_settings(config)
-            self.use_reference_policy = need_reference_policy(config)
+            self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:
                 ray.get(worker.__ray_call__.remote(change_worker, config))
@@ -91,7 +94,7 @@ def main(arguments: list[str]) -> None:
     run, *turns = arguments[: arguments.index("--")]
     common = [*arguments[arguments.index("--") + 1 :], f"trainer.default_local_dir={run}"]
     overrides = [[*common, *turn.split()] for turn in turns]
-    config = train.compose([*common, f"trainer.total_training_steps={len(turns)}"])
+    config = train.compose([*common, *ALL_MODELS, f"trainer.total_training_steps={len(turns)}"])
     train.set_environment(config)
     for turn in overrides:
         check_run(train.compose(turn), turn)

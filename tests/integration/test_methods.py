@@ -4,7 +4,9 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from seele.data.files import read_json_lines
 
@@ -12,8 +14,11 @@ EVERYTHING = (
     "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "
     "seele.hints.round_quorum=0.5"
 )
+WITH_CRITIC = "method=ppo curriculum=sec"
 TURNS = {
+    "ppo": [WITH_CRITIC] * 2,
     "grpo": ["method=grpo"],
+    "rloo": ["method=rloo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],
     "dapo": ["method=dapo"],
     "luffy": ["method=luffy seele.selection.prune_after=1"],
@@ -28,18 +33,27 @@ TURNS = {
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory, problems, base_model, finish, python) -> dict[str, list[tuple[dict, list[dict]]]]:
-    """Method -> metrics and rollouts of each of its steps."""
-    run = tmp_path_factory.mktemp("methods") / "run"
-    turns = [turn for turns in TURNS.values() for turn in turns]
-    common = [
+def run(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("methods") / "run"
+
+
+@pytest.fixture(scope="module")
+def common(problems, base_model) -> list[str]:
+    """Overrides of all steps."""
+    return [
         *("method=grpo", "hardware=cpu", f"actor_rollout_ref.model.path={base_model}"),
         f"data.train_files=[{problems}/train.parquet]",
         f"data.val_files=[{problems}/heldout.parquet]",
         *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
         "seele.hints.rollouts_per_prompt=8",
-        *("trainer.save_freq=-1", "trainer.test_freq=-1", "trainer.val_before_train=false"),
+        *("trainer.save_freq=2", "trainer.test_freq=-1", "trainer.val_before_train=false"),
     ]
+
+
+@pytest.fixture(scope="module")
+def steps(run, common, finish, python) -> dict[str, list[tuple[dict, list[dict]]]]:
+    """Method -> metrics and rollouts of each of its steps."""
+    turns = [turn for turns in TURNS.values() for turn in turns]
     script = Path(__file__).parent / "methods_in_turn.py"
     finish([python, str(script), str(run), *turns, "--", *common], log=run / "logs" / "train.log")
     metrics = [row for _, row in read_json_lines(run / "metrics.jsonl")]
@@ -95,7 +109,7 @@ def test_the_composition_of_groups_is_the_methods(steps):
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
     assert hinted["prefix_rft"] == 1
-    for method in ("grpo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
+    for method in ("ppo", "grpo", "rloo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
         assert hinted[method] == 0
     assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
 
@@ -111,6 +125,71 @@ def test_advantages_are_those_of_the_method(steps):
         for row in group:
             baseline = 0.0 if row["hint_steps"] else sum(others) / len(others)
             assert row["advantage"] == pytest.approx(row["reward"] - baseline, abs=1e-6)
+
+
+def test_rloo_compares_a_rollout_with_the_groups_others(steps):
+    for group in groups_of(steps["rloo"][0][1]).values():
+        total = sum(row["reward"] for row in group)
+        for row in group:
+            others = (total - row["reward"]) / (len(group) - 1)
+            assert row["advantage"] == pytest.approx(row["reward"] - others, abs=1e-6)
+
+
+def test_a_critic_learns_and_its_curriculum_from_it(steps):
+    (first, rows), (second, _) = steps["ppo"]
+    assert second["critic/vf_loss"] < first["critic/vf_loss"]
+    assert second["critic/vf_explained_var"] > first["critic/vf_explained_var"]
+    for line in (first, second):
+        assert line["critic/grad_norm"] > 0
+        assert line["tokens/critic_trained"] == line["tokens/trained"]
+        assert line["critic/advantages/mean"] == pytest.approx(0, abs=1e-5), "whitened over the batch"
+    assert any(len({row["advantage"] for row in group}) > 2 for group in groups_of(rows).values())
+    assert all(value > 0 for name, value in second.items() if name.startswith("curriculum/q/"))
+    others = [line for method, of_method in steps.items() for line, _ in of_method if method != "ppo"]
+    assert not any("critic/vf_loss" in line or "tokens/critic_trained" in line for line in others)
+
+
+@pytest.mark.timeout(900)
+def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finish, python, tmp_path):
+    saved, reloaded = run / "global_step_2", tmp_path / "reloaded"
+    script = Path(__file__).parent / "saves_what_it_loaded.py"
+    go_on = [
+        *common,
+        *WITH_CRITIC.split(),
+        "trainer.total_training_steps=3",
+        "trainer.max_actor_ckpt_to_keep=1",
+    ]
+    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={saved}"]
+    folder = f"trainer.default_local_dir={tmp_path / 'resumed'}"
+    log = tmp_path / "resumed" / "logs" / "train.log"
+    finish([python, str(script), str(reloaded), *go_on, *resume, folder], log=log)
+    for model in ("actor", "critic"):
+        for part in ("model", "optim", "extra_state"):
+            name = f"{model}/{part}_world_size_1_rank_0.pt"
+            before, after = (
+                flat(torch.load(place / name, weights_only=False)) for place in (saved, reloaded)
+            )
+            assert before.keys() == after.keys() and len(before) > 1, name
+            assert all(same(before[key], after[key]) for key in before), name
+    before, after = [row for _, row in read_json_lines(tmp_path / "resumed" / "metrics.jsonl")]
+    assert before == steps["ppo"][1][0]
+    assert after["step"] == 3 and after["critic/vf_loss"] < steps["ppo"][0][0]["critic/vf_loss"]
+    assert [path.name for path in (tmp_path / "resumed").glob("global_step_*")] == ["global_step_3"]
+
+
+def flat(state, at: str = "") -> dict:
+    """The state's values under the path that leads to each."""
+    if isinstance(state, (dict, list, tuple)):
+        pairs = state.items() if isinstance(state, dict) else enumerate(state)
+        return {path: value for key, each in pairs for path, value in flat(each, f"{at}/{key}").items()}
+    return {at: state}
+
+
+def same(one, other) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return bool(np.array_equal(one, other))
+    one, other = (getattr(tensor, "_local_tensor", tensor) for tensor in (one, other))
+    return one.dtype == other.dtype and torch.equal(one, other)
 
 
 def test_the_worked_solution_is_graded_and_costs_no_generated_token(steps):

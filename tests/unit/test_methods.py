@@ -23,8 +23,8 @@ def test_sound_settings_pass():
 
 
 def test_an_unknown_method_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"unknown method 'ppo'; allowed are \['dapo', 'drgrpo', "):
-        check_method(SeeleConfig(method="ppo"))
+    with pytest.raises(ConfigError, match=r"unknown method 'remax'; allowed are \['dapo', 'drgrpo', "):
+        check_method(SeeleConfig(method="remax"))
 
 
 def test_grpo_refuses_a_controller_that_reveals_hints():
@@ -50,6 +50,18 @@ def test_uft_keeps_its_own_schedule():
 def test_grpo_refuses_an_imitation_term():
     with pytest.raises(ConfigError, match=r"seele.imitation.coefficient: .*got 0.001; allowed is 0"):
         check_method(SeeleConfig(method="grpo", hints=NO_HINTS))
+
+
+@pytest.mark.parametrize(("method", "estimator"), [("ppo", "gae"), ("rloo", "rloo")])
+def test_a_method_with_advantages_of_its_own_refuses_another_baseline(method, estimator):
+    settings = {"method": method, "hints": NO_HINTS, "imitation": NO_IMITATION}
+    assert check_method(SeeleConfig(**settings)).estimator == estimator
+    with pytest.raises(ConfigError, match=rf"advantage.baseline: .*\(.*={estimator}\), got 'per_round'"):
+        check_method(SeeleConfig(**settings, advantage=AdvantageConfig(baseline="per_round")))
+
+
+def test_only_ppo_has_a_critic():
+    assert [name for name, method in METHODS.items() if method.has_critic] == ["ppo"]
 
 
 def rollouts_of(*rounds):

@@ -126,7 +126,7 @@ BAD_SETTINGS = [
         "reward_manager: unknown key, or a known one, which is set without '+'; that adds keys only under",
     ),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
-    ("seele.method=ppo", "unknown method 'ppo'"),
+    ("seele.method=remax", "unknown method 'remax'"),
     (
         "trainer.total_epochs=1",
         "trainer.total_epochs: has no effect beside trainer.total_training_steps (30)",
@@ -138,7 +138,11 @@ BAD_SETTINGS = [
     ("trainer.save_freq=abc", "trainer.save_freq: expected a whole number, got 'abc'"),
     ("trainer.default_local_dir=null", "trainer.default_local_dir: expected a folder, got None"),
     ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
-    ("trainer.critic_warmup=5", "trainer.critic_warmup: expected 0, for there is no critic, got 5"),
+    (
+        "trainer.critic_warmup=5",
+        "trainer.critic_warmup: expected 0, for every step updates the policy, got 5",
+    ),
+    ("trainer.max_critic_ckpt_to_keep=2", "expected null, for trainer.max_actor_ckpt_to_keep counts whole"),
     (
         "actor_rollout_ref.actor.checkpoint.async_save=true",
         "actor_rollout_ref.actor.checkpoint.async_save: expected false, for FSDP",
@@ -159,7 +163,13 @@ BAD_SETTINGS = [
     ("seele.selection.ratio=0.2", "min_ratio must lie in [0, ratio], got 0.3; ratio is 0.2"),
     ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),
     ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
-    ("algorithm.adv_estimator=gae", "algorithm.adv_estimator: got 'gae'; allowed is 'grpo'"),
+    (
+        "algorithm.adv_estimator=gae",
+        "algorithm.adv_estimator: got 'gae'; allowed is 'grpo' under method seele",
+    ),
+    ("critic.enable=true", "critic.enable: got True; leave it null, method=ppo is what has a critic"),
+    ("critic.optim.lr=1e-4", "critic.optim.lr: has no effect, method seele has no critic; ppo has one"),
+    ("algorithm.lam=0.9", "algorithm.lam: has no effect, method seele has no critic"),
     ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
     ("seele.hints.controller=oracle", "unknown controller 'oracle'; allowed are"),
     ("+seele.hints.settings.memory=1", "memory"),
@@ -200,6 +210,69 @@ BAD_SETTINGS = [
         "actor_rollout_ref.model.path: no model and tokenizer at 'no/model'",
     ),
 ]
+
+
+BAD_SETTINGS_OF_A_CRITIC = [
+    ("critic.enable=false", "critic.enable: got False; leave it null"),
+    (
+        "algorithm.adv_estimator=grpo",
+        "algorithm.adv_estimator: got 'grpo'; allowed is 'gae' under method ppo",
+    ),
+    ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
+    ("algorithm.use_pf_ppo=true", "algorithm.use_pf_ppo: expected false, for a batch keeps its rows"),
+    ("algorithm.lam=1.5", "algorithm.lam: expected a number from 0 to 1, got 1.5"),
+    ("algorithm.gamma=-0.1", "algorithm.gamma: expected a number from 0 to 1, got -0.1"),
+    ("algorithm.norm_adv_by_std_in_grpo=false", "has no effect on a critic; these advantages are whitened"),
+    ("critic.grad_clip=0.5", "critic.grad_clip: has no effect on a critic; set critic.optim.clip_grad"),
+    ("critic.use_dynamic_bsz=false", "critic.use_dynamic_bsz: has no effect on a critic; micro-batches are"),
+    ("critic.optim.lr=0", "critic.optim.lr: expected a number above 0, got 0"),
+    ("critic.cliprange_value=-1", "critic.cliprange_value: expected a number above 0, got -1"),
+    ("critic.strategy=megatron", "critic.strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'"),
+    ("critic.loss_agg_mode=mean", "critic.loss_agg_mode: expected one of ['token-mean'"),
+    ("critic.checkpoint.async_save=true", "critic.checkpoint.async_save: expected false"),
+    ("critic.ppo_mini_batch_size=3", "(8) must be a multiple of critic.ppo_mini_batch_size (3)"),
+    (
+        "critic.ppo_max_token_len_per_gpu=160",
+        "critic.ppo_max_token_len_per_gpu: got 160, must hold data.max_prompt_length plus",
+    ),
+    ("critic.model.path=other/model", "critic.model.path: got 'other/model'; the critic begins as"),
+]
+
+
+def test_a_sound_run_with_a_critic_passes(check):
+    ranks = ("trainer.n_gpus_per_node=4", "ray_kwargs.ray_init.num_cpus=14")
+    sizes = ("critic.ppo_mini_batch_size=2", "critic.ppo_max_token_len_per_gpu=168")
+    assert check("method=ppo", "curriculum=sec", "critic.optim.lr=1e-4", *sizes, *ranks).num_problems == 8
+    assert check("method=ppo", "algorithm.gamma=1", "algorithm.lam=0.95").num_problems == 8
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    BAD_SETTINGS_OF_A_CRITIC,
+    ids=[override for override, _ in BAD_SETTINGS_OF_A_CRITIC],
+)
+def test_a_bad_setting_of_a_critic_is_named_with_what_is_allowed(check, override, message):
+    with pytest.raises(ConfigError) as error:
+        check("method=ppo", override)
+    assert message in str(error.value)
+
+
+def test_the_critics_updates_divide_over_the_ranks(check):
+    sizes = ("seele.hints.rollouts_per_prompt=2", "critic.ppo_mini_batch_size=1")
+    with pytest.raises(
+        ConfigError, match=r"ppo_mini_batch_size \(1\) times .*\(2\) must be a multiple of the 4"
+    ):
+        check("method=ppo", *sizes, "trainer.n_gpus_per_node=4", "ray_kwargs.ray_init.num_cpus=14")
+
+
+def test_a_model_that_cannot_have_a_value_head_is_refused(check, model, tmp_path):
+    from transformers import AutoTokenizer, MambaConfig
+
+    other = tmp_path / "mamba"
+    AutoTokenizer.from_pretrained(model).save_pretrained(other)
+    MambaConfig(vocab_size=259).save_pretrained(other)
+    with pytest.raises(ConfigError, match=r"no value head for MambaConfig .*take another base model"):
+        check("method=ppo", f"actor_rollout_ref.model.path={other}")
 
 
 @pytest.mark.parametrize(
@@ -258,6 +331,25 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
     (other / "actor").mkdir(parents=True)
     (other / "data.pt").touch()
     assert "is another run's, and" in refusal(f"{resume}resume_path", path=other)
+
+
+def test_a_checkpoint_without_its_critic_is_incomplete(check, tmp_path):
+    checkpoint = tmp_path / "run" / "global_step_10"
+    for name in ("actor/model_world_size_1_rank_0.pt", "data.pt"):
+        write(checkpoint / name)
+    run = f"trainer.default_local_dir={checkpoint.parent}"
+    named = ("trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}")
+    with pytest.raises(ConfigError, match=r"global_step_10: has no critic, because .* incomplete; remove"):
+        check("method=ppo", run)
+    with pytest.raises(ConfigError, match=r"RUN/global_step_N with actor and critic and data.pt in it"):
+        check("method=ppo", run, *named)
+    check("method=grpo", run)
+    write(checkpoint / "critic" / "model_world_size_2_rank_0.pt")
+    with pytest.raises(ConfigError, match=r"global_step_10 was saved by 2 ranks"):
+        check("method=ppo", run)
+    write(checkpoint / "critic" / "model_world_size_1_rank_0.pt")
+    for resume in ((), named):
+        check("method=ppo", run, *resume)
 
 
 @pytest.mark.parametrize(("method", "shards"), [("seele", "actor"), ("sft", ".")])

@@ -4,6 +4,7 @@ from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.methods import METHODS
 
 
 def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
@@ -12,6 +13,8 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     Raises:
         ConfigError: With both settings and a way out.
     """
+    if METHODS[seele.method].has_critic:
+        _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
     if not config.actor_rollout_ref.rollout.calculate_log_probs:
@@ -29,6 +32,20 @@ def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> N
         raise ConfigError(
             f"{key}: false, but algorithm.rollout_correction.bypass_mode takes them for the old ones, as "
             "hardware=cpu sets it; leave it true, or switch that off"
+        )
+
+
+def _check_all_groups_are_learnt_from(config: DictConfig, seele: SeeleConfig) -> None:
+    """With a critic a group whose rollouts all agree has advantages, too."""
+    if seele.selection.name != "none":
+        raise ConfigError(
+            f"seele.selection.name: got {seele.selection.name!r}, but a critic learns from every group, also "
+            "where all rollouts agree; allowed is 'none'"
+        )
+    if config.algorithm.filter_groups.enable:
+        raise ConfigError(
+            "algorithm.filter_groups.enable: a critic learns from every group, also where all rollouts "
+            "agree; allowed is false"
         )
 
 

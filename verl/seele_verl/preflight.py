@@ -22,6 +22,7 @@ from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
 from seele_verl.compositions import check_composition
+from seele_verl.critic_settings import check_critic, check_value_head
 from seele_verl.overlong import keep_problems
 from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
@@ -96,7 +97,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_micro_batches(config, supervised=supervised)
     if not supervised:
         check_batches(config, seele)
-        _check_estimator(config)
+        check_critic(config, overrides)
     check_composition(config, seele)
     _check_device(config)
     if not supervised:
@@ -113,6 +114,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         )
     _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)
+    check_value_head(config)
     _check_window(config)
     check_unit(seele.hints, tokenizer)
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
@@ -252,19 +254,6 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
                 f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
                 f"data.max_response_length, which are {longest} together"
             )
-
-
-def _check_estimator(config: DictConfig) -> None:
-    algorithm = config.algorithm
-    if algorithm.adv_estimator != "grpo":
-        raise ConfigError(
-            f"algorithm.adv_estimator: got {algorithm.adv_estimator!r}; allowed is 'grpo', whose variants "
-            "are settings (algorithm.norm_adv_by_std_in_grpo, seele.advantage, seele.off_policy)"
-        )
-    if algorithm.use_kl_in_reward:
-        raise ConfigError(
-            "algorithm.use_kl_in_reward: rewards are the grader's; use actor_rollout_ref.actor.use_kl_loss"
-        )
 
 
 def _check_device(config: DictConfig) -> None:

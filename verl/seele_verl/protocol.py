@@ -46,6 +46,9 @@ UPDATE_COLUMNS = (
 )
 """Row fields that the actor's loss reads, where the run has them."""
 
+CRITIC_COLUMNS = (*LOG_PROB_COLUMNS, "values", "returns")
+"""Row fields that the critic's loss reads."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRows:

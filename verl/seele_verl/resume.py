@@ -1,11 +1,13 @@
 """Where a run begins: anew, after the last checkpoint in its folder, or after one that is named."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
 from seele_verl.checkpoints import (
+    TRACKER,
     drop_all_checkpoints,
     drop_later_checkpoints,
     last_complete_step,
@@ -13,6 +15,7 @@ from seele_verl.checkpoints import (
     step_folder,
     step_of,
 )
+from seele_verl.critic_settings import has_critic
 from seele_verl.run_log import rows_of
 
 MODEL = "actor_rollout_ref.model.path"
@@ -27,6 +30,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
     """
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     run = Path(config.trainer.default_local_dir).resolve()
+    models = ("",) if supervised else ("actor", "critic") if has_critic(config) else ("actor",)
     if mode != "resume_path":
         if path is not None:
             raise ConfigError(
@@ -35,16 +39,16 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
             )
         last = last_complete_step(run) if mode == "auto" else None
         if last is not None:
-            _check_ranks(config, step_folder(run, last), supervised=supervised)
+            _check_shards(config, step_folder(run, last), models)
         return
-    parts = ("huggingface", "data_0.pt") if supervised else ("actor", "data.pt")
+    parts = ("huggingface", "data_0.pt") if supervised else (*models, "data.pt")
     checkpoint = Path(str(path or "")).resolve()
     if step_of(checkpoint) is None or not all((checkpoint / part).exists() for part in parts):
         raise ConfigError(
             "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with "
             f"{' and '.join(parts)} in it, got {path!r}"
         )
-    _check_ranks(config, checkpoint, supervised=supervised)
+    _check_shards(config, checkpoint, models)
     if checkpoint.parent != run and last_complete_step(run) is not None:
         raise ConfigError(
             f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "
@@ -52,17 +56,26 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
         )
 
 
-def _check_ranks(config: DictConfig, checkpoint: Path, *, supervised: bool) -> None:
-    """Raise ``ConfigError`` where verl would not find its shards, whose names tell the number of ranks."""
+def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -> None:
+    """Raise ``ConfigError`` where verl would not find the shards of a model, whose names tell the number of
+    ranks.
+    """
     trainer = config.trainer
-    shards = checkpoint if supervised else checkpoint / "actor"
-    saved = [path.name.split("_")[3] for path in shards.glob("model_world_size_*_rank_0.pt")]
-    if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
-        raise ConfigError(
-            f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
-            f"{checkpoint} was saved by {' and '.join(saved)} ranks; go on with as many, or merge the "
-            "checkpoint (scripts/eval.sh does) and begin a new run with that model"
-        )
+    for model in models:
+        if model == "critic" and not (checkpoint / model).is_dir():
+            raise ConfigError(
+                f"{checkpoint}: has no critic, because it is another method's or incomplete; remove that "
+                f"folder and {TRACKER} to go on from an earlier checkpoint, take another "
+                "trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            )
+        shards = (checkpoint / model).glob("model_world_size_*_rank_0.pt")
+        saved = [path.name.split("_")[3] for path in shards]
+        if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
+            raise ConfigError(
+                f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
+                f"{checkpoint} was saved by {' and '.join(saved)} ranks; go on with as many, or merge the "
+                "checkpoint (scripts/eval.sh does) and begin a new run with that model"
+            )
 
 
 def check_same_run(config: DictConfig) -> None:

@@ -64,12 +64,21 @@ def count_parameters(model: str) -> int:
     return count or _count_by_configuration(model)
 
 
-def _count_by_configuration(model: str) -> int:
+def count_critic_parameters(model: str) -> int:
+    """Parameters of the critic that begins as this model, whose head predicts one value a token."""
+    from transformers import AutoModelForTokenClassification
+
+    return _count_by_configuration(model, AutoModelForTokenClassification, num_labels=1)
+
+
+def _count_by_configuration(model: str, auto_class: Any = None, **changes: Any) -> int:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     with torch.device("meta"):
-        weightless = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model))
+        weightless = (auto_class or AutoModelForCausalLM).from_config(
+            AutoConfig.from_pretrained(model, **changes)
+        )
     return sum(parameter.numel() for parameter in weightless.parameters())
 
 

@@ -20,6 +20,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
@@ -41,9 +42,11 @@ from seele_verl.checkpoints import (
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
+from seele_verl.critic import CriticWorker
 from seele_verl.losses import needs_seele_loss, seele_loss
 from seele_verl.off_policy import count_tokens, exchange_log_probs, write_advantages
 from seele_verl.protocol import (
+    CRITIC_COLUMNS,
     HINT_TOKENS,
     HINT_WEIGHTS,
     LOG_PROB_COLUMNS,
@@ -52,7 +55,7 @@ from seele_verl.protocol import (
     UPDATE_COLUMNS,
     parse_row_key,
 )
-from seele_verl.run_card import count_parameters
+from seele_verl.run_card import count_critic_parameters, count_parameters
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
 from seele_verl.weight_socket import send_on_own_socket
@@ -94,6 +97,7 @@ class SeeleTrainer(PPOTrainerSync):
         self._line: dict[str, float] = {}
         """What is known of the step's line when the step is saved."""
         self._parameters = count_parameters(config.actor_rollout_ref.model.path)
+        self._critic_parameters = count_critic_parameters(config.critic.model.path) if self.use_critic else 0
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         if self.seele.curriculum.spare_problems:
@@ -103,6 +107,11 @@ class SeeleTrainer(PPOTrainerSync):
                     "name": "SpareProblemsBuffer",
                 }
         return super()._build_replay_buffer()
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        if self.use_critic:
+            self.role_worker_mapping[Role.Critic] = ray.remote(CriticWorker)
 
     # ---------------------------------------------------------------- problems
 
@@ -198,6 +207,14 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        return batch
+
+    def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        super()._compute_values(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        return batch
+
+    def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        super()._update_critic(_columns(batch, CRITIC_COLUMNS), metrics)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -379,6 +396,16 @@ class SeeleTrainer(PPOTrainerSync):
                 trained_tokens=metrics[f"tokens/trained{of}"],
                 scored_tokens=count * passes,
             )
+            if self.use_critic:
+                trained_by_critic = count * self.config.critic.ppo_epochs
+                metrics[f"tokens/critic_trained{of}"] = trained_by_critic
+                metrics[f"flops{of}"] += model_flops(
+                    self._critic_parameters,
+                    prefilled_tokens=0,
+                    generated_tokens=0,
+                    trained_tokens=trained_by_critic,
+                    scored_tokens=count,  # once a step, for the values
+                )
         return metrics
 
     def _compute_metrics(

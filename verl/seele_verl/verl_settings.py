@@ -1,6 +1,6 @@
 """Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -29,7 +29,9 @@ _WHOLE = _Allowed("a whole number", _is_whole)
 _COUNT = _Allowed("a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
 _COUNT_OR_NULL = _Allowed(f"{_COUNT.words}, or null", lambda value: value is None or _COUNT.holds(value))
 _COUNT_OR_ALL = _Allowed(f"{_COUNT.words}, or -1 for all", lambda value: value == -1 or _COUNT.holds(value))
+_SHARE = _Allowed("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
 _POSITIVE = _Allowed("a number above 0", lambda value: _is_number(value) and value > 0)
+_AGGREGATION = _one_of("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 _KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
 _LOGGERS = ("console", "tensorboard", "wandb", "swanlab", "mlflow", "clearml", "trackio", "file")
 
@@ -46,7 +48,10 @@ ALLOWED = {
     "trainer.default_local_dir": _Allowed("a folder", lambda value: isinstance(value, str) and value != ""),
     "trainer.save_freq": _WHOLE,
     "trainer.test_freq": _WHOLE,
-    "trainer.critic_warmup": _Allowed("0, for there is no critic", lambda value: value == 0),
+    "trainer.critic_warmup": _Allowed("0, for every step updates the policy", lambda value: value == 0),
+    "trainer.max_critic_ckpt_to_keep": _Allowed(
+        "null, for trainer.max_actor_ckpt_to_keep counts whole checkpoints", lambda value: value is None
+    ),
     "trainer.resume_mode": _one_of("auto", "disable", "resume_path"),
     "trainer.logger": _Allowed(
         f"a list of some of {list(_LOGGERS)}",
@@ -58,14 +63,26 @@ ALLOWED = {
     ),
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
     "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
-    "actor_rollout_ref.actor.loss_agg_mode": _one_of(
-        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-    ),
+    "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,
     "actor_rollout_ref.actor.kl_loss_type": _one_of(*_KL, *(f"{name}+" for name in _KL)),
     "actor_rollout_ref.rollout.name": _one_of("vllm"),
     "actor_rollout_ref.rollout.temperature": _POSITIVE,
     "actor_rollout_ref.rollout.tensor_model_parallel_size": _COUNT,
     "actor_rollout_ref.rollout.val_kwargs.n": _COUNT,
+}
+
+ALLOWED_OF_A_CRITIC = {
+    "algorithm.gamma": _SHARE,
+    "algorithm.lam": _SHARE,
+    "algorithm.use_pf_ppo": _Allowed("false, for a batch keeps its rows", lambda value: not value),
+    "critic.strategy": _one_of("fsdp", "fsdp2"),
+    "critic.optim.lr": _POSITIVE,
+    "critic.cliprange_value": _POSITIVE,
+    "critic.ppo_epochs": _COUNT,
+    "critic.ppo_mini_batch_size": _COUNT,
+    "critic.ppo_infer_max_token_len_per_gpu": _COUNT,
+    "critic.loss_agg_mode": _AGGREGATION,
+    "critic.checkpoint.async_save": _Allowed("false, for FSDP saves no other way", lambda value: not value),
 }
 
 
@@ -76,10 +93,7 @@ def check_verl_settings(config: DictConfig) -> None:
         ConfigError: A value is not allowed.
         DataError: A list of data files is empty.
     """
-    for key, allowed in ALLOWED.items():
-        value = OmegaConf.select(config, key)
-        if not allowed.holds(value):
-            raise ConfigError(f"{key}: expected {allowed.words}, got {value!r}")
+    _check_values(config, ALLOWED)
     for key in ("data.train_files", "data.val_files"):
         files = OmegaConf.select(config, key)
         if not files or not all(isinstance(file, str) for file in files):
@@ -91,3 +105,15 @@ def check_verl_settings(config: DictConfig) -> None:
         raise ConfigError(
             f"actor_rollout_ref.rollout.tensor_model_parallel_size ({share}) must divide the {ranks} ranks"
         )
+
+
+def check_critic_values(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where a value of a run's critic is not allowed."""
+    _check_values(config, ALLOWED_OF_A_CRITIC)
+
+
+def _check_values(config: DictConfig, allowed: Mapping[str, _Allowed]) -> None:
+    for key, values in allowed.items():
+        value = OmegaConf.select(config, key)
+        if not values.holds(value):
+            raise ConfigError(f"{key}: expected {values.words}, got {value!r}")

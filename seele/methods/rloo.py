@@ -1,0 +1,9 @@
+"""RLOO (arXiv:2402.14740): each rollout is compared with the mean of the group's others.
+
+Differs from ``grpo``: the baseline leaves the rollout itself out, nothing is divided by a standard deviation,
+and there is no KL term. The estimator is verl's.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(name="rloo", summary="a leave-one-out mean as baseline, no KL", estimator="rloo")
