@@ -304,6 +304,7 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
 def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
     from seele.records import Finish
+    from seele.rollout.solutions import EncodedProblem
     from seele_verl.base_model import byte_tokenizer
     from seele_verl.rounds_worker import RoundsWorker
 
@@ -315,9 +316,13 @@ def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
         hints=HintConfig(controller="none", rounds=1),
     )
     worker.rollout_config = SimpleNamespace(response_length=6)
+
+    def encoded(*step_ids):
+        return EncodedProblem(prompt_ids=[], step_ids=[*step_ids], moved_cuts=0)
+
     end = worker.tokenizer.eos_token_id
-    [whole] = worker._given([[1, 2], [3, 4, 5]], None)
+    [whole] = worker._given(encoded([1, 2], [3, 4, 5]), None)
     assert (whole.token_ids, whole.finish) == ((1, 2, 3, 4, 5, end), Finish.STOP)
-    [cut] = worker._given([[1, 2], [3, 4, 5, 6]], None)
+    [cut] = worker._given(encoded([1, 2], [3, 4, 5, 6]), None)
     assert (cut.token_ids, cut.finish) == ((1, 2, 3, 4, 5, 6), Finish.LENGTH)
     assert len(cut.log_probs) == 6

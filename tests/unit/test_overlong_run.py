@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from seele.config import SeeleConfig
 from seele.config.data import DataConfig
 from seele.config.off_policy import OffPolicyConfig
+from seele.data.overlong import Fits
 from seele.data.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
@@ -107,6 +108,7 @@ def test_the_driver_tells_how_many(decide):
         "num_problems_left_out": 2,
         "num_problems_with_shorter_hints": 0,
         "num_problems_with_cut_solution": 0,
+        "num_steps_ending_inside_a_token": 0,
         "num_validation_problems_left_out": 1,
     }
     counts = SimpleNamespace(num_problems=5, num_validation=1)
@@ -118,6 +120,8 @@ def test_the_driver_tells_how_many(decide):
         "too long: 1 of 6 training problems left out, 1 of 2 validation problems left out, "
         "1 with shorter hints\n"
     )
+    moved = (dataclasses.replace(kept.fits[0], left_out={}, hint_steps={}, moved_cuts=3), Fits())
+    assert describe_fits(moved, counts) == "3 steps end inside a token; a hint of them ends before it\n"
 
 
 def test_hints_are_shortened_so_that_the_problem_is_kept(decide):
