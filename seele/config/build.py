@@ -6,7 +6,7 @@ Hydra's structured configs are not used: a frozen dataclass in its store rejects
 import dataclasses
 import sys
 from collections.abc import Mapping
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from seele.errors import ConfigError
@@ -43,6 +43,10 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{at}: expected a section with keys, got {value!r}")
         return from_mapping(expected, value, at)
+    if get_origin(expected) is UnionType and any(map(get_origin, get_args(expected))):
+        if value is None and NoneType in get_args(expected):
+            return None
+        [expected] = [each for each in get_args(expected) if each is not NoneType]
     if get_origin(expected) is tuple and isinstance(value, list):
         return tuple(_checked(item, get_args(expected)[0], f"{at}[{i}]") for i, item in enumerate(value))
     if get_origin(expected) not in (None, UnionType):

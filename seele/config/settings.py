@@ -243,6 +243,13 @@ class PromptConfig:
     template: str = "r1_zero"
     """Name of a template in ``seele.rollout.templates``; ``chat`` is the tokenizer's own."""
 
+    stop: tuple[str, ...] | None = None
+    """Strings at which validation ends a response: None for the template's, empty for none.
+    Training rollouts go on to the end of the sequence, as the published methods train."""
+
+    def __post_init__(self) -> None:
+        require(all(self.stop or ()), f"stop must hold texts that are not empty, got {list(self.stop or ())}")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardConfig:

@@ -15,6 +15,9 @@ from seele.errors import ConfigError
 CHAT = "chat"
 """The template that the model's tokenizer brings."""
 
+# A text that no chat template writes by itself.
+_ANSWER = "the answer in its turn"
+
 QUESTION = "{question}"
 """Where the question goes in a template's text."""
 
@@ -67,6 +70,18 @@ TEMPLATES = {
     "prime": _R1_ZERO + "{question}\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
 }
 """Text by name; ``{question}`` stands for the question, other braces for themselves."""
+
+# SimpleRL's evaluation stops there under prompts in the style of DeepSeek-R1; at <|im_end|> under all.
+# An answer between the tags comes before the closing one, so that no box is lost.
+_R1_STOP = ("User:", "Assistant:", "</answer>", "<|im_end|>")
+
+STOP_STRINGS = {
+    "qwen": ("<|im_end|>", "<|im_start|>"),
+    **dict.fromkeys(("r1_zero", "sec", "sec_math", "luffy", "prime"), _R1_STOP),
+}
+"""Where the next turn of a template would begin, by the template's name. A response that is measured
+is over there. A template that is not listed, such as ``plain`` or a file, has no turns that are known.
+"""
 
 
 class Tokenizer(Protocol):
@@ -156,6 +171,22 @@ def prompt_text(tokenizer: Tokenizer, question: str, template: str) -> str:
 def encode_text(tokenizer: Tokenizer, prompt: str, template: str) -> list[int]:
     """Token ids of a prompt's text; a chat template brings the start of the sequence itself."""
     return tokenizer.encode(prompt, add_special_tokens=template != CHAT)
+
+
+def stop_strings(template: str, tokenizer: Tokenizer | None) -> tuple[str, ...]:
+    """Where a response under ``template`` is over; empty where only the end of the sequence says so.
+
+    For ``chat`` it is what the tokenizer's template writes behind an answer. Without a tokenizer it is
+    nothing: a server that is asked to chat ends its own turns.
+    """
+    if template != CHAT:
+        return STOP_STRINGS.get(template, ())
+    if tokenizer is None:
+        return ()
+    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": _ANSWER}]
+    text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=False)
+    _, found, behind = text.rpartition(_ANSWER)
+    return (behind.strip(),) if found and behind.strip() else ()
 
 
 def encode_prompt(tokenizer: Tokenizer, question: str, template: str) -> list[int]:

@@ -27,6 +27,7 @@ class Arguments:
     out: Path | None = None
     name: str | None = None
     template: str | None = None
+    stop: tuple[str, ...] | None = None
     temperature: tuple[float, ...] = ()
     top_p: float = 1.0
     samples: int | None = None
@@ -50,6 +51,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     _add_how(parser.add_argument_group("how (default: as the run or the benchmark says)"))
     _add_where(parser.add_argument_group("on what"))
     values = vars(parser.parse_args(argv))
+    values["stop"] = chosen_stop(parser, values["stop"])
     for key in ("benchmarks", "problems", "temperature"):
         values[key] = tuple(values[key])
     return Arguments(**values)
@@ -85,6 +87,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, or a file")
+    add_stop(group)
     group.add_argument(
         "--temperature",
         type=_temperature,
@@ -99,6 +102,27 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
+
+
+def add_stop(group: argparse._ActionsContainer) -> None:
+    """The option ``--stop``, whose values ``chosen_stop`` reads."""
+    group.add_argument(
+        "--stop",
+        action="append",
+        nargs="?",
+        const="",
+        metavar="TEXT",
+        help="a response ends before this text; may be repeated, empty for none (default: the template's)",
+    )
+
+
+def chosen_stop(parser: argparse.ArgumentParser, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The stop strings that were asked for; None where the template's count. Exits when they contradict."""
+    if given is None:
+        return None
+    if "" in given and len(given) > 1:
+        parser.error(f"argument --stop: an empty one means none at all and stands alone, got {list(given)}")
+    return tuple(dict.fromkeys(filter(None, given)))
 
 
 def _add_where(group: argparse._ArgumentGroup) -> None:

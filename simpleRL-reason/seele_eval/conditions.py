@@ -27,12 +27,17 @@ DISTRIBUTIONS = (
 )
 """Distributions whose version can move a score."""
 
+UNLESS_RECORDED: Mapping[str, Any] = {"stop": []}
+"""Conditions that hold for a file that does not name them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDefaults:
     """What a training run says about how it wants to be evaluated."""
 
     template: str
+    stop: tuple[str, ...] | None
+    """Strings that end a response; None for the template's."""
     max_tokens: int
     problem_files: Mapping[str, Path]
     """Validation file by name, the name being the file's stem."""
@@ -56,6 +61,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
             raise ConfigError(
                 f"{path}: key {key!r} is missing; evaluate without --run and name the settings instead"
             )
+    stop = OmegaConf.select(config, "seele.prompt.stop")
     files = values["data.val_files"]
     paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
     by_name = {path.stem: path for path in paths}
@@ -63,6 +69,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
         raise ConfigError(f"{path}: data.val_files have the same stem: {[str(p) for p in paths]}; rename one")
     return RunDefaults(
         template=values["seele.prompt.template"],
+        stop=None if stop is None else tuple(stop),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
     )
@@ -78,6 +85,7 @@ def installed_versions() -> dict[str, str]:
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, ignoring: Set[str]) -> list[str]:
     """What is not the same under two sets of conditions, a sentence each."""
+    before, now = {**UNLESS_RECORDED, **before}, {**UNLESS_RECORDED, **now}
     return [
         f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
         for name in sorted({*before, *now} - ignoring)

@@ -45,7 +45,7 @@ def generate(model: Path, prompts: Sequence[Prompt], settings: EngineSettings) -
 
 
 def complete(engine: Any, prompts: Sequence[Prompt], settings: EngineSettings) -> Responses:
-    """Draw one response per prompt. Each ends at an end-of-sequence token or at ``max_tokens``.
+    """Draw one response per prompt. Each ends at an end-of-sequence token, a stop string or ``max_tokens``.
 
     Greedy prompts come first and alone: vLLM's CPU sampler ignores the seeds of all requests of a batch in
     which one has none, and a greedy one has none (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
@@ -104,6 +104,10 @@ def _sampling_params(prompt: Prompt, settings: EngineSettings) -> Any:
         top_p=settings.top_p,
         max_tokens=settings.max_tokens,
         seed=prompt.seed if prompt.temperature > 0 else None,
+        stop=list(prompt.stop),
+        # Marks such as <|im_end|> are special tokens, which vLLM would leave out of the text
+        # that it searches.
+        skip_special_tokens=not prompt.stop,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 

@@ -18,13 +18,13 @@ from seele.errors import DataError
 from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
-from seele_eval.arguments import positive
+from seele_eval.arguments import add_stop, chosen_stop, positive
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
 from seele_eval.generation import EngineSettings, complete_here
 from seele_eval.models import find_model, find_weights
-from seele_eval.prompts import Request
+from seele_eval.prompts import Request, stop_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +90,14 @@ def measure(options: argparse.Namespace) -> list[Point]:
     check_folder(options.out)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
     find_weights(find_model(str(options.model)))
+    options.stop = stop_of(options.template, options.stop, options.model)
     verdicts = sample_hinted(
         options.model,
         [(problem, revealed) for revealed in range(options.steps) for problem in problems],
         samples=options.samples,
         template=options.template,
         temperature=options.temperature,
+        stop=options.stop,
         settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed),
     )
     firsts = range(0, len(verdicts), len(problems))
@@ -110,6 +112,7 @@ def sample_hinted(
     template: str,
     temperature: float,
     settings: EngineSettings,
+    stop: Sequence[str] | None = None,
 ) -> list[list[bool]]:
     """Verdicts on ``samples`` completions of each problem behind so many of its steps.
 
@@ -120,11 +123,14 @@ def sample_hinted(
         template: Of the prompt.
         temperature: 0 is greedy.
         settings: Longest response, and the seed that every completion's own is made from.
+        stop: Strings that end a completion; None for the template's.
     """
+    ends = stop_of(template, stop, model)
     requests = [
         Request(
             question=problem.question,
             template=template,
+            stop=ends,
             temperature=temperature,
             seed=rollout_seed(settings.seed, 0, problem.instance_id, revealed, sample),
             steps=problem.steps,
@@ -137,7 +143,7 @@ def sample_hinted(
     sampled = [problem for problem, _ in asked for _ in range(samples)]
     with GraderPool() as grader:
         grades = grader.grade_problems(
-            [(responses[index].text, problem) for index, problem in enumerate(sampled)]
+            [(responses[index].before_stop(ends).text, problem) for index, problem in enumerate(sampled)]
         )
     verdicts = iter(grade.correct for grade in grades)
     return [[next(verdicts) for _ in range(samples)] for _ in asked]
@@ -156,9 +162,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
+    add_stop(parser)
     parser.add_argument("--max-tokens", type=positive, default=256, help="longest response")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.stop = chosen_stop(parser, options.stop)
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

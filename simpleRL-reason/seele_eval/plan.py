@@ -19,7 +19,7 @@ from seele_eval.models import find_model, find_weights
 from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
 from seele_eval.predictions import Key
 from seele_eval.problems import Problem
-from seele_eval.prompts import Complete, Request
+from seele_eval.prompts import Complete, Request, stop_of
 from seele_eval.server import Server, complete_on_server
 from seele_eval.sources import Task, load_benchmark, load_problem_file
 
@@ -75,17 +75,19 @@ def make_plan(arguments: Arguments) -> Plan:
         gpu_memory_share=arguments.gpu_memory_share,
     )
     tasks = choose_tasks(arguments, defaults)
+    stop = _choose_stop(arguments, defaults, template)
     return Plan(
         name=arguments.name or (arguments.run or Path(model)).name,
         out=out,
         tasks=tuple(tasks),
-        draws=tuple(plan_draws(tasks, arguments, template)),
+        draws=tuple(plan_draws(tasks, arguments, template, stop)),
         settings=settings,
         conditions={
             **_describe_model(model, arguments),
             "hinted": False,
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
+            "stop": list(stop),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
             "versions": installed_versions(),
@@ -136,7 +138,9 @@ def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Tas
     ]
 
 
-def plan_draws(tasks: Sequence[Task], arguments: Arguments, template: str) -> list[Draw]:
+def plan_draws(
+    tasks: Sequence[Task], arguments: Arguments, template: str, stop: tuple[str, ...] = ()
+) -> list[Draw]:
     """Every sample to draw, grouped by task and temperature, each with a seed that nothing else decides."""
     return [
         Draw(
@@ -146,6 +150,7 @@ def plan_draws(tasks: Sequence[Task], arguments: Arguments, template: str) -> li
             request=Request(
                 question=problem.question,
                 template=template,
+                stop=stop,
                 temperature=temperature,
                 seed=rollout_seed(arguments.seed, 0, f"{task.name}/{problem.instance_id}", 0, sample),
             ),
@@ -162,6 +167,16 @@ def _choose_model(arguments: Arguments) -> str:
     if not model:
         raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
     return model
+
+
+def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: str) -> tuple[str, ...]:
+    """The command's strings, else the run's where its template is asked, else the template's."""
+    chosen = arguments.stop
+    if chosen is None and defaults and template == defaults.template:
+        chosen = defaults.stop
+    asks_tokenizer = chosen is None and template == CHAT and not arguments.server
+    folder = find_model(_choose_model(arguments), revision=arguments.revision) if asks_tokenizer else None
+    return stop_of(template, chosen, folder)
 
 
 def _choose_out(arguments: Arguments) -> Path:

@@ -1,13 +1,15 @@
 """What an engine is asked and what it answers: requests, prompts as token ids, responses."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from seele.errors import ConfigError, DataError
 from seele.records import Finish
 from seele.rollout.solutions import encode_problem
-from seele.rollout.templates import CHAT, Tokenizer
+from seele.rollout.stop import text_before_stop
+from seele.rollout.templates import CHAT, Tokenizer, stop_strings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class Request:
     steps: tuple[str, ...] = ()
     """The worked solution, of which the response goes on from ``hint_steps``. Evaluation proper has none."""
     hint_steps: int = 0
+    stop: tuple[str, ...] = ()
+    """Strings that end the response; they are no part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,7 @@ class Prompt:
     token_ids: list[int]
     temperature: float
     seed: int
+    stop: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,13 @@ class Response:
 
     text: str
     num_tokens: int
+    """As generated, also behind a stop string."""
     finish: Finish
+
+    def before_stop(self, stop: Sequence[str]) -> "Response":
+        """The response as it counts: nothing behind a stop string, whatever the engine made of it."""
+        text = text_before_stop(self.text, stop)
+        return self if text == self.text else replace(self, text=text, finish=Finish.STOP)
 
 
 Responses = Iterator[tuple[int, Response]]
@@ -59,27 +70,60 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
         ConfigError: If a template is unknown or the model has none of its own to chat with, or the longest
             prompt plus ``max_tokens`` exceeds the context.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
+    tokenizer = _load_tokenizer(model, {request.template for request in requests})
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
         # A model that also sees has its context in a configuration of its own for text.
         context_limit = AutoConfig.from_pretrained(model).get_text_config().max_position_embeddings
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
-    if CHAT in {request.template for request in requests} and not tokenizer.chat_template:
-        raise ConfigError(f"--template {CHAT}: the tokenizer of {model} has no chat template; name another")
     prompts = [
-        Prompt(token_ids=_encode(tokenizer, request), temperature=request.temperature, seed=request.seed)
+        Prompt(
+            token_ids=_encode(tokenizer, request),
+            temperature=request.temperature,
+            seed=request.seed,
+            stop=request.stop,
+        )
         for request in requests
     ]
     _check_context(model, longest_prompt(prompts), max_tokens=max_tokens, context_limit=context_limit)
     return prompts
 
 
+def stop_of(template: str, chosen: Sequence[str] | None, model: Path | None) -> tuple[str, ...]:
+    """The strings that end a response: those chosen, else the template's.
+
+    Args:
+        template: Of the prompt.
+        chosen: None for the template's, empty for none.
+        model: Folder whose tokenizer is asked for the end of a turn under ``chat``; None for a server.
+
+    Raises:
+        DataError: If the tokenizer is needed and cannot be read.
+        ConfigError: If it has no chat template.
+    """
+    if chosen is not None:
+        return tuple(chosen)
+    tokenizer = _load_tokenizer(model, {CHAT}) if template == CHAT and model else None
+    return stop_strings(template, tokenizer)
+
+
 def longest_prompt(prompts: Sequence[Prompt]) -> int:
     """Tokens of the longest prompt."""
     return max(len(prompt.token_ids) for prompt in prompts)
+
+
+def _load_tokenizer(model: Path, templates: Set[str]) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
+    if CHAT in templates and not tokenizer.chat_template:
+        raise ConfigError(f"--template {CHAT}: the tokenizer of {model} has no chat template; name another")
+    return tokenizer
 
 
 def _check_context(model: Path, longest: int, *, max_tokens: int, context_limit: int) -> None:

@@ -133,8 +133,8 @@ def record(
 
 
 def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
-    """The response with what it answers and the verdict on that."""
-    task, problem = draw.task, draw.problem
+    """The response up to a stop string, with what it answers and the verdict on that."""
+    task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     extracted = task.extract(response.text, problem)
     verdict = task.judge(grader, problem, extracted)
     return Prediction(

@@ -70,7 +70,17 @@ def _payload(server: Server, request: Request, settings: EngineSettings) -> dict
         "temperature": request.temperature,
         "top_p": settings.top_p,
         "seed": request.seed,
+        **_ends(request),
     }
+
+
+def _ends(request: Request) -> dict[str, Any]:
+    if not request.stop:
+        return {}
+    # A server that chats marks its turns itself. One that completes our text must not leave special
+    # tokens such as <|im_end|> out of the text that it searches, as vLLM and SGLang do by default.
+    marks = {} if request.template == CHAT else {"skip_special_tokens": False}
+    return {"stop": list(request.stop), **marks}
 
 
 def _complete_one(endpoint: Endpoint, payload: dict[str, Any], patience: Patience) -> Response:

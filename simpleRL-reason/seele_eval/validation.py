@@ -12,7 +12,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +26,7 @@ from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
-from seele_eval.prompts import Request, Response, encode_requests, longest_prompt
+from seele_eval.prompts import Request, Response, encode_requests, longest_prompt, stop_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class Conditions:
     engine: EngineSettings
     temperature: float
     samples: int
+    stop: tuple[str, ...] = ()
+    """Strings that end a response."""
     problems: tuple[tuple[str, Instance], ...]
     """``<data set>/<file>`` and problem, file after file."""
 
@@ -74,6 +76,7 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
         Request(
             question=instance.question,
             template=seele.prompt.template,
+            stop=conditions.stop,
             temperature=conditions.temperature,
             seed=rollout_seed(seele.seed, -1 - step, instance.instance_id, 0, sample),
         )
@@ -87,6 +90,7 @@ def accuracy_by_split(
 ) -> dict[str, float]:
     """Share of correct answers of each validation file. A truncated one is judged as in training."""
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
+    responses = [response.before_stop(conditions.stop) for response in responses]
     grades = grader.grade_problems(
         [(response.text, instance) for (_, instance), response in zip(asked, responses, strict=True)]
     )
@@ -99,8 +103,9 @@ def accuracy_by_split(
 
 def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
     """Step, accuracy by split and seconds of each model, in the order given."""
-    conditions = read_conditions(run)
-    first = next(iter(models.values()))
+    conditions, first = read_conditions(run), next(iter(models.values()))
+    prompt = conditions.seele.prompt
+    conditions = replace(conditions, stop=stop_of(prompt.template, prompt.stop, first))
     max_tokens = conditions.engine.max_tokens
     prompts = encode_requests(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
     engine = start_engine(first, conditions.engine, context_tokens=longest_prompt(prompts) + max_tokens)

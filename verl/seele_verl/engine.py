@@ -16,8 +16,8 @@ from vllm.sampling_params import RequestOutputKind
 
 from seele_verl.weight_socket import receive_on_own_socket
 
-# No output per token, and no text: the rollout worker decodes whole completions.
-FINAL_TOKENS = {"output_kind": RequestOutputKind.FINAL_ONLY, "detokenize": False}
+# No output per token.
+FINAL = {"output_kind": RequestOutputKind.FINAL_ONLY}
 
 
 class RoundServer(vLLMHttpServer):
@@ -60,7 +60,8 @@ class RoundServer(vLLMHttpServer):
         return [
             self.generate(
                 prompt_ids=prompt_ids,
-                sampling_params={**params, **FINAL_TOKENS},
+                # The rollout worker decodes whole completions; here only stop strings need the text.
+                sampling_params={**params, **FINAL, "detokenize": "stop" in params},
                 request_id=f"{request_id}-{index}",
             )
             for index, params in enumerate(sampling_params)

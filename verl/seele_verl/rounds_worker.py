@@ -23,6 +23,8 @@ from seele.reward.overlong import overlong_penalty
 from seele.rollout.rounds import Unhinted, add_given, run_rounds
 from seele.rollout.seeding import rollout_seed
 from seele.rollout.solutions import EncodedProblem, encode_problem
+from seele.rollout.stop import text_before_stop
+from seele.rollout.templates import stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine_client import generate_round
@@ -43,6 +45,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.seele = read_settings(self.config)
         self.controller = RemoteController()
+        chosen, template = self.seele.prompt.stop, self.seele.prompt.template
+        self.stop = stop_strings(template, self.tokenizer) if chosen is None else chosen
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
         reward = self.seele.reward
         self.grader = GraderPool(
@@ -122,6 +126,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     for rollout in range(skipped + first_rollout, skipped + first_rollout + num_rollouts)
                 ],
                 quorum=quorum,
+                stop=self.stop if validate else (),
             )
             async with aclosing(sampled) as parts:
                 async for completions, model_version in parts:  # noqa: B007 - read below
@@ -229,11 +234,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         session_id: str,
         seeds: list[int],
         quorum: int,
+        stop: tuple[str, ...] = (),
     ) -> AsyncGenerator[tuple[dict[int, Completion], int], None]:
         """One completion per seed, by position, and the step whose weights generated them; in parts, as
         ``generate_round``.
         """
         missing = dict(enumerate(seeds))
+        # Marks such as <|im_end|> are special tokens, which vLLM would leave out of the text
+        # that it searches.
+        ends = {"stop": list(stop), "skip_special_tokens": False} if stop else {}
         for attempt in range(1, MAX_ATTEMPTS + 1):
             positions = [*missing]
             generated = generate_round(
@@ -242,7 +251,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 request_id=f"{session_id}-{seeds[0]}-{attempt}",
                 prompt_ids=prompt_ids,
                 sampling_params=[
-                    {**sampling_params, "max_tokens": max_tokens, "seed": seed} for seed in missing.values()
+                    {**sampling_params, **ends, "max_tokens": max_tokens, "seed": seed}
+                    for seed in missing.values()
                 ],
                 quorum=quorum if len(missing) == len(seeds) else len(missing),
             )
@@ -252,7 +262,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                         if not all(output.token_ids for output in part.values()):
                             break
                         completions = {
-                            positions[index]: self._completion(output, max_tokens)
+                            positions[index]: self._completion(output, max_tokens, stop)
                             for index, output in part.items()
                         }
                         for position in completions:
@@ -266,12 +276,18 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 return
         raise RuntimeError(f"the engine returned empty completions {MAX_ATTEMPTS} times (aborted requests)")
 
-    def _completion(self, output: TokenOutput, max_tokens: int) -> Completion:
+    def _completion(self, output: TokenOutput, max_tokens: int, stop: tuple[str, ...]) -> Completion:
+        text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
+        finish = self._finish(output.token_ids, max_tokens)
+        if stop:
+            whole = self.tokenizer.decode(output.token_ids, skip_special_tokens=False)
+            if (before := text_before_stop(whole, stop)) != whole:
+                text, finish = before, Finish.STOP
         return Completion(
-            text=self.tokenizer.decode(output.token_ids, skip_special_tokens=True),
+            text=text,
             token_ids=tuple(output.token_ids),
             log_probs=tuple(output.log_probs or ()),
-            finish=self._finish(output.token_ids, max_tokens),
+            finish=finish,
             cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
         )
 
