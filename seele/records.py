@@ -5,7 +5,7 @@ stages know these records rather than each other.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -104,6 +104,16 @@ class HintShare:
         if self.is_probe:
             return self.num_rollouts
         return max(at_least(quorum, self.num_rollouts), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """What a tokenizer's chat template is given beside the question."""
+
+    system: str | None = None
+    """Text of a system message before the question; None for none."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the template's own variables, such as ``enable_thinking``; others it does not read."""
 
 
 class Finish(StrEnum):

@@ -13,6 +13,7 @@ from seele.config.data import DataConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
 from seele.config.sft import SftConfig
+from seele.records import Chat
 
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
@@ -247,7 +248,25 @@ class PromptConfig:
     """Strings at which validation ends a response: None for the template's, empty for none.
     Training rollouts go on to the end of the sequence, as the published methods train."""
 
+    system: str | None = None
+    """Template ``chat`` only: text of a system message before the question; None for none."""
+
+    chat_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Template ``chat`` only: values of its variables, such as ``enable_thinking``. Follows verl's
+    ``data.apply_chat_template_kwargs``."""
+
+    @property
+    def chat(self) -> Chat:
+        """What the chat template is given beside the question."""
+        return Chat(self.system, self.chat_kwargs)
+
     def __post_init__(self) -> None:
+        for name, value in (("system", self.system), ("chat_kwargs", self.chat_kwargs or None)):
+            require(
+                value is None or self.template == "chat",
+                f"{name} needs template 'chat', whose text is the tokenizer's; got {self.template!r}"
+                + (" (data.apply_chat_template_kwargs sets it)" if name == "chat_kwargs" else ""),
+            )
         require(all(self.stop or ()), f"stop must hold texts that are not empty, got {list(self.stop or ())}")
 
 

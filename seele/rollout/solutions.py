@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from seele.errors import ConfigError
-from seele.rollout.templates import Tokenizer, encode_text, prompt_text
+from seele.records import Chat
+from seele.rollout.templates import NO_CHAT, Tokenizer, encode_text, prompt_text
 
 ANCHORS = ("", "\n", ".\n", ": ")
 """Texts that a solution may be encoded behind. SentencePiece models put a blank before every text, which must
@@ -42,7 +43,7 @@ class EncodedProblem:
 
 
 def encode_problem(
-    tokenizer: Tokenizer, question: str, steps: Sequence[str], template: str
+    tokenizer: Tokenizer, question: str, steps: Sequence[str], template: str, chat: Chat = NO_CHAT
 ) -> EncodedProblem:
     """Encode the prompt, and the worked solution behind it.
 
@@ -51,11 +52,12 @@ def encode_problem(
         question: Without template.
         steps: The worked solution; ``"".join(steps)`` is its text. May be empty.
         template: As for ``encode_prompt``.
+        chat: Likewise.
 
     Raises:
         ConfigError: The template is unknown, or the tokenizer cannot continue a text.
     """
-    prompt = prompt_text(tokenizer, question, template)
+    prompt = prompt_text(tokenizer, question, template, chat)
     steps = without_repeat(_behind_question(prompt, question), steps)
     step_ids, moved_cuts = encode_steps(tokenizer, steps) if steps else ([], 0)
     return EncodedProblem(
@@ -65,6 +67,8 @@ def encode_problem(
 
 def _behind_question(prompt: str, question: str) -> str:
     """What the prompt says behind the question; a chat template may have trimmed that, or changed it."""
+    if not question.strip():
+        return prompt
     _, found, behind = prompt.rpartition(question.strip())
     return behind if found else prompt.rpartition("\n")[2]
 

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seele.errors import ConfigError
+from seele.records import Chat
 
 CHAT = "chat"
 """The template that the model's tokenizer brings."""
+
+NO_CHAT = Chat()
 
 # A text that no chat template writes by itself.
 _ANSWER = "the answer in its turn"
@@ -105,7 +108,12 @@ class Tokenizer(Protocol):
         ...
 
     def apply_chat_template(
-        self, conversation: Sequence[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+        self,
+        conversation: Sequence[dict[str, str]],
+        *,
+        tokenize: bool,
+        add_generation_prompt: bool,
+        **kwargs: Any,
     ) -> Any:
         """The conversation as text, ending where the assistant's turn begins."""
         ...
@@ -155,15 +163,22 @@ def render_prompt(question: str, template: str) -> str:
     return template_text(template).replace(QUESTION, question)
 
 
-def prompt_text(tokenizer: Tokenizer, question: str, template: str) -> str:
-    """The prompt's text, for every template.
+def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
+    """The conversation before the assistant's turn."""
+    system = [] if chat.system is None else [{"role": "system", "content": chat.system}]
+    return [*system, {"role": "user", "content": question}]
+
+
+def prompt_text(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> str:
+    """The prompt's text, for every template; ``chat`` is read with the template of that name.
 
     Raises:
         ConfigError: If the template is unknown.
     """
     if template == CHAT:
-        messages = [{"role": "user", "content": question}]
-        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text: str = tokenizer.apply_chat_template(
+            chat_messages(question, chat), tokenize=False, add_generation_prompt=True, **chat.kwargs
+        )
         return text
     return render_prompt(question, template)
 
@@ -189,10 +204,10 @@ def stop_strings(template: str, tokenizer: Tokenizer | None) -> tuple[str, ...]:
     return (behind.strip(),) if found and behind.strip() else ()
 
 
-def encode_prompt(tokenizer: Tokenizer, question: str, template: str) -> list[int]:
+def encode_prompt(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> list[int]:
     """Token ids of the prompt, ending where the assistant's first token stands.
 
     Raises:
         ConfigError: If the template is unknown.
     """
-    return encode_text(tokenizer, prompt_text(tokenizer, question, template), template)
+    return encode_text(tokenizer, prompt_text(tokenizer, question, template, chat), template)

@@ -1,10 +1,16 @@
 """The command line of ``seele_eval.run`` as a frozen record. Parsing only: nothing is opened here."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from seele.errors import ConfigError
+from seele.records import Chat
+from seele.rollout.templates import CHAT
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 
 # The paper's response limit (arXiv:2509.06923, section 5.1), for a model that comes without a run.
@@ -28,6 +34,7 @@ class Arguments:
     name: str | None = None
     template: str | None = None
     stop: tuple[str, ...] | None = None
+    chat: Chat | None = None
     temperature: tuple[float, ...] = ()
     top_p: float = 1.0
     samples: int | None = None
@@ -52,6 +59,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     _add_where(parser.add_argument_group("on what"))
     values = vars(parser.parse_args(argv))
     values["stop"] = chosen_stop(parser, values["stop"])
+    values["chat"] = chosen_chat(parser, values)
+    del values["system"], values["chat_template_kwarg"]
     for key in ("benchmarks", "problems", "temperature"):
         values[key] = tuple(values[key])
     return Arguments(**values)
@@ -87,6 +96,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, or a file")
+    add_chat(group)
     add_stop(group)
     group.add_argument(
         "--temperature",
@@ -102,6 +112,39 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
+
+
+def add_chat(group: argparse._ActionsContainer) -> None:
+    """The options of ``--template chat``, which ``chosen_chat`` reads."""
+    group.add_argument("--system", metavar="TEXT", help="system message, with --template chat")
+    group.add_argument(
+        "--chat-template-kwarg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="variable of the chat template, such as enable_thinking=false; may be repeated",
+    )
+
+
+def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
+    """What the chat template is given; None where nothing was asked for. Exits at a value without a name."""
+    pairs = [text.partition("=") for text in values["chat_template_kwarg"]]
+    if wrong := [name for name, equals, _ in pairs if not (name.isidentifier() and equals)]:
+        parser.error(f"argument --chat-template-kwarg: expected NAME=VALUE, got {wrong[0]!r}")
+    try:
+        kwargs = {name: yaml.safe_load(value) for name, _, value in pairs}
+    except yaml.YAMLError as error:
+        parser.error(f"argument --chat-template-kwarg: not a value in YAML: {error}")
+    return Chat(values["system"], kwargs) if kwargs or values["system"] is not None else None
+
+
+def check_chat(template: str, chat: Chat | None) -> None:
+    """Raise ``ConfigError`` where another template would ignore them."""
+    if chat is not None and template != CHAT:
+        raise ConfigError(
+            f"--system and --chat-template-kwarg: need --template {CHAT}, whose text is the tokenizer's; got "
+            f"{template!r}"
+        )
 
 
 def add_stop(group: argparse._ActionsContainer) -> None:

@@ -6,13 +6,14 @@ Reading only; nothing here knows vLLM or the benchmarks.
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from seele.errors import ConfigError, DataError
+from seele.records import Chat
 
 DISTRIBUTIONS = (
     "seele",
@@ -27,7 +28,7 @@ DISTRIBUTIONS = (
 )
 """Distributions whose version can move a score."""
 
-UNLESS_RECORDED: Mapping[str, Any] = {"stop": []}
+UNLESS_RECORDED: Mapping[str, Any] = {"stop": [], "chat": asdict(Chat())}
 """Conditions that hold for a file that does not name them."""
 
 
@@ -38,6 +39,7 @@ class RunDefaults:
     template: str
     stop: tuple[str, ...] | None
     """Strings that end a response; None for the template's."""
+    chat: Chat
     max_tokens: int
     problem_files: Mapping[str, Path]
     """Validation file by name, the name being the file's stem."""
@@ -62,6 +64,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
                 f"{path}: key {key!r} is missing; evaluate without --run and name the settings instead"
             )
     stop = OmegaConf.select(config, "seele.prompt.stop")
+    kwargs: Any = OmegaConf.select(config, "seele.prompt.chat_kwargs") or {}
     files = values["data.val_files"]
     paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
     by_name = {path.stem: path for path in paths}
@@ -70,6 +73,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     return RunDefaults(
         template=values["seele.prompt.template"],
         stop=None if stop is None else tuple(stop),
+        chat=Chat(OmegaConf.select(config, "seele.prompt.system"), dict(kwargs)),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
     )

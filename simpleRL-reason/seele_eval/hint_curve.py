@@ -15,10 +15,11 @@ from pathlib import Path
 from seele.data.files import write_atomically
 from seele.data.schema import read_problems
 from seele.errors import DataError
-from seele.records import Instance
+from seele.records import Chat, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
-from seele_eval.arguments import add_stop, chosen_stop, positive
+from seele.rollout.templates import NO_CHAT
+from seele_eval.arguments import add_chat, add_stop, check_chat, chosen_chat, chosen_stop, positive
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
@@ -96,6 +97,7 @@ def measure(options: argparse.Namespace) -> list[Point]:
         [(problem, revealed) for revealed in range(options.steps) for problem in problems],
         samples=options.samples,
         template=options.template,
+        chat=options.chat,
         temperature=options.temperature,
         stop=options.stop,
         settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed),
@@ -113,6 +115,7 @@ def sample_hinted(
     temperature: float,
     settings: EngineSettings,
     stop: Sequence[str] | None = None,
+    chat: Chat = NO_CHAT,
 ) -> list[list[bool]]:
     """Verdicts on ``samples`` completions of each problem behind so many of its steps.
 
@@ -124,12 +127,14 @@ def sample_hinted(
         temperature: 0 is greedy.
         settings: Longest response, and the seed that every completion's own is made from.
         stop: Strings that end a completion; None for the template's.
+        chat: What the template ``chat`` is given beside the question.
     """
     ends = stop_of(template, stop, model)
     requests = [
         Request(
             question=problem.question,
             template=template,
+            chat=chat,
             stop=ends,
             temperature=temperature,
             seed=rollout_seed(settings.seed, 0, problem.instance_id, revealed, sample),
@@ -162,11 +167,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
+    add_chat(parser)
     add_stop(parser)
     parser.add_argument("--max-tokens", type=positive, default=256, help="longest response")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)
+    chat = chosen_chat(parser, vars(options))
+    check_chat(options.template, chat)
+    options.chat = chat or NO_CHAT
     return options
 
 

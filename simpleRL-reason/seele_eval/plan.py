@@ -8,9 +8,10 @@ from typing import Any
 
 from seele.data.files import file_sha256
 from seele.errors import ConfigError
+from seele.records import Chat
 from seele.rollout.seeding import rollout_seed
-from seele.rollout.templates import CHAT, check_template, template_text
-from seele_eval.arguments import MAX_TOKENS, Arguments
+from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
+from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
 from seele_eval.benchmarks import find_benchmarks
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
@@ -76,11 +77,14 @@ def make_plan(arguments: Arguments) -> Plan:
     )
     tasks = choose_tasks(arguments, defaults)
     stop = _choose_stop(arguments, defaults, template)
+    check_chat(template, arguments.chat)
+    of_run = defaults.chat if defaults and template == defaults.template else NO_CHAT
+    chat = arguments.chat or of_run
     return Plan(
         name=arguments.name or (arguments.run or Path(model)).name,
         out=out,
         tasks=tuple(tasks),
-        draws=tuple(plan_draws(tasks, arguments, template, stop)),
+        draws=tuple(plan_draws(tasks, arguments, template, stop, chat)),
         settings=settings,
         conditions={
             **_describe_model(model, arguments),
@@ -88,6 +92,7 @@ def make_plan(arguments: Arguments) -> Plan:
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
             "stop": list(stop),
+            "chat": asdict(chat),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
             "versions": installed_versions(),
@@ -139,7 +144,11 @@ def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Tas
 
 
 def plan_draws(
-    tasks: Sequence[Task], arguments: Arguments, template: str, stop: tuple[str, ...] = ()
+    tasks: Sequence[Task],
+    arguments: Arguments,
+    template: str,
+    stop: tuple[str, ...] = (),
+    chat: Chat = NO_CHAT,
 ) -> list[Draw]:
     """Every sample to draw, grouped by task and temperature, each with a seed that nothing else decides."""
     return [
@@ -150,6 +159,7 @@ def plan_draws(
             request=Request(
                 question=problem.question,
                 template=template,
+                chat=chat,
                 stop=stop,
                 temperature=temperature,
                 seed=rollout_seed(arguments.seed, 0, f"{task.name}/{problem.instance_id}", 0, sample),

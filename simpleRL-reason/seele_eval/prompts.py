@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from seele.errors import ConfigError, DataError
-from seele.records import Finish
+from seele.records import Chat, Finish
 from seele.rollout.solutions import encode_problem
 from seele.rollout.stop import text_before_stop
-from seele.rollout.templates import CHAT, Tokenizer, stop_strings
+from seele.rollout.templates import CHAT, NO_CHAT, Tokenizer, stop_strings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Request:
     hint_steps: int = 0
     stop: tuple[str, ...] = ()
     """Strings that end the response; they are no part of it."""
+    chat: Chat = NO_CHAT
+    """What the template ``chat`` is given beside the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +141,5 @@ def _check_context(model: Path, longest: int, *, max_tokens: int, context_limit:
 
 
 def _encode(tokenizer: Tokenizer, request: Request) -> list[int]:
-    encoded = encode_problem(tokenizer, request.question, request.steps, request.template)
+    encoded = encode_problem(tokenizer, request.question, request.steps, request.template, request.chat)
     return encoded.prompt_ids + encoded.hint(request.hint_steps)

@@ -11,7 +11,7 @@ from typing import Any
 
 from seele.endpoint import Endpoint, PassingError, Patience, Reply, exchange, read_reply
 from seele.errors import ConfigError, DataError
-from seele.rollout.templates import CHAT, check_template, render_prompt
+from seele.rollout.templates import CHAT, chat_messages, check_template, render_prompt
 from seele_eval.generation import EngineSettings
 from seele_eval.prompts import Request, Response, Responses
 
@@ -59,11 +59,13 @@ def _stream(server: Server, payloads: Sequence[dict[str, Any]]) -> Responses:
 
 
 def _payload(server: Server, request: Request, settings: EngineSettings) -> dict[str, Any]:
-    asked: dict[str, Any] = (
-        {"messages": [{"role": "user", "content": request.question}]}
-        if request.template == CHAT
-        else {"prompt": render_prompt(request.question, request.template)}
-    )
+    asked: dict[str, Any]
+    if request.template == CHAT:
+        asked = {"messages": chat_messages(request.question, request.chat)}
+        if request.chat.kwargs:  # vLLM and SGLang read them; others do not know the key
+            asked["chat_template_kwargs"] = dict(request.chat.kwargs)
+    else:
+        asked = {"prompt": render_prompt(request.question, request.template)}
     return asked | {
         "model": server.model,
         "max_tokens": settings.max_tokens,

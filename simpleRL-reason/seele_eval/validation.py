@@ -47,7 +47,7 @@ def read_conditions(run: Path) -> Conditions:
     """How the run validates."""
     config: Any = OmegaConf.load(run / "resolved.yaml")
     rollout, data = config.actor_rollout_ref.rollout, config.data
-    raw: Any = OmegaConf.to_container(config.seele)
+    raw: Any = OmegaConf.to_container(config.seele, resolve=True)
     problems = [
         (f"{problem.instance.data_source}/{problem.path.stem}", problem.instance)
         for problem in read_fitting_problems(
@@ -76,6 +76,7 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
         Request(
             question=instance.question,
             template=seele.prompt.template,
+            chat=seele.prompt.chat,
             stop=conditions.stop,
             temperature=conditions.temperature,
             seed=rollout_seed(seele.seed, -1 - step, instance.instance_id, 0, sample),

@@ -219,8 +219,9 @@ def nested(rows):
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
-def test_the_critics_loss_is_a_mean_over_tokens_of_the_squared_error():
-    config = omega_conf_to_dataclass(compose(["method=ppo", "hardware=cpu"]).critic)
+def test_the_critics_loss_is_a_mean_over_tokens_of_the_squared_error(model):
+    composed = compose(["method=ppo", "hardware=cpu", f"actor_rollout_ref.model.path={model}"])
+    config = omega_conf_to_dataclass(composed.critic)
     prompts, responses = [[1, 2], [3]], [[4, 5, 6], [7, 8]]
     returns, old = [[1.0] * 3, [0.0] * 2], [[0.5, 0.25, 0.75], [0.125, 0.25]]
     fields = {

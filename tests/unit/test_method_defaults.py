@@ -41,7 +41,7 @@ def test_they_are_those_that_a_run_gets():
 
 def test_an_unknown_method_is_named(capsys):
     with pytest.raises(SystemExit, match="2"):
-        main(["ppo"])
-    assert "unknown method 'ppo'; allowed are ['dapo'" in capsys.readouterr().err
+        main(["trpo"])
+    assert "unknown method 'trpo'; allowed are ['dapo'" in capsys.readouterr().err
     main(["grpo"])
     assert json.loads(capsys.readouterr().out)["seele.method"] == "grpo"

@@ -58,14 +58,14 @@ def keep_problems(
             validation problem is left, or fewer training problems than ``needed``.
     """
     limits = Limits(prompt=config.data.max_prompt_length, response=config.data.max_response_length)
-    overlong, template = seele.data.overlong, seele.prompt.template
+    overlong, how = seele.data.overlong, seele.prompt
     reads_solutions = supervised or seele.off_policy.source == "trace" or seele.hints.gives_hints
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
         for instance, path in problems:
             steps = instance.steps if trained and reads_solutions else ()
-            encoded = encode_problem(tokenizer, instance.question, steps, template)
+            encoded = encode_problem(tokenizer, instance.question, steps, how.template, how.chat)
             tokens = _lengths(encoded, instance, seele, tokenizer, supervised=supervised)
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:

@@ -96,9 +96,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     ) -> TrainingRows:
         instance: Instance = prompt["instance"]
         step: int = prompt["global_steps"]
-        encoded = encode_problem(
-            self.tokenizer, instance.question, instance.steps, self.seele.prompt.template
-        )
+        how = self.seele.prompt
+        encoded = encode_problem(self.tokenizer, instance.question, instance.steps, how.template, how.chat)
         prompt_ids = encoded.prompt_ids
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from seele.curriculum import UniformCurriculum
 from seele.data.overlong import read_fitting_problems
+from seele.records import Chat
 from seele.rollout.solutions import encode_problem
 
 
@@ -39,13 +40,14 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
         self._max_response_tokens: int | None = getattr(config, "max_response_tokens", None)
         self._tokenizer = tokenizer
         self._template: str = config.template
+        self._chat = Chat(**getattr(config, "chat", {}))
 
     def __len__(self) -> int:
         return len(self._problems)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         problem = self._problems[index]
-        encoded = encode_problem(self._tokenizer, problem.question, problem.steps, self._template)
+        encoded = encode_problem(self._tokenizer, problem.question, problem.steps, self._template, self._chat)
         prompt_ids = encoded.prompt_ids
         response_ids = encoded.solution(self._tokenizer)[: self._max_response_tokens]
         input_ids = torch.tensor(prompt_ids + response_ids)
