@@ -237,6 +237,13 @@ class ImitationConfig:
         return self.coefficient > 0.0 and self.form == "token_mean"
 
 
+# Arguments of transformers' apply_chat_template that are no variables of the template: SEELE gives them.
+_GIVEN_TO_CHAT = frozenset(
+    {"conversation", "add_generation_prompt", "continue_final_message", "tokenize", "tokenizer_kwargs"}
+    | {"padding", "truncation", "max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask"}
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptConfig:
     """What stands around the question."""
@@ -267,6 +274,12 @@ class PromptConfig:
                 f"{name} needs template 'chat', whose text is the tokenizer's; got {self.template!r}"
                 + (" (data.apply_chat_template_kwargs sets it)" if name == "chat_kwargs" else ""),
             )
+        reserved = sorted(_GIVEN_TO_CHAT.intersection(self.chat_kwargs))
+        require(
+            not reserved,
+            f"chat_kwargs sets variables of the chat template, and {reserved} are none "
+            "(data.apply_chat_template_kwargs)",
+        )
         require(all(self.stop or ()), f"stop must hold texts that are not empty, got {list(self.stop or ())}")
 
 

@@ -107,8 +107,10 @@ def _score(score: ScoreLine) -> tuple[str, ...]:
 def _prompt(facts: CardFacts) -> str:
     form = facts.prompt
     if form.text is None:
-        told = f", with `{say(dict(form.chat_settings))}`" if form.chat_settings else ""
+        told = f", with `{say(dict(form.chat.kwargs))}`" if form.chat.kwargs else ""
         how = f"The tokenizer's chat template makes the prompt of one user message, the question{told}.\n"
+        if form.chat.system is not None:
+            how += f"\nThe system message before it:\n\n{_fenced('text', form.chat.system)}"
     else:
         ending = " It ends with a line break." if form.text.endswith("\n") else ""
         how = (

@@ -1,13 +1,12 @@
 """How an exported model is asked: the prompt of training, and ten lines of vLLM that build it."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from seele.errors import CheckpointError
+from seele.records import Chat
 from seele.report.run_folder import RunFolder
-from seele.rollout.templates import CHAT, QUESTION, template_text
+from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, template_text
 
 EXAMPLE = "What is 7 times 8?"
 
@@ -20,8 +19,8 @@ class PromptForm:
     """Its name; of a file, without folders."""
     text: str | None
     """With ``{question}`` in it; None where the tokenizer's chat template makes the prompt."""
-    chat_settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the chat template is told besides."""
+    chat: Chat = NO_CHAT
+    """What the chat template is given beside the question."""
     max_tokens: int
     """Longest response in training."""
 
@@ -42,7 +41,7 @@ def read_prompt_form(run: RunFolder) -> PromptForm:
     return PromptForm(
         template=template.rpartition("/")[2],
         text=None if template == CHAT else template_text(template),
-        chat_settings=run.setting("data.apply_chat_template_kwargs") or {},
+        chat=Chat(run.setting("seele.prompt.system"), run.setting("data.apply_chat_template_kwargs") or {}),
         max_tokens=max_tokens,
     )
 
@@ -57,8 +56,11 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
     """
     engine = f"LLM(model={_literal(model)}" + (f", dtype={_literal(dtype)})" if dtype else ")")
     if form.text is None:
-        settings = f", chat_template_kwargs={dict(form.chat_settings)!r}" if form.chat_settings else ""
-        build = 'prompts = [[{"role": "user", "content": question}] for question in questions]'
+        settings = f", chat_template_kwargs={dict(form.chat.kwargs)!r}" if form.chat.kwargs else ""
+        user = '{"role": "user", "content": question}'
+        system = form.chat.system
+        first = "" if system is None else f'{{"role": "system", "content": {_literal(system)}}}, '
+        build = f"prompts = [[{first}{user}] for question in questions]"
         call, opening = f"chat(prompts, sampling{settings})", []
     else:
         opening = [f"template = {_literal(form.text)}"]

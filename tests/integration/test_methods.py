@@ -172,7 +172,8 @@ def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finis
             assert before.keys() == after.keys() and len(before) > 1, name
             assert all(same(before[key], after[key]) for key in before), name
     before, after = [row for _, row in read_json_lines(tmp_path / "resumed" / "metrics.jsonl")]
-    assert before == steps["ppo"][1][0]
+    # Of the step that was saved, a run in another folder knows what the checkpoint holds.
+    assert before["step"] == 2 and before["tokens/trained"] == steps["ppo"][1][0]["tokens/trained"]
     assert after["step"] == 3 and after["critic/vf_loss"] < steps["ppo"][0][0]["critic/vf_loss"]
     assert [path.name for path in (tmp_path / "resumed").glob("global_step_*")] == ["global_step_3"]
 

@@ -13,7 +13,7 @@ from seele.data.schema import write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.export.folder import Wish, export
 from seele.export.prompt import PromptForm, render_snippet
-from seele.records import Instance
+from seele.records import Chat, Instance
 from seele.rollout.templates import TEMPLATES, render_prompt
 
 WEIGHTS = b"weights of step 4"
@@ -443,10 +443,20 @@ def test_the_snippet_survives_a_template_of_ones_own(vllm):
 
 
 def test_the_snippet_chats_where_training_did(vllm):
-    chat = form("chat", None, chat_settings={"enable_thinking": False})
+    chat = form("chat", None, chat=Chat("Be brief.", {"enable_thinking": False}))
     exec(render_snippet(chat, model="m", dtype=None), {})
-    message = [{"role": "user", "content": "What is 7 times 8?"}]
+    system, user = ("system", "Be brief."), ("user", "What is 7 times 8?")
+    message = [{"role": role, "content": content} for role, content in (system, user)]
     assert vllm.asked == [(message, {"chat_template_kwargs": {"enable_thinking": False}})]
+
+
+def test_the_card_tells_the_chat_templates_settings(run):
+    settings = yaml.safe_load((run / "resolved.yaml").read_text())
+    settings["seele"]["prompt"] |= {"template": "chat", "system": "Be brief."}
+    settings["data"]["apply_chat_template_kwargs"] = {"enable_thinking": False}
+    write(run / "resolved.yaml", yaml.safe_dump(settings))
+    prompt = section(make(run)[1], "Prompt")
+    assert 'with `{"enable_thinking": false}`' in prompt and "```text\nBe brief.\n```" in prompt
 
 
 def test_a_template_with_a_fence_in_it_does_not_end_the_cards(run):

@@ -12,6 +12,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 
 from seele.data.schema import write_problems
 from seele.errors import ConfigError, DataError
@@ -20,6 +21,7 @@ from seele_verl import train
 from seele_verl.misspelt import explain
 from seele_verl.preflight import check_run
 from seele_verl.train import verl_config_folder
+from seele_verl.without_effect import WITHOUT_EFFECT, check_has_effect
 
 CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
 
@@ -131,7 +133,12 @@ BAD_SETTINGS = [
         "trainer.total_epochs=1",
         "trainer.total_epochs: has no effect beside trainer.total_training_steps (30)",
     ),
-    ("data.shuffle=false", "data.shuffle: has no effect; curriculum=uniform shuffles"),
+    (
+        "actor_rollout_ref.actor.strategy=megatron",
+        "strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'",
+    ),
+    ("actor_rollout_ref.actor.strategy=fsdp", "strategy: got 'fsdp'; allowed on a CPU is 'fsdp2'"),
+    ("trainer.use_v1=false", "trainer.use_v1: expected true, for SEELE builds on that trainer, got False"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
     ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
     ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),
@@ -176,9 +183,6 @@ BAD_SETTINGS = [
     ("seele.prompt.template=gpt", "unknown prompt template 'gpt'"),
     ("seele.prompt.template=chat", "has no chat template"),
     ("seele.reward.time_limit_s=soon", "seele.reward.time_limit_s: expected float, got 'soon'"),
-    ("reward_model.enable=true", "reward_model.enable: has no effect"),
-    ("custom_reward_function.path=mine.py", "custom_reward_function.path: has no effect"),
-    ("reward.custom_reward_function.path=mine.py", "reward.custom_reward_function.path: has no effect"),
     (
         "actor_rollout_ref.rollout.n=4",
         "actor_rollout_ref.rollout.n: got 4; set seele.hints.rollouts_per_prompt",
@@ -212,6 +216,43 @@ BAD_SETTINGS = [
 ]
 
 
+WITHOUT_EFFECT_TYPED = [
+    ("data.shuffle=false", "data.shuffle: has no effect; curriculum=uniform shuffles"),
+    ("data.filter_overlong_prompts=true", "has no effect; seele.data.overlong=drop|refuse|truncate says"),
+    ("data.truncation=left", "data.truncation: has no effect; seele.data.overlong="),
+    (
+        "actor_rollout_ref.rollout.multi_turn.enable=true",
+        "has no effect; a rollout is one turn without tools",
+    ),
+    ("actor_rollout_ref.rollout.multi_turn={enable: true}", "multi_turn: has no effect"),
+    ("actor_rollout_ref.actor.clip_ratio=0.3", "has no effect; set actor_rollout_ref.actor.clip_ratio_low"),
+    ("reward_model.enable=true", "reward_model.enable: has no effect; there is no reward model"),
+    ("custom_reward_function.path=mine.py", "custom_reward_function.path: has no effect; SEELE grades"),
+    ("reward.custom_reward_function.path=mine.py", "reward.custom_reward_function.path: has no effect"),
+    ("+data.custom_cls.name=Mine", "data.custom_cls.name: has no effect; problem files have SEELE's schema"),
+]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"), WITHOUT_EFFECT_TYPED, ids=[override for override, _ in WITHOUT_EFFECT_TYPED]
+)
+def test_a_setting_that_would_do_nothing_is_named_with_what_has_its_effect(override, message):
+    with pytest.raises(ConfigError) as error:
+        check_has_effect([override])
+    assert message in str(error.value)
+
+
+def test_settings_whose_names_begin_alike_are_taken():
+    check_has_effect(["actor_rollout_ref.actor.clip_ratio_low=0.1", "data.seed_of_mine=1", "method=grpo"])
+
+
+def test_every_setting_without_effect_is_one_of_verls():
+    config, absent = train.compose(["method=seele", "hardware=cpu"]), object()
+    for key in WITHOUT_EFFECT:
+        found = OmegaConf.select(config, key.rstrip("."), default=absent)
+        assert found is not absent and OmegaConf.is_dict(found) >= key.endswith("."), key
+
+
 BAD_SETTINGS_OF_A_CRITIC = [
     ("critic.enable=false", "critic.enable: got False; leave it null"),
     (
@@ -219,7 +260,7 @@ BAD_SETTINGS_OF_A_CRITIC = [
         "algorithm.adv_estimator: got 'grpo'; allowed is 'gae' under method ppo",
     ),
     ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
-    ("algorithm.use_pf_ppo=true", "algorithm.use_pf_ppo: expected false, for a batch keeps its rows"),
+    ("algorithm.use_pf_ppo=true", "algorithm.use_pf_ppo: has no effect; an update keeps its rows"),
     ("algorithm.lam=1.5", "algorithm.lam: expected a number from 0 to 1, got 1.5"),
     ("algorithm.gamma=-0.1", "algorithm.gamma: expected a number from 0 to 1, got -0.1"),
     ("algorithm.norm_adv_by_std_in_grpo=false", "has no effect on a critic; these advantages are whitened"),

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft_preflight import check_supervised
 from seele_verl.verl_settings import check_verl_settings
+from seele_verl.without_effect import check_has_effect
 
 # Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
 # there.
@@ -43,14 +44,6 @@ OPEN_SECTIONS = (
 CPUS_PER_GPU = 3
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
-# verl's own reward settings, old and new. verl ignores the old ones silently; SEELE grades by itself and
-# calls none.
-VERL_REWARD_KEYS = (
-    "reward_model",
-    "custom_reward_function",
-    "reward.custom_reward_function",
-    "sandbox_fusion",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +146,7 @@ def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
     return seele
 
 
-def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
+def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
     for override in overrides:
         key: str = override.split("=")[0]
         if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
@@ -168,32 +161,12 @@ def _check_keys(config: DictConfig, overrides: Iterable[str]) -> None:
                 f"{key}: has no effect beside trainer.total_training_steps "
                 f"({config.trainer.total_training_steps}), which methods and hardware set; set that to null"
             )
-        if key == "data.shuffle":
-            raise ConfigError(f"{key}: has no effect; curriculum=uniform shuffles, curriculum=ordered sorts")
+    check_has_effect(overrides)
     missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
     if missing:
         raise ConfigError(
             f"{missing[0]}: no value; give one on the command line or choose a group that sets it"
         )
-    for key in VERL_REWARD_KEYS:
-        changed = [
-            name
-            for name, value in _leaves(OmegaConf.select(config, key), key)
-            if value not in (None, "compute_score")
-        ]
-        if changed:
-            raise ConfigError(
-                f"{changed[0]}: has no effect, SEELE grades answers by itself; "
-                "allowed are the settings under seele.reward"
-            )
-
-
-def _leaves(section: Any, at: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(section, DictConfig):
-        for key in section:
-            yield from _leaves(section[key], f"{at}.{key!s}")
-    else:
-        yield at, section
 
 
 def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
@@ -257,6 +230,11 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
 
 
 def _check_device(config: DictConfig) -> None:
+    if config.trainer.device == "cpu" and config.actor_rollout_ref.actor.strategy != "fsdp2":
+        raise ConfigError(
+            f"actor_rollout_ref.actor.strategy: got {config.actor_rollout_ref.actor.strategy!r}; "
+            "allowed on a CPU is 'fsdp2'"
+        )
     if config.trainer.device == "cuda":
         import torch
 

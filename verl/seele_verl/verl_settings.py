@@ -33,6 +33,7 @@ _SHARE = _Allowed("a number from 0 to 1", lambda value: _is_number(value) and 0 
 _POSITIVE = _Allowed("a number above 0", lambda value: _is_number(value) and value > 0)
 _AGGREGATION = _one_of("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 _KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+_STRATEGY = _one_of("fsdp", "fsdp2")
 _LOGGERS = ("console", "tensorboard", "wandb", "swanlab", "mlflow", "clearml", "trackio", "file")
 
 ALLOWED = {
@@ -61,6 +62,9 @@ ALLOWED = {
         "false, for FSDP saves no other way and verl would name no checkpoint complete",
         lambda value: not value,
     ),
+    "trainer.use_v1": _Allowed("true, for SEELE builds on that trainer", lambda value: value is True),
+    "actor_rollout_ref.actor.strategy": _STRATEGY,
+    "actor_rollout_ref.ref.strategy": _STRATEGY,
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
     "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
     "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,
@@ -74,8 +78,7 @@ ALLOWED = {
 ALLOWED_OF_A_CRITIC = {
     "algorithm.gamma": _SHARE,
     "algorithm.lam": _SHARE,
-    "algorithm.use_pf_ppo": _Allowed("false, for a batch keeps its rows", lambda value: not value),
-    "critic.strategy": _one_of("fsdp", "fsdp2"),
+    "critic.strategy": _STRATEGY,
     "critic.optim.lr": _POSITIVE,
     "critic.cliprange_value": _POSITIVE,
     "critic.ppo_epochs": _COUNT,
