@@ -46,6 +46,14 @@ HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF, LATE),
 )
+# Methods as their authors' released code has them -> as they were here before.
+RELEASED = {
+    "luffy-released": "luffy",
+    "rl_sft_loss-released": "rl_sft_loss",
+    "uft-released": "uft",
+    "uft-n8-released": UFT,
+    "exgrpo-released": "drgrpo",
+}
 # Those that train on a part of what they generate, and what they are compared with.
 SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", UFT, OURS, "seele+lze", HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
@@ -198,6 +206,34 @@ def equal_cost_table(
     heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in results), "harder"]
     table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
+
+
+def released_table(task: str, cost: str) -> str:
+    """The methods of ``RELEASED`` beside what took their place before, seed by seed, and beside GRPO."""
+    arms = [REFERENCE, *dict.fromkeys(RELEASED.values()), *RELEASED]
+    results = results_on("heldout", task, arms, cost, [REFERENCE, *RELEASED.values()])
+    if not any(arm in result.arms for result in results.values() for arm in RELEASED):
+        return "No runs yet.\n"
+    of_all = results[REFERENCE]
+    rows = []
+    for arm, before in RELEASED.items():
+        if arm not in of_all.arms:
+            continue
+        earlier = results[before].arms[arm].difference if before in results else None
+        rows.append(
+            [
+                f"`{arm}`",
+                str(len(of_all.arms[arm].accuracy.by_seed)),
+                _estimate(of_all.arms[arm].accuracy),
+                f"`{before}`",
+                share(of_all.arms[before].accuracy.mean) if before in of_all.arms else "",
+                _difference(earlier),
+                _difference(of_all.arms[arm].difference),
+            ]
+        )
+    heads = ["arm", "seeds", "held-out", "before", "held-out, before", "difference, points"]
+    table = markdown_table([*heads, f"minus `{REFERENCE}`, points"], rows)
+    return f"{table}\nAt {amount(of_all.budget)} {COSTS[cost].title}.\n"
 
 
 def average_table(
@@ -431,6 +467,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ten-seeds": equal_cost_table(TEN_SEEDS, [UFT, LATE], references=[UFT]),
         "ten-seeds-average": average_table(TEN_SEEDS, [UFT, LATE], COST, references=[UFT]),
         "ten-seeds-trained": equal_cost_table(TEN_SEEDS, [UFT, LATE], TRAINED, references=[UFT]),
+        "mixed-released": released_table("mixed+released", COST),
+        "mixed-released-trained": released_table("mixed+released", TRAINED),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         # UFT ends with its plan.

@@ -16,12 +16,14 @@ from omegaconf import OmegaConf
 
 from seele.data.schema import write_problems
 from seele.errors import ConfigError, DataError
+from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
 from seele_verl.misspelt import explain
 from seele_verl.preflight import check_run
+from seele_verl.settings import read_settings
 from seele_verl.train import verl_config_folder
-from seele_verl.without_effect import WITHOUT_EFFECT, check_has_effect
+from seele_verl.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 
 CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
 
@@ -244,6 +246,51 @@ def test_a_setting_that_would_do_nothing_is_named_with_what_has_its_effect(overr
 
 def test_settings_whose_names_begin_alike_are_taken():
     check_has_effect(["actor_rollout_ref.actor.clip_ratio_low=0.1", "data.seed_of_mine=1", "method=grpo"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("method=grpo seele.off_policy.shaping=0.2", "shaping: has no effect; method grpo has no off-policy"),
+        ("method=grpo seele.imitation.coefficient=0", "has no effect; there are no hints"),
+        ("method=luffy seele.replay.problem_share=0.1", "has no effect; method luffy replays nothing"),
+        ("method=prefix_rft seele.off_policy.statistics=all", "has no effect; prefixes are trained like"),
+        ("method=prefix_rft algorithm.norm_adv_by_std_in_grpo=true", "method prefix_rft divides by no"),
+        ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo divides by no"),
+        (
+            "method=seele seele.sft.epochs=2",
+            "has no effect; method seele has no supervised",
+        ),
+        (
+            "method=sft_rl seele.sft.share=0.1 seele.sft.train_files=[a]",
+            "seele.sft.train_files are",
+        ),
+        ("method=seele seele.curriculum.temperature=2", "has no effect; it is curriculum=sec's"),
+        ("method=seele seele.curriculum.columns=[level]", "curriculum=uniform looks at no column"),
+        (
+            "method=seele seele.selection.ratio=0.5",
+            "has no effect; it is selection=lze's",
+        ),
+        ("method=seele seele.selection.replay_share=0.5", "has no effect; nothing is pruned"),
+        (
+            "method=seele seele.advantage.prior_rollouts=2",
+            "it is seele.advantage.baseline=hint",
+        ),
+    ],
+)
+def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
+    typed = overrides.split()
+    settings = read_settings(train.compose([*typed, "hardware=cpu"]))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        check_part_is_used(typed, settings)
+
+
+def test_every_part_of_a_setting_that_may_be_left_off_is_there():
+    config, absent = train.compose(["method=grpo", "hardware=cpu"]), object()
+    for method in METHODS:
+        settings = read_settings(train.compose([f"method={method}", "hardware=cpu"]))
+        for key, _ in _left_off(settings):
+            assert OmegaConf.select(config, key.rstrip("."), default=absent) is not absent, key
 
 
 def test_every_setting_without_effect_is_one_of_verls():

@@ -28,7 +28,7 @@ from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft_preflight import check_supervised
 from seele_verl.verl_settings import check_verl_settings
-from seele_verl.without_effect import check_has_effect
+from seele_verl.without_effect import check_has_effect, check_part_is_used
 
 # Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
 # there.
@@ -143,6 +143,7 @@ def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
     check_verl_settings(config)
     seele = read_settings(config)
     check_method(seele)
+    check_part_is_used(overrides, seele)
     return seele
 
 

@@ -1,8 +1,11 @@
-"""verl's settings that would do nothing here, and what has their effect."""
+"""Settings that would do nothing, and what has their effect."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 
+from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.methods import METHODS
 
 _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
 _TEXT_ONLY = "problems are text"
@@ -61,13 +64,58 @@ WITHOUT_EFFECT = {
     "trainer.v1.colocate_async.": _SYNCHRONOUS,
     "trainer.v1.separate_async.": _SYNCHRONOUS,
 }
-"""Setting, or section with a dot at its end -> what to do instead."""
+"""verl's setting, or section with a dot at its end -> what to do instead."""
+
+
+_OF_SEC = ("learning_rate", "temperature", "with_replacement")
+_OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
 
 
 def check_has_effect(overrides: Iterable[str]) -> None:
-    """Raise ``ConfigError`` where the user typed a setting that would do nothing."""
+    """Raise ``ConfigError`` where the user typed a setting that does nothing in any run."""
+    _refuse(overrides, WITHOUT_EFFECT)
+
+
+def check_part_is_used(overrides: Iterable[str], seele: SeeleConfig) -> None:
+    """Raise ``ConfigError`` where the user typed a setting of a part that the run leaves off."""
+    _refuse(overrides, dict(_left_off(seele)))
+
+
+def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
+    """As ``WITHOUT_EFFECT``, for a run of a known method."""
+    method, of_off_policy = METHODS[seele.method], "seele.off_policy."
+    if method.off_policy == "none":
+        why = f"method {method.name} has no off-policy rows"
+        fields = (field.name for field in dataclasses.fields(seele.off_policy))
+        yield from ((of_off_policy + name, why) for name in fields if name != "source")
+    if method.off_policy == "prefix":
+        why = "prefixes are trained like the rest of their response"
+        yield from ((of_off_policy + name, why) for name in ("shaping", "coefficient", "statistics"))
+    if method.off_policy != "replay":
+        yield "seele.replay.", f"method {method.name} replays nothing; exgrpo does"
+    if not seele.hints.gives_hints:
+        yield "seele.imitation.", "there are no hints (seele.hints.controller=none)"
+    if "sft" not in method.stages:
+        yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
+    elif seele.sft.train_files:
+        yield "seele.sft.share", "seele.sft.train_files are trained on whole"
+    if method.off_policy == "prefix" or method.estimator == "rloo":
+        yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
+    if seele.curriculum.name != "sec":
+        yield from ((f"seele.curriculum.{name}", "it is curriculum=sec's") for name in _OF_SEC)
+    if seele.curriculum.name == "uniform":
+        yield "seele.curriculum.columns", "curriculum=uniform looks at no column"
+    if seele.selection.name != "lze":
+        yield from ((f"seele.selection.{name}", "it is selection=lze's") for name in _OF_LZE)
+    if not seele.selection.prune_after:
+        yield "seele.selection.replay_share", "nothing is pruned (seele.selection.prune_after)"
+    if seele.advantage.baseline != "hint_conditional":
+        yield "seele.advantage.prior_rollouts", "it is seele.advantage.baseline=hint_conditional's"
+
+
+def _refuse(overrides: Iterable[str], without_effect: Mapping[str, str]) -> None:
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
-        for dead, instead in WITHOUT_EFFECT.items():
-            if f"{key}." == dead or key == dead or (dead.endswith(".") and key.startswith(dead)):
-                raise ConfigError(f"{key}: has no effect; {instead}")
+        for dead, why in without_effect.items():
+            if key in (dead, dead.removesuffix(".")) or (dead.endswith(".") and key.startswith(dead)):
+                raise ConfigError(f"{key}: has no effect; {why}")
