@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from contextlib import suppress
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -38,6 +39,14 @@ def receive(connection: socket.socket) -> int | None:
     return int(REPLY.unpack(data)[0])
 
 
+def forward_signals(pid: int) -> None:
+    """Pass on what comes. Waiting for signals, which are blocked, none is held up by another wait."""
+    while True:
+        number = signal.sigwait(FORWARDED)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def main() -> None:
     address, python, *arguments = sys.argv[1:]
     descriptors = inherited_descriptors()
@@ -56,9 +65,7 @@ def main() -> None:
     pid = receive(connection)
     if pid is None:
         sys.exit("the fork server is gone")
-    for number in FORWARDED:
-        signal.signal(number, lambda number, frame: os.kill(pid, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    threading.Thread(target=forward_signals, args=(pid,), daemon=True).start()
     for descriptor in descriptors:
         os.close(descriptor)  # who reads from the process must see its end, not ours
     status = receive(connection)
@@ -70,6 +77,7 @@ def main() -> None:
         last = os.WTERMSIG(status)
         if last in FORWARDED:
             signal.signal(last, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {last})
         os.kill(os.getpid(), last)
     os._exit(os.waitstatus_to_exitcode(status))
 
