@@ -13,11 +13,19 @@ _SEVERAL_COMMANDS = {
     ),
     ("openr1_48k_complement", "train.parquet"): (
         "seele data prepare hf://Elliott/Openr1-Math-48k-Complement --out {folder} "
-        "--map question=prompt[-1].content --map answer=reward_model.ground_truth",
+        "--map question=prompt[-1].content --map answer=reward_model.ground_truth --grader math_verify",
     ),
 }
-_OPTIONS = {"openr1_46k": " --set heldout_share=0.01"}
-"""LUFFY's problems have one split; without some of it held out there is nothing to validate on."""
+_OPTIONS = {"openr1_46k": " --set heldout_share=0.01 --grader math_verify"}
+"""LUFFY's problems have one split; without some of it held out there is nothing to validate on. Its runs
+grade with Math-Verify, so golds are checked with it.
+"""
+
+
+def how_to_make(path: Path) -> str:
+    """The end of a message on a file of problems that is not there."""
+    commands = commands_that_make(path) or ("seele data prepare",)
+    return "make it with " + ", then ".join(f"`{command}`" for command in commands)
 
 
 def commands_that_make(path: Path) -> tuple[str, ...]:

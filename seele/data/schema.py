@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.commands import commands_that_make
+from seele.data.commands import how_to_make
 from seele.data.parquet import ParquetSink
 from seele.data.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError
@@ -190,9 +190,7 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
 
 def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
-        commands = commands_that_make(path) or ("seele data prepare",)
-        steps = ", then ".join(f"`{command}`" for command in commands)
-        raise DataError(f"{path}: no such file; make it with {steps}, or check the path")
+        raise DataError(f"{path}: no such file; {how_to_make(path)}, or check the path")
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:

@@ -1,12 +1,13 @@
 """How an exported model is asked: the prompt of training, and ten lines of vLLM that build it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seele.errors import CheckpointError
 from seele.records import Chat
 from seele.report.run_folder import RunFolder
-from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, template_text
+from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, stop_strings, template_text
 
 EXAMPLE = "What is 7 times 8?"
 
@@ -23,6 +24,8 @@ class PromptForm:
     """What the chat template is given beside the question."""
     max_tokens: int
     """Longest response in training."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a response, as in validation."""
 
 
 def read_prompt_form(run: RunFolder) -> PromptForm:
@@ -43,7 +46,13 @@ def read_prompt_form(run: RunFolder) -> PromptForm:
         text=None if template == CHAT else template_text(template),
         chat=Chat(run.setting("seele.prompt.system"), run.setting("data.apply_chat_template_kwargs") or {}),
         max_tokens=max_tokens,
+        stop=_stop_of(template, run.setting("seele.prompt.stop")),
     )
+
+
+def _stop_of(template: str, chosen: Sequence[str] | None) -> tuple[str, ...]:
+    """The run's strings; a chat ends with the model's own end of the text, which vLLM knows."""
+    return stop_strings(template, None) if chosen is None else tuple(chosen)
 
 
 def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
@@ -66,6 +75,7 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
         opening = [f"template = {_literal(form.text)}"]
         build = f'prompts = [template.replace("{QUESTION}", question) for question in questions]'
         call = "generate(prompts, sampling)"
+    stop = f", stop=[{', '.join(map(_literal, form.stop))}]" if form.stop else ""
     lines = [
         "from vllm import LLM, SamplingParams",
         "",
@@ -73,7 +83,7 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
         f"questions = [{_literal(EXAMPLE)}]",
         build,
         "",
-        f"sampling = SamplingParams(temperature=0.0, max_tokens={form.max_tokens})",
+        f"sampling = SamplingParams(temperature=0.0, max_tokens={form.max_tokens}{stop})",
         f"llm = {engine}",
         f"for output in llm.{call}:",
         "    print(output.outputs[0].text)",

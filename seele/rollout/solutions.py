@@ -70,7 +70,7 @@ def _behind_question(prompt: str, question: str) -> str:
     if not question.strip():
         return prompt
     _, found, behind = prompt.rpartition(question.strip())
-    return behind if found else prompt.rpartition("\n")[2]
+    return behind if found else prompt[prompt.rstrip().rfind("\n") + 1 :]
 
 
 def without_repeat(prompt_end: str, steps: Sequence[str]) -> list[str]:
@@ -86,7 +86,9 @@ def without_repeat(prompt_end: str, steps: Sequence[str]) -> list[str]:
     solution, words = "".join(steps), prompt_end.split()
     for first, word in enumerate(words):
         if solution.lstrip().startswith(word):
-            repeat = re.match(r"\s*" + r"\s+".join(map(re.escape, words[first:])) + r"(?!\w)", solution)
+            repeat = re.match(
+                r"\s*" + r"\s+".join(map(re.escape, words[first:])) + r"(?:(?<!\w)|(?!\w))", solution
+            )
             if repeat:
                 break
     else:
@@ -137,7 +139,7 @@ def _anchors(tokenizer: Tokenizer) -> tuple[str, ...]:
     )
     if not anchors:
         raise ConfigError(
-            "actor_rollout_ref.model.path: its tokenizer adds something to every text that it encodes, so "
+            "actor_rollout_ref.model.path: its tokenizer does not give back the texts that it encodes, so "
             "that a solution cannot follow a prompt; hints and worked solutions need another tokenizer"
         )
     return anchors

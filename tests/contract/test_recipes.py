@@ -268,6 +268,20 @@ def test_every_file_of_a_recipe_has_commands_that_name_a_source(composed: Compos
         assert source in (*source_names(), *GENERATED) or source.startswith("hf://")
 
 
+def test_files_of_a_first_stage_that_are_missing_are_named_with_their_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Compose
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = composed("recipe=luffy_sft_rl_qwen2.5-math-7b")
+    with pytest.raises(DataError, match="seele data prepare hf://Elliott/Openr1-Math-48k-Complement --out"):
+        next(stages(config, []))
+    complement = Path(config.data.train_files[0])
+    complement.parent.mkdir(parents=True)
+    complement.touch()
+    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file .* prepare openr1_46k"):
+        next(stages(config, []))
+
+
 def test_a_file_of_ones_own_has_no_command() -> None:
     assert commands_that_make(Path("mine/train.parquet")) == ()
 

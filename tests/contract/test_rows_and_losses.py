@@ -90,12 +90,25 @@ def config_of(method):
     return compose([f"method={method}", "hardware=cpu", *size])
 
 
-def rows_of(method):
+def of_lengths(rollouts, lengths):
+    """The rollouts with so many tokens, where the policy wrote them."""
+
+    def cut(each, length):
+        if each.origin is not Origin.POLICY:
+            return each
+        tokens, log_probs = (5, 6, 7, 8)[:length], (-1.5,) * length
+        completion = dataclasses.replace(each.completion, token_ids=tokens, log_probs=log_probs)
+        return dataclasses.replace(each, completion=completion)
+
+    return [cut(each, length) for each, length in zip(rollouts, lengths, strict=True)]
+
+
+def rows_of(method, lengths=(3, 3, 3, 3)):
     config = config_of(method)
     rows = training_rows(
         "step1-000000",
         INSTANCE,
-        group_of(method),
+        of_lengths(group_of(method), lengths),
         prompt_ids=PROMPT,
         step_ids=STEPS,
         model_version=0,
@@ -214,9 +227,9 @@ class Batch:
     verl estimates the advantages, rewards minus their mean stand for them.
     """
 
-    def __init__(self, method):
+    def __init__(self, method, lengths=(3, 3, 3, 3)):
         self.method = method
-        config, rows = rows_of(method)
+        config, rows = rows_of(method, lengths)
         columns = {name: rows.fields[name].unbind() for name in COLUMNS if name in rows.fields.keys()}  # noqa: SIM118
         fields = TensorDict({name: jagged(list(column)) for name, column in columns.items()}, batch_size=4)
         responses = fields["responses"].unbind()
@@ -378,6 +391,7 @@ class Terms:
             self.entropy.append(entropy[prompt - 1 : -1])
             self.hint.append(log_probs[len(PROMPT) - 1 : prompt - 1])
         self.old = [row.clone() for row in batch.fields["old_log_probs"].unbind()]
+        self.num_tokens = sum(map(len, self.own))
 
     def clipped(self, row, advantage, *, high=0.2):
         """PPO's surrogate, with verl's dual clip at 3."""
@@ -420,17 +434,17 @@ def drgrpo(terms):
 def ppo(terms):
     # Advantages as grpo's here; a run's are the critic's. Means over all tokens, no KL.
     rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
-    return sum(terms.clipped(row, a).sum() for row, a in rows) / 12
+    return sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
 
 
 def rloo(terms):
     # Each reward minus the mean of the other three.
-    return sum(terms.clipped(row, a).sum() for row, a in each(1.0, -1 / 3, -1 / 3, -1 / 3)) / 12
+    return sum(terms.clipped(row, a).sum() for row, a in each(1.0, -1 / 3, -1 / 3, -1 / 3)) / terms.num_tokens
 
 
 def dapo(terms):
     rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
-    return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / 12
+    return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / terms.num_tokens
 
 
 def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):
@@ -460,9 +474,10 @@ def rl_sft_loss(terms):
 def uft(terms):
     # Two right of four: mean 1/2, standard deviation 1/sqrt(3). Means over all tokens of their kind.
     rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
-    surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / 12
+    surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
     kl, entropy = (
-        sum(of(row).sum() for row in range(4)) / 12 for of in (terms.k3, terms.entropy.__getitem__)
+        sum(of(row).sum() for row in range(4)) / terms.num_tokens
+        for of in (terms.k3, terms.entropy.__getitem__)
     )
     imitation = -sum(terms.hint[row].sum() for row in range(4)) / 16
     return surrogate + 0.001 * (kl - entropy + imitation)
@@ -482,7 +497,8 @@ def prefix_rft(terms):
     ids=METHODS,
 )
 def test_loss_and_gradient_are_those_of_the_formula(method, formula):
-    batch = Batch(method)
+    # Responses of unlike lengths, so that a mean over tokens is none over sequences.
+    batch = Batch(method, lengths=(3, 2, 4, 1))
     value, _ = batch.loss()
     expected = formula(Terms(batch))
     assert value.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-8)

@@ -17,6 +17,7 @@ EVERYTHING = (
 WITH_CRITIC = "method=ppo curriculum=sec"
 TURNS = {
     "ppo": [WITH_CRITIC] * 2,
+    "ppo without sec": ["method=ppo curriculum=uniform"],
     "grpo": ["method=grpo"],
     "rloo": ["method=rloo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],
@@ -145,7 +146,11 @@ def test_a_critic_learns_and_its_curriculum_from_it(steps):
         assert line["critic/advantages/mean"] == pytest.approx(0, abs=1e-5), "whitened over the batch"
     assert any(len({row["advantage"] for row in group}) > 2 for group in groups_of(rows).values())
     assert all(value > 0 for name, value in second.items() if name.startswith("curriculum/q/"))
-    others = [line for method, of_method in steps.items() for line, _ in of_method if method != "ppo"]
+    ((uniform, _),) = steps["ppo without sec"]
+    assert uniform["critic/grad_norm"] > 0 and not any(name.startswith("curriculum/q/") for name in uniform)
+    others = [
+        line for method, of_method in steps.items() for line, _ in of_method if not method.startswith("ppo")
+    ]
     assert not any("critic/vf_loss" in line or "tokens/critic_trained" in line for line in others)
 
 

@@ -435,6 +435,15 @@ def test_the_snippet_builds_the_prompt_of_training(vllm, template):
     assert vllm.engine == {"model": "some/model"}
 
 
+def test_the_snippet_ends_where_validation_does(vllm, run):
+    exec(render_snippet(form("mine", "{question}", stop=("</answer>", 'a"b')), model="m", dtype=None), {})
+    assert vllm.sampling["stop"] == ["</answer>", 'a"b']
+    settings = yaml.safe_load((run / "resolved.yaml").read_text())
+    settings["seele"]["prompt"] |= {"template": "r1_zero", "stop": None}
+    write(run / "resolved.yaml", yaml.safe_dump(settings))
+    assert 'stop=["User:", ' in make(run)[1]
+
+
 def test_the_snippet_survives_a_template_of_ones_own(vllm):
     text = 'Quote " and \\boxed{} and \'\'\' and """\n\t```{question}``` ü 🙂 \u2028 end'
     exec(render_snippet(form("own.txt", text), model="m", dtype="float32"), {})

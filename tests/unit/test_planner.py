@@ -166,7 +166,8 @@ def test_sec_hears_of_rollouts_whose_loss_has_an_advantage(loss, signal):
     solution = dataclasses.replace(failed.rollouts[3], origin=Origin.TRACE)
     failed = dataclasses.replace(failed, rollouts=(*failed.rollouts[:3], solution))
     planner.learn({0: failed}, {0: {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.5}})
-    assert signal in planner.state_dict()["curriculum"]["values"]
+    curriculum = planner.state_dict()["curriculum"]
+    assert (curriculum["arms"][0], curriculum["values"][0]) == ("level=0", signal)
 
 
 def test_where_the_curriculum_has_no_epochs_one_is_as_many_problems_as_there_are():

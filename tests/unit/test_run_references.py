@@ -103,6 +103,15 @@ def test_other_settings_have_another_folder(hub):
     assert first.data.train_files != second.data.train_files and len(hub.calls) == 2
 
 
+def test_files_of_a_supervised_stage_may_be_references(hub, tmp_path):
+    files = (f"data.train_files=[{tmp_path}/mine.parquet]", f"data.val_files=[{tmp_path}/mine.parquet]")
+    config = configure("method=sft_rl", *files, f"seele.sft.train_files=['{GSM8K}train']")
+    assert has_references(config)
+    prepare_references(config)
+    [prepared] = config.seele.sft.train_files
+    assert config.data.references == {prepared: f"{GSM8K}train"} and Path(prepared).is_file()
+
+
 def test_local_files_stay_as_they_are(hub):
     config = configure("data.train_files=[some/train.parquet]", "data.val_files=some/test.parquet")
     assert not has_references(config)

@@ -171,6 +171,9 @@ def test_so_does_one_behind_the_tokenizers_own_template_and_behind_a_file(tmp_pa
     tokenizer.chat_template = "{{ messages[0].content | trim + '<|im_start|>assistant\n<think>\n' }}"
     chat = encode_problem(tokenizer, " 2+2? ", [TRACE], "chat")
     assert decode(tokenizer, chat.hint(1)).startswith("Okay")
+    tokenizer.chat_template = "{{ messages[0].content | replace('+', ' plus ') + '\n<think>\n' }}"
+    changed = encode_problem(tokenizer, "2+2?", [TRACE], "chat")
+    assert decode(tokenizer, changed.hint(1)).startswith("Okay")
     mine = tmp_path / "mine.txt"
     mine.write_text("Q: {question}\nA: <think>")
     file = encode_problem(tokenizer, "2+2?", [TRACE], str(mine))
@@ -181,6 +184,7 @@ def test_so_does_one_behind_the_tokenizers_own_template_and_behind_a_file(tmp_pa
     ("prompt_end", "steps", "left"),
     [
         ("\nAssistant: <think>\n", ["<think>", "\n\nOkay"], ["", "Okay"]),
+        ("\nAssistant: <think>\n", ["<think>Okay"], ["Okay"]),
         ("\nAssistant: <think>\n", ["Assistant: <think> Okay"], ["Okay"]),
         ("\nAssistant:", ["Assistant: Okay"], [" Okay"]),
         ("\nAssistant: <think>\n", ["Okay <think>"], ["Okay <think>"]),
@@ -223,5 +227,5 @@ def test_a_tokenizer_that_adds_to_every_text_is_refused():
         def decode(self, token_ids, *, clean_up_tokenization_spaces):
             return "".join(map(chr, token_ids))
 
-    with pytest.raises(ConfigError, match="adds something to every text"):
+    with pytest.raises(ConfigError, match="does not give back the texts"):
         encode_problem(Marked(), "q", ("a",), "plain")

@@ -1,4 +1,4 @@
-"""``data.train_files`` and ``data.val_files`` that are references to the hub: prepared before a run starts.
+"""Files of a run's problems that are references to the hub: prepared before the run starts.
 
 A reference becomes a folder with one file below ``data/prepared``, named after the reference and the settings
 that decide what is in it; the next run finds it there. Everything behind sees files only.
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from seele.data.files import file_sha256
 from seele.data.prepare import MANIFEST
@@ -26,7 +26,7 @@ from seele.reward.golds import GoldCheck
 from seele_verl.settings import read_settings
 
 FOLDER = Path("data") / "prepared"
-KEYS = ("train_files", "val_files")
+KEYS = ("data.train_files", "data.val_files", "seele.sft.train_files")
 
 
 def has_references(config: DictConfig) -> bool:
@@ -40,23 +40,23 @@ def prepare_references(config: DictConfig) -> None:
 
     Raises:
         ConfigError, DataError, DependencyError: A reference cannot be understood, cannot be had, or gives no
-            problems; nothing of it is left then.
+            problems; nothing of it is left then. Those before it stay prepared for the next run.
     """
     grader, references = read_settings(config).reward.grader, {}
     for key in KEYS:
         files = _files(config, key)
         for place, reference in enumerate(files):
             if _is_reference(reference):
-                files[place] = str(_prepare(reference, grader, f"data.{key}"))
+                files[place] = str(_prepare(reference, grader, key))
                 references[files[place]] = reference
-        with open_dict(config):
-            config.data[key] = files
+        if files:
+            OmegaConf.update(config, key, files)
     with open_dict(config):
         config.data.references = references
 
 
 def _files(config: DictConfig, key: str) -> list[str]:
-    files = config.data[key]
+    files = OmegaConf.select(config, key)
     if isinstance(files, str):
         return [files]
     # Whatever else it is, is refused elsewhere.

@@ -18,6 +18,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
+from seele.data.commands import how_to_make
 from seele.data.files import file_sha256, write_atomically
 from seele.data.schema import read_problem_files
 from seele.data.split import divide_file
@@ -171,7 +172,7 @@ def _check_apart(folder: Path) -> None:
 def _files(files: str | Sequence[str], key: str) -> list[Path]:
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     if missing := [path for path in paths if not path.is_file()]:
-        raise DataError(f"{key}: no such file as {missing[0]}; make it with `seele data prepare`")
+        raise DataError(f"{key}: no such file as {missing[0]}; {how_to_make(missing[0])}")
     return paths
 
 
