@@ -25,6 +25,7 @@ from seele_eval.rows import (
     read_arc,
     read_gpqa,
     read_gsm8k,
+    read_hmmt,
     read_math,
     read_mmlu_pro,
     read_olympiad,
@@ -106,6 +107,26 @@ BENCHMARKS: dict[str, Benchmark] = {
         temperature=0.6,
         samples=32,
     ),
+    # MathArena's rows (arXiv:2505.23281); LaTeX golds, a few of them several answers, in HMMT's.
+    "aime26": Benchmark(
+        title="AIME26",
+        rows=30,
+        files=("aime26/test.jsonl", "aime26/train-00000-of-00001.parquet"),
+        hub=HubSource("MathArena/aime_2026", "train", "d2de22f3c656b4f56cf8981212186377d1e23bc3"),
+        read=read_math,
+        temperature=0.6,
+        samples=32,
+    ),
+    "hmmt25": Benchmark(
+        title="HMMT25 (February)",
+        rows=30,
+        files=("hmmt25/test.jsonl", "hmmt25/train-00000-of-00001.parquet"),
+        hub=HubSource("MathArena/hmmt_feb_2025", "train", "6fdc4277120810ff75aa22d2d5489b91f7a262a1"),
+        read=read_hmmt,
+        judge=judge_all,
+        temperature=0.6,
+        samples=32,
+    ),
     "amc23": Benchmark(
         title="AMC23",
         rows=40,
@@ -168,7 +189,9 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 MATH = ("gsm8k", "math500", "minerva_math", "olympiadbench", "aime24", "amc23")
 GENERAL = ("arc_c", "gpqa_diamond", "mmlu_pro")
-GROUPS = {"math": MATH, "general": GENERAL, "all": (*MATH, *GENERAL)}
+LUFFY = ("aime24", "aime25", "amc83", "math500", "minerva_math", "olympiadbench")
+"""The six of LUFFY's main table (arXiv:2504.14945), in its order."""
+GROUPS = {"math": MATH, "general": GENERAL, "all": (*MATH, *GENERAL), "luffy": LUFFY}
 """Names that stand for several benchmarks; the tables of the SEELE README average over the first two."""
 
 

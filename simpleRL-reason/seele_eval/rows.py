@@ -22,6 +22,7 @@ RowReader = Callable[[Mapping[str, Any], str], Problem]
 """A row and its place for messages to a problem. Raises ``DataError`` for a row that breaks the schema."""
 
 _OPTION = re.compile(r"([A-Z]|\d)\) (.+)")
+_GROUPED_DIGITS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 
 
 def read_gsm8k(row: Mapping[str, Any], at: str) -> Problem:
@@ -32,6 +33,13 @@ def read_gsm8k(row: Mapping[str, Any], at: str) -> Problem:
     except ValueError as error:
         raise DataError(f"{at}, key 'answer': {error}") from error
     return open_problem(question, gold)
+
+
+def read_hmmt(row: Mapping[str, Any], at: str) -> Problem:
+    """HMMT: as ``read_math``, but an ``answer`` may hold several, between which stand commas."""
+    problem = read_math(row, at)
+    parts = () if _GROUPED_DIGITS.fullmatch(problem.answer) else split_answers(problem.answer)
+    return open_problem(problem.question, *parts) if len(parts) > 1 else problem
 
 
 def read_math(row: Mapping[str, Any], at: str) -> Problem:

@@ -35,7 +35,13 @@ from seele_eval.scores import (
     is_partial,
     score_predictions,
 )
-from seele_eval.tables import conditions_list, details_table, results_table
+from seele_eval.tables import (
+    LUFFY_COLUMNS,
+    SEELE_COLUMNS,
+    conditions_list,
+    details_table,
+    results_table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +55,20 @@ class Report:
     """Over the benchmarks of a group that were all evaluated, at the first temperature of each."""
 
     def tables(self) -> str:
-        """The seeds' row of columns, where one of them was measured, and the details."""
+        """The papers' rows of columns, SEELE's where one of them was measured and LUFFY's where all were, and
+        the details.
+        """
         values = {score.benchmark: score.accuracy for score in reversed(self.scores)}
         values |= {name: average.value for name, average in self.averages.items()}
-        details = details_table(self.scores)
-        if values.keys().isdisjoint([*MATH, *GENERAL]):
-            return details
         partial = {score.benchmark for score in self.scores if is_partial(score)}
         partial |= {name for name, members in AVERAGES.items() if not partial.isdisjoint(members)}
-        return f"{results_table([(self.name, values)], partial=partial & values.keys())}\n{details}"
+        wanted = [SEELE_COLUMNS] if not values.keys().isdisjoint([*MATH, *GENERAL]) else []
+        wanted += [LUFFY_COLUMNS] if "luffy" in values else []
+        rows = [
+            results_table([(self.name, values)], partial=partial & values.keys(), columns=columns)
+            for columns in wanted
+        ]
+        return "\n".join([*rows, details_table(self.scores)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from seele.maths.irt import Array
 from seele.records import UNGRADED, Finish, GradeReason
 from seele_eval.answers import vote_key
-from seele_eval.benchmarks import BENCHMARKS, GENERAL, MATH
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.estimates import (
     Estimate,
     estimate,
@@ -24,7 +24,7 @@ from seele_eval.estimates import (
 )
 from seele_eval.predictions import Prediction
 
-AVERAGES = {"math": MATH, "general": GENERAL}
+AVERAGES = {"math": MATH, "general": GENERAL, "luffy": LUFFY}
 """Benchmarks by the average that they belong to."""
 
 
@@ -88,7 +88,7 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str) -> Sc
 
 
 def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]]) -> dict[str, Estimate]:
-    """The averages whose benchmarks are all there: plain means of accuracies, as the paper takes them."""
+    """The averages whose benchmarks are all there: plain means of accuracies, as both papers take them."""
     return {
         name: estimate_mean(
             [problem_accuracies(predictions_by_benchmark[benchmark]) for benchmark in members],

@@ -4,23 +4,40 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from seele_eval.benchmarks import BENCHMARKS, GENERAL, MATH
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.estimates import Estimate
 from seele_eval.scores import Score
 
-_AVERAGE_HEADS = {"math": "Avg.(Math)", "general": "Avg.(Gen)"}
 _ABSENT = "-"
 
+Columns = Mapping[str, str]
+"""Heads of a table's columns by the name of what stands below."""
 
-def results_table(rows: Sequence[tuple[str, Mapping[str, float]]], *, partial: Set[str] = frozenset()) -> str:
-    """Accuracies in percent, in the column order of the SEELE README.
+
+def _columns(*groups: tuple[str, Sequence[str], str]) -> Columns:
+    columns: dict[str, str] = {}
+    for average, members, head in groups:
+        columns |= {name: BENCHMARKS[name].title for name in members} | {average: head}
+    return columns
+
+
+SEELE_COLUMNS = _columns(("math", MATH, "Avg.(Math)"), ("general", GENERAL, "Avg.(Gen)"))
+LUFFY_COLUMNS = _columns(("luffy", LUFFY, "Avg.(LUFFY)"))
+
+
+def results_table(
+    rows: Sequence[tuple[str, Mapping[str, float]]],
+    *,
+    partial: Set[str] = frozenset(),
+    columns: Columns = SEELE_COLUMNS,
+) -> str:
+    """Accuracies in percent, in the column order of a README.
 
     Args:
         rows: Each model's name, and its accuracies and averages by name. What is missing is shown as such.
         partial: Names of what was not measured on all problems, which is marked.
+        columns: ``SEELE_COLUMNS`` or ``LUFFY_COLUMNS``.
     """
-    columns = {name: BENCHMARKS[name].title for name in MATH} | {"math": _AVERAGE_HEADS["math"]}
-    columns |= {name: BENCHMARKS[name].title for name in GENERAL} | {"general": _AVERAGE_HEADS["general"]}
     cells = [
         {"Model": name}
         | {
@@ -29,7 +46,7 @@ def results_table(rows: Sequence[tuple[str, Mapping[str, float]]], *, partial: S
         }
         for name, values in rows
     ]
-    note = "\n\\* not measured on all problems\n" if partial else ""
+    note = "\n\\* not measured on all problems\n" if not partial.isdisjoint(columns) else ""
     return table(cells, num_names=1) + note
 
 

@@ -30,6 +30,8 @@ ANSWERS = {
     "olympiadbench": ["2", "-2, 2", "(1,2), (2,1)", "\\frac{41}{12}", "n^{2}"],
     "aime24": ["025", "204"],
     "aime25": ["70", "588"],
+    "aime26": ["72", "5"],
+    "hmmt25": ["\\frac{3}{4}", "\\sqrt{2}, -\\sqrt{2}", "1,001"],
     # Floats in the file: MathRuler raises on anything but a text.
     "amc23": ["27", "-1"],
     "amc83": ["142", "144"],
@@ -48,6 +50,11 @@ def test_a_schema_is_read(name):
 
 def test_several_answers_in_one_text_are_several_answers():
     assert [problem.answers for problem in fixture("olympiadbench")][1:3] == [("-2", "2"), ("(1,2)", "(2,1)")]
+    assert [problem.answers for problem in fixture("hmmt25")] == [
+        ("\\frac{3}{4}",),
+        ("\\sqrt{2}", "-\\sqrt{2}"),
+        ("1,001",),
+    ]
     assert [problem.unit for problem in fixture("olympiadbench")] == ["", "", "", "km", ""]
 
 

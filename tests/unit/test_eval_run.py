@@ -220,6 +220,17 @@ def test_all_nine_are_drawn_as_the_paper_draws_them_and_averaged(model, tmp_path
     assert (out / "scores.md").read_text().startswith("| Model | GSM8K | MATH500 |")
 
 
+def test_the_six_of_luffy_are_averaged_beside_the_papers_averages(model, tmp_path):
+    out = tmp_path / "out"
+    argv = ("--model", model, "--benchmarks", "luffy", "--data-dir", FIXTURES, "--any-row-count")
+    scores = evaluate(AlwaysFour(), *argv, "--samples", 2, "--out", out)
+    averages = written(out)["averages"]
+    assert averages.keys() == {"luffy"}
+    assert averages["luffy"]["value"] == pytest.approx(sum(score.accuracy for score in scores) / 6)
+    head = "| Model | AIME24 | AIME25 | AMC (83) | MATH500 | Minerva | Olympiad | Avg.(LUFFY) |"
+    assert head in (out / "scores.md").read_text()
+
+
 def test_questions_that_must_not_be_published_are_not_written(model, tmp_path):
     evaluate(KnowsFour(), "--model", model, *NINE, "--out", tmp_path / "out")
     for each in read_predictions(tmp_path / "out").predictions:

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from seele.records import Finish, GradeReason
-from seele_eval.benchmarks import GENERAL, MATH
+from seele_eval.benchmarks import GENERAL, LUFFY, MATH
 from seele_eval.predictions import Prediction
 from seele_eval.scores import average_scores, is_partial, score_predictions
-from seele_eval.tables import details_table, results_table
+from seele_eval.tables import LUFFY_COLUMNS, details_table, results_table
 
 
 def prediction(problem=0, sample=0, *, correct=False, **changes):
@@ -103,6 +103,26 @@ def test_the_results_stand_in_the_columns_of_the_seele_readme():
         "SEELE", *["92.4"] * 6, "59.0", *["92.4"] * 3, "-",
     ]  # fmt: skip
     assert len(head) == len(rule) == len(row)
+
+
+def test_the_average_of_luffy_is_the_plain_mean_of_its_six():
+    by_benchmark = {
+        name: [prediction(p, correct=p < index, benchmark=name) for p in range(10)]
+        for index, name in enumerate(LUFFY)
+    }
+    averages = average_scores(by_benchmark)
+    assert averages.keys() == {"luffy"}
+    assert averages["luffy"].value == pytest.approx((0 + 1 + 2 + 3 + 4 + 5) / 60)
+    assert average_scores({name: by_benchmark[name] for name in LUFFY[1:]}) == {}
+
+
+def test_the_results_stand_in_the_columns_of_luffys_readme_too():
+    values = dict.fromkeys(LUFFY, 0.25) | {"luffy": 0.501}
+    head, _, row, *_ = results_table([("m", values)], partial={"gsm8k"}, columns=LUFFY_COLUMNS).splitlines()
+    assert [cell.strip() for cell in head.strip("|").split("|")] == [
+        "Model", "AIME24", "AIME25", "AMC (83)", "MATH500", "Minerva", "Olympiad", "Avg.(LUFFY)",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in row.strip("|").split("|")] == ["m", *["25.0"] * 6, "50.1"]
 
 
 def test_what_was_measured_on_a_part_is_marked():

@@ -8,13 +8,14 @@ import pytest
 
 from seele.errors import ConfigError, DataError
 from seele.reward.grader import GraderPool
-from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, MATH, find_benchmarks
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH, find_benchmarks
 from seele_eval.sources import load_benchmark, load_problem_file, read_rows
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "benchmarks"
 REAL = ROOT.parent / "shared" / "data"
 
+NOT_AT_HAND = ("gpqa_diamond", "mmlu_pro", "aime26", "hmmt25")
 needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"the real data sets are not at {REAL}")
 
 
@@ -43,17 +44,28 @@ def test_every_benchmark_has_a_pinned_source_and_a_count():
     counts = {name: benchmark.rows for name, benchmark in BENCHMARKS.items()}
     assert counts == {
         "gsm8k": 1319, "math500": 500, "minerva_math": 272, "olympiadbench": 675, "aime24": 30, "aime25": 30,
-        "amc23": 40, "amc83": 83, "arc_c": 1172, "gpqa_diamond": 198, "mmlu_pro": 12032, "mmlu_pro_300": 300,
+        "aime26": 30, "hmmt25": 30, "amc23": 40, "amc83": 83, "arc_c": 1172, "gpqa_diamond": 198,
+        "mmlu_pro": 12032, "mmlu_pro_300": 300,
     }  # fmt: skip
     revisions = [benchmark.hub.revision for benchmark in BENCHMARKS.values() if benchmark.hub]
-    assert len(revisions) == 11 and all(len(revision) == 40 for revision in revisions)
+    assert len(revisions) == 13 and all(len(revision) == 40 for revision in revisions)
 
 
 def test_groups_stand_for_their_members_once():
     assert list(find_benchmarks(["general", "gsm8k"])) == [*GENERAL, "gsm8k"]
     assert list(find_benchmarks(["all", "math"])) == [*MATH, *GENERAL]
+    assert list(find_benchmarks(["luffy"])) == [
+        "aime24", "aime25", "amc83", "math500", "minerva_math", "olympiadbench",
+    ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"unknown \['gsm9k'\]; known are \['gsm8k'"):
         find_benchmarks(["gsm8k", "gsm9k"])
+
+
+def test_luffy_draws_its_small_benchmarks_32_times_and_the_others_once():
+    # arXiv:2504.14945: avg@32 on AIME24, AIME25 and AMC, pass@1 on the other three.
+    several = {name for name, benchmark in find_benchmarks(["luffy"]).items() if benchmark.samples == 32}
+    assert several == {"aime24", "aime25", "amc83"}
+    assert {BENCHMARKS[name].samples for name in LUFFY if name not in several} == {1}
 
 
 # Files
@@ -186,7 +198,7 @@ def test_wrapped_several_and_united_answers_of_olympiadbench_are_right(grader):
 
 
 @needs_real_data
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("gpqa_diamond", "mmlu_pro")])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in NOT_AT_HAND])
 def test_a_real_file_is_whole_and_every_gold_is_right_against_itself(name, grader):
     task = load(name, data_dir=REAL, any_row_count=False)
     assert len(task.problems) == BENCHMARKS[name].rows
