@@ -105,9 +105,14 @@ GRADERS: dict[str, Callable[[], Judge]] = {
 }
 
 
+def holds_formula(text: str) -> bool:
+    """Whether Math-Verify finds mathematics marked as such in the text: a formula or a box."""
+    return _ENVIRONMENT.search(text) is not None
+
+
 def _as_mathematics(text: str) -> str:
     """The text as Math-Verify expects it: with a formula in it; one of our own where it has none."""
-    return text if _ENVIRONMENT.search(text) else "$" + _SCIENTIFIC.sub(r"\1\\times 10^{\2}", text) + "$"
+    return text if holds_formula(text) else "$" + _SCIENTIFIC.sub(r"\1\\times 10^{\2}", text) + "$"
 
 
 def _names_of(parser: Any) -> dict[str, Any]:

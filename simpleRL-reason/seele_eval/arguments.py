@@ -12,6 +12,7 @@ from seele.errors import ConfigError
 from seele.records import Chat
 from seele.rollout.templates import CHAT
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
+from seele_eval.grading import ANSWERS
 
 # The paper's response limit (arXiv:2509.06923, section 5.1), for a model that comes without a run.
 MAX_TOKENS = 2048
@@ -41,6 +42,8 @@ class Arguments:
     max_tokens: int | None = None
     seed: int = 0
     grader: str = "mathruler"
+    answers: str | None = None
+    after_thinking: bool = False
     graders: int = 2
     concurrency: int = 64
     data_parallel: int | None = None
@@ -112,6 +115,15 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
+    group.add_argument(
+        "--answers",
+        choices=ANSWERS,
+        help="where an answer may stand: in a box; without one in the last 'answer is ...' or number "
+        "(default with --template chat); or wherever Math-Verify finds it in the text",
+    )
+    group.add_argument(
+        "--after-thinking", action="store_true", help="only the text behind the last </think> counts"
+    )
 
 
 def add_chat(group: argparse._ActionsContainer) -> None:

@@ -1,6 +1,6 @@
 """What a score depends on besides the model: the run's settings, the versions.
 
-Reading only; nothing here knows vLLM or the benchmarks.
+Settings only; nothing here knows vLLM or the benchmarks.
 """
 
 import importlib.metadata
@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
+from seele_eval.grading import BOX
 
 DISTRIBUTIONS = (
     "seele",
@@ -28,7 +29,12 @@ DISTRIBUTIONS = (
 )
 """Distributions whose version can move a score."""
 
-UNLESS_RECORDED: Mapping[str, Any] = {"stop": [], "chat": asdict(Chat())}
+UNLESS_RECORDED: Mapping[str, Any] = {
+    "stop": [],
+    "chat": asdict(Chat()),
+    "answers": BOX,
+    "after_thinking": False,
+}
 """Conditions that hold for a file that does not name them."""
 
 

@@ -1,16 +1,21 @@
 r"""From a generated text to a verdict: extraction and judgement by kind of problem.
 
-Extraction says what a text answers, judgement whether that is right. Mathematics is compared by a grader of
+Reading says where in a response its answer stands, extraction what a text answers, judgement whether that is
+right. Mathematics is compared by a grader of
 ``seele.reward``, the one that training uses unless another is chosen; labels of options need none.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from seele.maths.boxed import OPENING
 from seele.records import Grade, GradeReason
-from seele.reward.extract import last_boxed
+from seele.reward.extract import last_boxed, text_after_thinking
+from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
 from seele.reward.reasoning import CHECKERS, check_answer
+from seele.reward.unboxed import answer_sentence, last_line, unboxed_answer
 from seele_eval.answers import drop_unit, split_answers
 from seele_eval.problems import Problem
 
@@ -30,6 +35,68 @@ Judge = Callable[[Grader, Problem, str | None], Grade]
 """The verdict on an extracted answer."""
 
 
+BOX, BOX_OR_LAST, WHOLE_TEXT = "box", "box-or-last", "text"
+ANSWERS = (BOX, BOX_OR_LAST, WHOLE_TEXT)
+"""Where an answer may stand: in a box; without one in the last "answer is ..." or number; or wherever
+Math-Verify finds it in the text.
+"""
+
+READ_TEXTS = ("math_verify", "strict+")
+"""Graders that find an answer in a text."""
+
+MAX_TEXT_CHARS = 32_768
+"""Longest text that is graded as a whole, in which 8,192 tokens of four characters fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a response answers."""
+
+    answer: str | None
+    """None without an answer."""
+    is_unboxed: bool = False
+    """Whether it was found without a box."""
+    text: str | None = None
+    """What the grader looks for the answer in; None where it is given the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Where in a response its answer is looked for."""
+
+    answers: str = BOX
+    """One of ``ANSWERS``."""
+    after_thinking: bool = False
+    """Whether only the text behind ``</think>`` counts."""
+    begun: bool = False
+    """Whether the prompt ends with ``<think>``."""
+
+    def read(self, text: str, problem: Problem, extract: Extract) -> Said:
+        """What the response answers to a problem, whose boxes ``extract`` reads.
+
+        A text that opens a box says its answer there, or nowhere where the box is never closed.
+        """
+        counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
+        if counted is None:
+            return Said(answer=None)
+        is_open = not problem.labels and problem.data_source not in CHECKERS
+        whole = counted if self.answers == WHOLE_TEXT and is_open and holds_formula(counted) else None
+        if self.answers == BOX or OPENING in counted:
+            return Said(answer=extract(counted, problem), text=whole)
+        answer = extract_unboxed(counted, problem)
+        return Said(answer=answer, is_unboxed=answer is not None, text=whole)
+
+
+IN_BOXES = Reading()
+
+
+def judge_said(judge: Judge, grader: Grader, problem: Problem, said: Said) -> Grade:
+    """The verdict on an answer, or the grader's on the text in which it stands."""
+    if said.text is not None:
+        return grader.grade_answer(said.text, problem.answer)
+    return judge(grader, problem, said.answer)
+
+
 def extract_boxed(text: str, problem: Problem) -> str | None:
     r"""The content of the last ``\boxed{}``, as in training."""
     return last_boxed(text)
@@ -38,8 +105,23 @@ def extract_boxed(text: str, problem: Problem) -> str | None:
 def extract_option(text: str, problem: Problem) -> str | None:
     r"""The label of the option that the last ``\boxed{}`` names, or what it says where it names none."""
     answer = last_boxed(text)
+    return _named_label(answer, problem) or answer
+
+
+def extract_unboxed(text: str, problem: Problem) -> str | None:
+    """What a text without any box answers: by the rules of ``seele.reward.unboxed``.
+
+    Of options, the one that its last "answer is ..." names, else the one that its last line does.
+    """
+    if not problem.labels:
+        return unboxed_answer(text)
+    said, line = answer_sentence(text), last_line(text)
+    return _named_label(said, problem) or said or _named_label(line, problem)
+
+
+def _named_label(answer: str | None, problem: Problem) -> str | None:
     named = (label for label in problem.labels if grade_choice(answer, label, problem.options).correct)
-    return next(named, answer)
+    return next(named, None)
 
 
 def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:

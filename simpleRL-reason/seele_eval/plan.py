@@ -16,11 +16,12 @@ from seele_eval.benchmarks import find_benchmarks
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.grading import BOX, BOX_OR_LAST, IN_BOXES, READ_TEXTS, WHOLE_TEXT, Reading
 from seele_eval.models import find_model, find_weights
 from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
 from seele_eval.predictions import Key
 from seele_eval.problems import Problem
-from seele_eval.prompts import Complete, Request, stop_of
+from seele_eval.prompts import Complete, Request, begins_thinking, stop_of
 from seele_eval.server import Server, complete_on_server
 from seele_eval.sources import Task, load_benchmark, load_problem_file
 
@@ -36,6 +37,7 @@ class Draw:
     problem: Problem
     sample: int
     request: Request
+    reading: Reading = IN_BOXES
 
     @property
     def key(self) -> Key:
@@ -80,11 +82,12 @@ def make_plan(arguments: Arguments) -> Plan:
     check_chat(template, arguments.chat)
     of_run = defaults.chat if defaults and template == defaults.template else NO_CHAT
     chat = arguments.chat or of_run
+    reading = _choose_reading(arguments, template, chat)
     return Plan(
         name=arguments.name or (arguments.run or Path(model)).name,
         out=out,
         tasks=tuple(tasks),
-        draws=tuple(plan_draws(tasks, arguments, template, stop, chat)),
+        draws=tuple(plan_draws(tasks, arguments, template, stop, chat, reading)),
         settings=settings,
         conditions={
             **_describe_model(model, arguments),
@@ -95,6 +98,8 @@ def make_plan(arguments: Arguments) -> Plan:
             "chat": asdict(chat),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
+            "answers": reading.answers,
+            "after_thinking": reading.after_thinking,
             "versions": installed_versions(),
         },
         template=template,
@@ -149,6 +154,7 @@ def plan_draws(
     template: str,
     stop: tuple[str, ...] = (),
     chat: Chat = NO_CHAT,
+    reading: Reading = IN_BOXES,
 ) -> list[Draw]:
     """Every sample to draw, grouped by task and temperature, each with a seed that nothing else decides."""
     return [
@@ -156,6 +162,7 @@ def plan_draws(
             task=task,
             problem=problem,
             sample=sample,
+            reading=reading,
             request=Request(
                 question=problem.question,
                 template=template,
@@ -184,9 +191,27 @@ def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: s
     chosen = arguments.stop
     if chosen is None and defaults and template == defaults.template:
         chosen = defaults.stop
-    asks_tokenizer = chosen is None and template == CHAT and not arguments.server
-    folder = find_model(_choose_model(arguments), revision=arguments.revision) if asks_tokenizer else None
+    folder = _chat_folder(arguments, template) if chosen is None else None
     return stop_of(template, chosen, folder)
+
+
+def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
+    """Where answers stand: in a box unless the command says otherwise or the model is asked to chat."""
+    answers = arguments.answers or (BOX_OR_LAST if template == CHAT else BOX)
+    if answers == WHOLE_TEXT and arguments.grader not in READ_TEXTS:
+        raise ConfigError(
+            f"--answers {WHOLE_TEXT}: the grader must find the answer in the text, which only "
+            f"{' and '.join(READ_TEXTS)} do, got {arguments.grader!r}; name one of them with --grader"
+        )
+    begun = arguments.after_thinking and begins_thinking(template, chat, _chat_folder(arguments, template))
+    return Reading(answers=answers, after_thinking=arguments.after_thinking, begun=begun)
+
+
+def _chat_folder(arguments: Arguments, template: str) -> Path | None:
+    """Where the tokenizer is that renders the conversation; None for other templates and for a server."""
+    if template != CHAT or arguments.server:
+        return None
+    return find_model(_choose_model(arguments), revision=arguments.revision)
 
 
 def _choose_out(arguments: Arguments) -> Path:

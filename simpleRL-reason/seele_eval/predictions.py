@@ -38,6 +38,8 @@ class Prediction:
     reason: GradeReason
     finish: Finish
     response_tokens: int
+    is_unboxed: bool = False
+    """Whether the answer was found without a box."""
 
     @property
     def key(self) -> Key:

@@ -7,9 +7,10 @@ from typing import Any
 
 from seele.errors import ConfigError, DataError
 from seele.records import Chat, Finish
+from seele.reward.extract import THINK
 from seele.rollout.solutions import encode_problem
 from seele.rollout.stop import text_before_stop
-from seele.rollout.templates import CHAT, NO_CHAT, Tokenizer, stop_strings
+from seele.rollout.templates import CHAT, NO_CHAT, Tokenizer, prompt_text, stop_strings, template_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,24 @@ def stop_of(template: str, chosen: Sequence[str] | None, model: Path | None) -> 
         return tuple(chosen)
     tokenizer = _load_tokenizer(model, {CHAT}) if template == CHAT and model else None
     return stop_strings(template, tokenizer)
+
+
+def begins_thinking(template: str, chat: Chat, model: Path | None) -> bool:
+    """Whether the prompt ends with ``<think>``, so that a response begins within the thoughts.
+
+    Args:
+        template: Of the prompt.
+        chat: What ``chat`` is given.
+        model: Folder whose tokenizer renders ``chat``; None for a server, whose prompts are not known.
+
+    Raises:
+        DataError, ConfigError: As ``stop_of``.
+    """
+    if template != CHAT:
+        return template_text(template).rstrip().endswith(THINK)
+    if model is None:
+        return False
+    return prompt_text(_load_tokenizer(model, {CHAT}), "question", CHAT, chat).rstrip().endswith(THINK)
 
 
 def longest_prompt(prompts: Sequence[Prompt]) -> int:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seele.config.settings import RewardConfig
 from seele.data.files import write_atomically
 from seele.errors import ConfigError
 from seele.reward.grader import GraderPool
@@ -21,7 +22,7 @@ from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.estimates import Estimate
-from seele_eval.grading import Grader
+from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_said
 from seele_eval.ledger import Ledger
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import Prediction
@@ -88,7 +89,12 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
         SeeleError: For anything that the user can fix.
     """
     plan = make_plan(arguments)
-    grader = GraderPool(grader=arguments.grader, num_workers=arguments.graders)
+    reads_texts = plan.conditions["answers"] == WHOLE_TEXT
+    grader = GraderPool(
+        grader=arguments.grader,
+        num_workers=arguments.graders,
+        max_answer_chars=MAX_TEXT_CHARS if reads_texts else RewardConfig().max_answer_chars,
+    )
     ledger = Ledger(plan.out, plan.conditions)
     _check_problems(plan, ledger)
     missing = [draw for draw in plan.draws if draw.key not in ledger.done]
@@ -146,8 +152,8 @@ def record(
 def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
     """The response up to a stop string, with what it answers and the verdict on that."""
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
-    extracted = task.extract(response.text, problem)
-    verdict = task.judge(grader, problem, extracted)
+    said = draw.reading.read(response.text, problem, task.extract)
+    verdict = judge_said(task.judge, grader, problem, said)
     return Prediction(
         benchmark=task.name,
         temperature=draw.request.temperature,
@@ -157,11 +163,12 @@ def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
         question=problem.question if task.may_be_published else "",
         answer=problem.answer,
         text=response.text,
-        extracted=extracted,
+        extracted=said.answer,
         correct=verdict.correct,
         reason=verdict.reason,
         finish=response.finish,
         response_tokens=response.num_tokens,
+        is_unboxed=said.is_unboxed,
     )
 
 
@@ -173,7 +180,10 @@ def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
         first_of_each.setdefault(benchmark, group)
     return Report(
         name=plan.name,
-        scores=tuple(score_predictions(group, template=plan.template) for group in groups.values()),
+        scores=tuple(
+            score_predictions(group, template=plan.template, answers=plan.conditions["answers"])
+            for group in groups.values()
+        ),
         averages=average_scores(first_of_each),
     )
 

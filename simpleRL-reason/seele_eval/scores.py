@@ -22,6 +22,7 @@ from seele_eval.estimates import (
     majority,
     pass_at_k,
 )
+from seele_eval.grading import BOX
 from seele_eval.predictions import Prediction
 
 AVERAGES = {"math": MATH, "general": GENERAL, "luffy": LUFFY}
@@ -48,13 +49,17 @@ class Score:
     ungraded_share: float
     """Counted as wrong because the grader came to no verdict."""
     template: str
+    answers: str = BOX
+    """Where an answer may stand (``seele_eval.grading.ANSWERS``)."""
+    unboxed_share: float = 0.0
+    """Whose answer was found without a box."""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     """The same and ``pass@k`` for powers of two and all samples, ``maj@k``, each with its interval over
     problems.
     """
 
 
-def score_predictions(predictions: Sequence[Prediction], *, template: str) -> Score:
+def score_predictions(predictions: Sequence[Prediction], *, template: str, answers: str = BOX) -> Score:
     """Score of one benchmark at one temperature. Every problem has equally many samples."""
     first, by_problem = predictions[0], group_by_problem(predictions)
     samples = len(predictions) // len(by_problem)
@@ -83,6 +88,8 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str) -> Sc
         no_answer_share=estimates["no_answer"].value,
         ungraded_share=fmean(p.reason in UNGRADED for p in predictions),
         template=template,
+        answers=answers,
+        unboxed_share=fmean(p.is_unboxed for p in predictions),
         estimates=estimates,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.estimates import Estimate
+from seele_eval.grading import BOX
 from seele_eval.scores import Score
 
 _ABSENT = "-"
@@ -52,7 +53,8 @@ def results_table(
 
 def details_table(scores: Sequence[Score]) -> str:
     """One line for each benchmark and temperature, accuracies with their intervals."""
-    return table([_details(score) for score in scores], num_names=2)
+    may_be_unboxed = any(score.answers != BOX for score in scores)
+    return table([_details(score, may_be_unboxed=may_be_unboxed) for score in scores], num_names=2)
 
 
 def percent(estimate: Estimate) -> str:
@@ -91,7 +93,7 @@ def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in zip(*padded, strict=True))
 
 
-def _details(score: Score) -> dict[str, str]:
+def _details(score: Score, *, may_be_unboxed: bool) -> dict[str, str]:
     several = score.samples > 1
     return {
         "benchmark": score.benchmark,
@@ -103,4 +105,4 @@ def _details(score: Score) -> dict[str, str]:
         "tokens": f"{score.mean_response_tokens:.1f}",
         "truncated %": f"{100 * score.truncated_share:.1f}",
         "no answer %": f"{100 * score.no_answer_share:.1f}",
-    }
+    } | ({"without box %": f"{100 * score.unboxed_share:.1f}"} if may_be_unboxed else {})

@@ -3,7 +3,19 @@ r"""From a text to a verdict, by kind of problem. The grader here knows equality
 import pytest
 
 from seele.records import Grade, GradeReason
-from seele_eval.grading import extract_boxed, extract_option, judge_all, judge_one, judge_option
+from seele_eval.grading import (
+    BOX_OR_LAST,
+    IN_BOXES,
+    WHOLE_TEXT,
+    Reading,
+    Said,
+    extract_boxed,
+    extract_option,
+    judge_all,
+    judge_one,
+    judge_option,
+    judge_said,
+)
 from seele_eval.problems import choice_problem, open_problem
 
 
@@ -91,3 +103,66 @@ def test_a_box_that_names_no_option_is_kept_as_it_is():
 def test_the_last_box_counts_and_an_open_one_is_none():
     assert extract_boxed("\\boxed{1} so \\boxed{2}", ROOTS) == "2"
     assert extract_boxed("\\boxed{1} so \\boxed{2", ROOTS) is None
+
+
+OPEN = open_problem("1+1?", "2")
+LAST = Reading(answers=BOX_OR_LAST)
+
+
+def read(text, problem=OPEN, reading=LAST):
+    return reading.read(text, problem, extract_option if problem.labels else extract_boxed)
+
+
+def test_a_box_goes_before_everything_and_an_open_one_leaves_no_answer():
+    assert read("\\boxed{3}, so the answer is 2.") == Said(answer="3")
+    # What was cut off is not replaced by what was said earlier.
+    assert read("The answer is 2: \\boxed{2") == Said(answer=None)
+    assert read("\\boxed{1}, or \\boxed{2") == Said(answer=None)
+
+
+def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_for():
+    assert read("The answer is 2.") == Said(answer="2", is_unboxed=True)
+    assert read("Hence 2") == Said(answer="2", is_unboxed=True)
+    assert read("Nothing.") == Said(answer=None)
+    assert read("The answer is 2.", reading=IN_BOXES) == Said(answer=None)
+
+
+@pytest.mark.parametrize(
+    ("problem", "text", "label"),
+    [
+        (CHOICE, "(A) is wrong. The answer is (B).", "B"),
+        (CHOICE, "The answer is right, because of 1 and 2.", "B"),
+        (CHOICE, "The correct answer: **A) left**", "A"),
+        (NUMBERED, "The answer is 2.", "2"),
+        (CHOICE, "Let us see.\n\n(B)\n", "B"),
+        # What names no option in a phrase is a wrong answer, elsewhere none at all.
+        (CHOICE, "The answer is up.", "up"),
+        (CHOICE, "There are 2 of them", None),
+        (CHOICE, "A long way to go", None),
+    ],
+)
+def test_an_option_may_be_named_without_a_box(problem, text, label):
+    assert read(text, problem) == Said(answer=label, is_unboxed=label is not None)
+
+
+def test_thoughts_do_not_count_where_only_what_is_behind_them_does():
+    after = Reading(after_thinking=True, begun=True)
+    assert read("\\boxed{1} </think> \\boxed{2}", reading=after).answer == "2"
+    assert read("\\boxed{1} </think> two", reading=after).answer is None
+    assert read("\\boxed{1} and on and on", reading=after).answer is None
+    assert read("\\boxed{1}", reading=Reading(after_thinking=True)).answer == "1"
+    last = Reading(answers=BOX_OR_LAST, after_thinking=True, begun=True)
+    assert read("\\boxed{1} </think> The answer is 2.", reading=last) == Said(answer="2", is_unboxed=True)
+
+
+def test_a_grader_may_be_given_the_text_and_a_text_without_a_formula_its_answer():
+    whole = Reading(answers=WHOLE_TEXT, after_thinking=True, begun=True)
+    said = read("$3$ </think> So it is $2$.", reading=whole)
+    assert said == Said(answer="2", is_unboxed=True, text=" So it is $2$.")
+    grader = ExactGrader()
+    judge_said(judge_one, grader, OPEN, said)
+    judge_said(judge_one, grader, OPEN, read("</think> The answer is 2.", reading=whole))
+    assert grader.asked == [(" So it is $2$.", "2"), ("2", "2")]
+    # An option is read by its own rules.
+    assert read("</think> It is $x$. The answer is (B).", CHOICE, whole) == Said(answer="B", is_unboxed=True)
+    assert judge_said(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER

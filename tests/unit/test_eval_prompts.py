@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 from seele.errors import ConfigError, DataError
-from seele_eval.prompts import Request, encode_requests
+from seele.records import Chat
+from seele_eval.prompts import Request, begins_thinking, encode_requests
 
 CONTEXT_TOKENS = 32
 
@@ -53,6 +54,20 @@ def test_an_unknown_template_is_refused(bytes_model):
 def test_a_model_without_a_chat_template_cannot_chat(bytes_model):
     with pytest.raises(ConfigError, match="has no chat template; name another"):
         encode_requests(bytes_model, [request("1+1", template="chat")], max_tokens=8)
+
+
+def test_a_prompt_may_leave_the_model_within_its_thoughts(bytes_model, tmp_path):
+    written = "{{ messages[0].content + '<a>' + ('' if quiet else '<think>\\n') }}"
+    folder = shutil.copytree(bytes_model, tmp_path / "thinks")
+    (folder / "chat_template.jinja").write_text(written)
+    (tmp_path / "mine.txt").write_text("{question} <think>")
+    for template in ("r1_zero", "luffy", str(tmp_path / "mine.txt")):
+        assert begins_thinking(template, Chat(), None)
+    for template in ("qwen", "prime", "plain"):
+        assert not begins_thinking(template, Chat(), None)
+    assert begins_thinking("chat", Chat(), folder)
+    assert not begins_thinking("chat", Chat(None, {"quiet": True}), folder)
+    assert not begins_thinking("chat", Chat(), None), "a server's prompts are not known"
 
 
 def test_a_folder_without_model_is_refused(tmp_path):

@@ -237,6 +237,90 @@ def test_questions_that_must_not_be_published_are_not_written(model, tmp_path):
         assert (each.question == "") is (each.benchmark == "gpqa_diamond")
 
 
+# Where answers stand
+
+
+class SaysFour(KnowsFour):
+    """Thinks of 3 in a box, then says 4 without one."""
+
+    def answer(self, question):
+        return "Is it \\boxed{3}?</think> The answer is 4." if question == "2+1" else "The answer is 4."
+
+
+def of_file(model, problems, out, *options):
+    return ("--model", model, "--problems", f"heldout={problems}", "--out", out, *options)
+
+
+def test_answers_without_a_box_count_only_where_they_are_asked_for(model, problems, tmp_path):
+    (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "box"))
+    # 2+1 with its box in the thoughts.
+    assert (score.accuracy, score.unboxed_share, score.no_answer_share) == (0.25, 0.0, 0.75)
+    assert "without box" not in (tmp_path / "box/scores.md").read_text()
+    (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "last", "--answers", "box-or-last"))
+    assert (score.accuracy, score.unboxed_share, score.no_answer_share) == (0.5, 0.75, 0.0)
+    assert "without box %" in (tmp_path / "last/scores.md").read_text()
+    conditions = written(tmp_path / "last")["conditions"]
+    assert (conditions["answers"], conditions["after_thinking"]) == ("box-or-last", False)
+    assert [each.is_unboxed for each in read_predictions(tmp_path / "last").predictions].count(True) == 3
+
+
+def test_a_model_that_chats_need_not_use_a_box_unless_it_is_told_to(model, problems, tmp_path):
+    chat = ("--template", "chat", "--stop", "")
+    (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "chat", *chat))
+    assert (score.answers, score.unboxed_share) == ("box-or-last", 0.75)
+    (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "told", *chat, "--answers", "box"))
+    assert (score.answers, score.unboxed_share) == ("box", 0.0)
+
+
+@pytest.mark.parametrize("grader", ["mathruler", "math_verify"])
+def test_only_the_text_behind_the_thoughts_counts(model, problems, tmp_path, grader):
+    # r1_zero ends with <think>, so that a response without </think> is nothing but thoughts.
+    options = ("--after-thinking", "--answers", "box-or-last", "--grader", grader)
+    (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "out", *options))
+    assert (score.accuracy, score.no_answer_share) == (0.0, 0.75)
+    texts = {each.instance_id: each.extracted for each in read_predictions(tmp_path / "out").predictions}
+    assert texts == {"chains/0": None, "chains/1": None, "chains/2": "4", "chains/3": None}
+    assert written(tmp_path / "out")["conditions"]["after_thinking"] is True
+
+
+def test_math_verify_finds_the_answer_in_the_text_behind_the_thoughts(model, problems, tmp_path):
+    class Formulas(KnowsFour):
+        def answer(self, question):
+            return "$9$ </think> We see $1+1=2$, so the answer is $" + str(eval(question)) + "$."
+
+    options = ("--after-thinking", "--answers", "text", "--grader", "math_verify", "--template", "luffy")
+    (score,) = evaluate(Formulas(), *of_file(model, problems, tmp_path / "out", *options))
+    assert score.accuracy == 1.0
+
+
+def test_what_stands_behind_a_stop_string_is_no_answer(model, problems, tmp_path):
+    class GoesOn(KnowsFour):
+        def answer(self, question):
+            return "Let me think. User: the answer is 4."
+
+    (score,) = evaluate(GoesOn(), *of_file(model, problems, tmp_path / "out", "--answers", "box-or-last"))
+    assert score.no_answer_share == 1.0
+
+
+def test_an_evaluation_from_before_these_conditions_is_gone_on_with(model, problems, tmp_path):
+    argv = of_file(model, problems, tmp_path / "out")
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(3), *argv)
+    path = tmp_path / "out/predictions.jsonl"
+    head, *lines = path.read_text().splitlines()
+    conditions = json.loads(head)["conditions"]
+    del conditions["answers"], conditions["after_thinking"]
+    samples = [json.loads(line) for line in lines]
+    for sample in samples:
+        del sample["is_unboxed"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in ({"conditions": conditions}, *samples)))
+    with pytest.raises(ConfigError, match="answers was 'box' and is 'box-or-last'"):
+        evaluate(Untouchable(), *argv, "--answers", "box-or-last")
+    engine = KnowsFour()
+    evaluate(engine, *argv)
+    assert len(engine.requests) == 1
+
+
 # Going on
 
 
@@ -341,6 +425,12 @@ BAD = [
         ("--model", "{model}", "--problems", "a={problems}", "--grader", "judge"),
         "unknown grader 'judge'",
         id="unknown grader",
+    ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--answers", "text"),
+        "--answers text: the grader must find the answer in the text, which only math_verify and strict+ do, "
+        "got 'mathruler'; name one of them with --grader",
+        id="a grader that reads no text",
     ),
     pytest.param(
         ("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{empty}"), "math500", id="no data"
@@ -464,6 +554,7 @@ def test_validation_files_of_one_stem_are_refused(trained_run):
         ["--samples", "0"],
         ["--max-tokens", "many"],
         ["--top-p", "0"],
+        ["--answers", "anywhere"],
     ],
 )
 def test_arguments_that_do_not_parse_end_with_status_2(argv, capsys):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.reward.extract import last_boxed
+from seele.reward.extract import last_boxed, text_after_thinking
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,20 @@ def test_boxes_are_the_ones_mathruler_finds(text):
     mathruler = pytest.importorskip("mathruler.grader")
     found = last_boxed(text)
     assert mathruler.extract_boxed_content(text) == ("None" if found is None else found)
+
+
+@pytest.mark.parametrize(
+    ("text", "begun", "behind"),
+    [
+        ("thoughts </think> 4", True, " 4"),
+        ("<think>thoughts</think>4", False, "4"),
+        ("a </think> b </think> c", True, " c"),
+        ("thoughts that are cut off", True, None),
+        ("\n<think> thoughts that are cut off", False, None),
+        ("no thoughts", False, "no thoughts"),
+        ("of <think> tags", False, "of <think> tags"),
+        ("thoughts</think>", True, ""),
+    ],
+)
+def test_only_what_stands_behind_the_thoughts_is_left(text, begun, behind):
+    assert text_after_thinking(text, begun=begun) == behind
