@@ -30,6 +30,7 @@ class Arguments:
     data_dir: Path | None = None
     problems: tuple[tuple[str, Path], ...] = ()
     limit: int | None = None
+    by: tuple[str, ...] = ()
     any_row_count: bool = False
     out: Path | None = None
     name: str | None = None
@@ -64,7 +65,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     values["stop"] = chosen_stop(parser, values["stop"])
     values["chat"] = chosen_chat(parser, values)
     del values["system"], values["chat_template_kwarg"]
-    for key in ("benchmarks", "problems", "temperature"):
+    for key in ("benchmarks", "problems", "temperature", "by"):
         values[key] = tuple(values[key])
     return Arguments(**values)
 
@@ -90,6 +91,13 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         help="parquet in our schema",
     )
     group.add_argument("--limit", type=positive, help="only the first LIMIT problems of each")
+    group.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="also score each value of this column of the rows, such as subject or level; may be repeated",
+    )
     group.add_argument(
         "--any-row-count", action="store_true", help="accept data with another number of rows than known"
     )

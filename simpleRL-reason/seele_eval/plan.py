@@ -13,6 +13,7 @@ from seele.rollout.seeding import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
 from seele_eval.benchmarks import find_benchmarks
+from seele_eval.columns import MAX_VALUES
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here
@@ -136,16 +137,28 @@ def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Tas
         raise ConfigError("nothing to evaluate: name --benchmarks, --problems or --run")
     if len(set(names)) < len(names):
         raise ConfigError(f"benchmarks must have different names, got {names}")
-    return [load_problem_file(name, path, limit=arguments.limit) for name, path in files.items()] + [
+    limit, by = arguments.limit, arguments.by
+    tasks = [load_problem_file(name, path, limit=limit, by=by) for name, path in files.items()] + [
         load_benchmark(
             name,
             benchmark,
             data_dir=arguments.data_dir,
-            limit=arguments.limit,
+            limit=limit,
             any_row_count=arguments.any_row_count,
+            by=by,
         )
         for name, benchmark in benchmarks.items()
     ]
+    _check_columns(tasks, by)
+    return tasks
+
+
+def _check_columns(tasks: Sequence[Task], by: Sequence[str]) -> None:
+    if unknown := [name for name in by if not any(name in task.columns for task in tasks)]:
+        there = "; ".join(f"{task.name} has {list(task.columns)}" for task in tasks)
+        raise ConfigError(
+            f"--by {unknown[0]}: no such column of at most {MAX_VALUES} different values; {there}"
+        )
 
 
 def plan_draws(

@@ -5,7 +5,7 @@ How it is written is in ``seele_eval.ledger``; here is what its lines are, and h
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Prediction:
     response_tokens: int
     is_unboxed: bool = False
     """Whether the answer was found without a box."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the problem's row, of the columns that scores were asked for by."""
 
     @property
     def key(self) -> Key:
@@ -59,7 +61,7 @@ class PredictionFile:
 
 
 def read_predictions(folder: Path) -> PredictionFile:
-    """The samples of an output folder, finished or not.
+    """The samples of an output folder, finished or not; of several lines of one sample the last counts.
 
     Raises:
         CheckpointError: If it holds none, or they are damaged elsewhere than at the end.
@@ -75,9 +77,10 @@ def read_predictions(folder: Path) -> PredictionFile:
         raise CheckpointError(
             f"{path}: the first line holds no conditions, so nothing can go on from it; name another --out"
         ) from error
+    predictions = [_to_prediction(line, f"{path}: line {n}") for n, line in enumerate(lines, start=2)]
     return PredictionFile(
         conditions=conditions,
-        predictions=tuple(_to_prediction(line, f"{path}: line {n}") for n, line in enumerate(lines, start=2)),
+        predictions=tuple({prediction.key: prediction for prediction in predictions}.values()),
         whole_bytes=read.whole_bytes,
         total_bytes=read.total_bytes,
     )

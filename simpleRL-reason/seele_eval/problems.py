@@ -6,8 +6,9 @@ How a data set writes its problems is in ``seele_eval.rows``; which data sets th
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from seele.records import Instance
 
@@ -41,6 +42,9 @@ class Problem:
 
     data_source: str = ""
     """Data set of a training problem, whose answers may have a checker of their own."""
+
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the row by column, of those columns that scores are asked for by."""
 
     @property
     def answer(self) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seele.config.settings import RewardConfig
@@ -39,6 +39,7 @@ from seele_eval.scores import (
 from seele_eval.tables import (
     LUFFY_COLUMNS,
     SEELE_COLUMNS,
+    column_tables,
     conditions_list,
     details_table,
     results_table,
@@ -69,7 +70,8 @@ class Report:
             results_table([(self.name, values)], partial=partial & values.keys(), columns=columns)
             for columns in wanted
         ]
-        return "\n".join([*rows, details_table(self.scores)])
+        parts = [*rows, details_table(self.scores), *map(column_tables, self.scores)]
+        return "\n".join(part for part in parts if part)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,13 +100,19 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     ledger = Ledger(plan.out, plan.conditions)
     _check_problems(plan, ledger)
     missing = [draw for draw in plan.draws if draw.key not in ledger.done]
+    widened = _widened(plan, ledger)
+    responses: Responses = iter(())
     if missing:
         complete = complete or choose_engine(arguments, plan)
         responses = complete([draw.request for draw in missing])
+    if missing or widened:
         progress = Progress(sys.stderr, total=len(plan.draws), done=len(plan.draws) - len(missing))
         with grader, ledger:
-            # A grader that does not start is found now, and one that does keeps no finished sample waiting.
-            grader.grade_answer("1", "2")
+            for prediction in widened:
+                ledger.append(prediction)
+            if missing:
+                # A grader that does not start is found now; one that does keeps no finished sample waiting.
+                grader.grade_answer("1", "2")
             record(missing, responses, ledger, grader, progress, threads=arguments.graders)
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)
@@ -122,6 +130,16 @@ def _check_problems(plan: Plan, ledger: Ledger) -> None:
                 f"question or answer ({there.answer!r}) is not this one's ({problem.answer!r}); "
                 "name another --out, or remove the folder"
             )
+
+
+def _widened(plan: Plan, ledger: Ledger) -> list[Prediction]:
+    """The samples that are there and lack columns that are asked for now, with these."""
+    there = [(ledger.done[draw.key], draw.problem.columns) for draw in plan.draws if draw.key in ledger.done]
+    return [
+        replace(prediction, columns={**prediction.columns, **columns})
+        for prediction, columns in there
+        if not columns.items() <= prediction.columns.items()
+    ]
 
 
 def record(
@@ -169,6 +187,7 @@ def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
         finish=response.finish,
         response_tokens=response.num_tokens,
         is_unboxed=said.is_unboxed,
+        columns=problem.columns,
     )
 
 

@@ -3,6 +3,7 @@
 No model, no files. How tables of scores look is in ``seele_eval.tables``.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from seele.maths.irt import Array
 from seele.records import UNGRADED, Finish, GradeReason
 from seele_eval.answers import vote_key
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
+from seele_eval.columns import values_in
 from seele_eval.estimates import (
     Estimate,
     estimate,
@@ -25,8 +27,23 @@ from seele_eval.estimates import (
 from seele_eval.grading import BOX
 from seele_eval.predictions import Prediction
 
+NO_VALUE = "(none)"
+"""Stands for a column in problems whose rows lack it."""
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
 AVERAGES = {"math": MATH, "general": GENERAL, "luffy": LUFFY}
 """Benchmarks by the average that they belong to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What the problems with one value of a column measured."""
+
+    value: str
+    problems: int
+    accuracy: Estimate
+    """avg@k, as of the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +74,8 @@ class Score:
     """The same and ``pass@k`` for powers of two and all samples, ``maj@k``, each with its interval over
     problems.
     """
+    by_column: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    """A part for each value of each column that was asked for, in order; ``NO_VALUE`` comes last."""
 
 
 def score_predictions(predictions: Sequence[Prediction], *, template: str, answers: str = BOX) -> Score:
@@ -91,7 +110,40 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
         answers=answers,
         unboxed_share=fmean(p.is_unboxed for p in predictions),
         estimates=estimates,
+        by_column=score_columns(by_problem),
     )
+
+
+def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple[Part, ...]]:
+    """Accuracy on the problems with each value of each column that any of them has.
+
+    A problem whose value is a list of texts counts once for each of them.
+
+    Args:
+        by_problem: Samples of each problem.
+    """
+    columns = [dict(item for each in samples for item in each.columns.items()) for samples in by_problem]
+    scored = {}
+    for column in dict.fromkeys(name for each in columns for name in each):
+        groups: dict[str, list[float]] = defaultdict(list)
+        for samples, values in zip(by_problem, columns, strict=True):
+            for value in values_in(values[column]) if column in values else [NO_VALUE]:
+                groups[value].append(accuracy_of(samples))
+        scored[column] = tuple(
+            Part(
+                value=value,
+                problems=len(groups[value]),
+                accuracy=estimate(np.array(groups[value]), generator_for(f"{column}/{value}")),
+            )
+            for value in sorted(groups, key=_in_order)
+        )
+    return scored
+
+
+def _in_order(value: str) -> tuple[bool, bool, float, str]:
+    """Numbers by their size, then texts, then what has no value."""
+    is_number = _NUMBER.fullmatch(value) is not None
+    return (value == NO_VALUE, not is_number, float(value) if is_number else 0.0, value)
 
 
 def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]]) -> dict[str, Estimate]:

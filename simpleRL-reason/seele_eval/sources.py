@@ -6,8 +6,8 @@ of rows, rows that break their schema.
 
 import csv
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from seele.data.hub import read_hub_rows
 from seele.data.schema import read_problems
 from seele.errors import DataError
 from seele_eval.benchmarks import Benchmark
+from seele_eval.columns import columns_of, groupable
 from seele_eval.grading import Extract, Judge, extract_boxed, judge_one
 from seele_eval.problems import Problem, from_instance, number_twins
 
@@ -36,6 +37,8 @@ class Task:
     temperature: float = 0.0
     samples: int = 1
     may_be_published: bool = True
+    columns: tuple[str, ...] = ()
+    """Columns by which its scores may be told apart; looked for only where some are asked for."""
 
 
 def load_benchmark(
@@ -45,6 +48,7 @@ def load_benchmark(
     data_dir: Path | None,
     limit: int | None = None,
     any_row_count: bool = False,
+    by: Sequence[str] = (),
 ) -> Task:
     """The benchmark's problems, at most the first ``limit`` of them.
 
@@ -54,6 +58,7 @@ def load_benchmark(
         data_dir: Folder that holds its file; from the hub when not given.
         limit: Keep so many problems. The source must be whole all the same.
         any_row_count: Accept a source with another number of rows than the benchmark has.
+        by: Columns that problems keep the values of.
 
     Raises:
         DataError: If the source is missing, holds a wrong number of rows, or a row breaks the schema.
@@ -72,9 +77,11 @@ def load_benchmark(
             "fetch the whole set, or pass --any-row-count to measure on these rows all the same"
         )
     problems = number_twins(benchmark.read(row, at) for at, row in rows)
+    problems, columns = _with_columns(problems, [row for _, row in rows], by)
     return Task(
         name=name,
         problems=tuple(problems[:limit]),
+        columns=columns,
         source=source | {"rows": len(rows)},
         extract=benchmark.extract,
         judge=benchmark.judge,
@@ -84,15 +91,33 @@ def load_benchmark(
     )
 
 
-def load_problem_file(name: str, path: Path, *, limit: int | None = None) -> Task:
-    """The problems of a parquet file in our own schema, whole or the first ``limit`` of them.
+def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Sequence[str] = ()) -> Task:
+    """The problems of a parquet file in our own schema, whole or the first ``limit`` of them. They keep the
+    values of the columns ``by``.
 
     Raises:
         DataError: As ``seele.data.schema.read_problems``.
     """
-    problems = tuple(map(from_instance, read_problems(path)))
+    rows = [row for _, row in read_rows(path)] if by and path.is_file() else []
+    problems, columns = _with_columns(list(map(from_instance, read_problems(path))), rows, by)
     source = {"file": str(path), "sha256": file_sha256(path), "rows": len(problems)}
-    return Task(name=name, problems=problems[:limit], source=source)
+    return Task(name=name, problems=tuple(problems[:limit]), source=source, columns=columns)
+
+
+def _with_columns(
+    problems: list[Problem], rows: Sequence[Mapping[str, Any]], by: Sequence[str]
+) -> tuple[list[Problem], tuple[str, ...]]:
+    """The problems with their rows' values of the columns ``by``, and the columns that there are."""
+    if not by:
+        return problems, ()
+    columns = [columns_of(row) for row in rows]
+    there = groupable(columns)
+    wanted = [name for name in by if name in there]
+    kept = [
+        replace(problem, columns={name: row[name] for name in wanted if name in row})
+        for problem, row in zip(problems, columns, strict=True)
+    ]
+    return kept, tuple(there)
 
 
 def read_rows(path: Path) -> list[tuple[str, Any]]:

@@ -57,6 +57,30 @@ def details_table(scores: Sequence[Score]) -> str:
     return table([_details(score, may_be_unboxed=may_be_unboxed) for score in scores], num_names=2)
 
 
+def column_tables(score: Score) -> str:
+    """A section of Markdown for each column that accuracies were asked for by; empty without any."""
+    return "\n".join(
+        f"## {score.benchmark} by {column} ({decoding(score)})\n\n"
+        + table(
+            [
+                {
+                    "value": _in_cell(part.value),
+                    "problems": str(part.problems),
+                    f"avg@{score.samples} % (95 % interval)": percent(part.accuracy),
+                }
+                for part in parts
+            ],
+            num_names=1,
+        )
+        for column, parts in score.by_column.items()
+    )
+
+
+def _in_cell(text: str) -> str:
+    """One line, and no end of a cell."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def percent(estimate: Estimate) -> str:
     """``41.2 (38.0 to 44.5)``."""
     low, high = estimate.interval_95

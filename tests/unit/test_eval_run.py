@@ -321,6 +321,60 @@ def test_an_evaluation_from_before_these_conditions_is_gone_on_with(model, probl
     assert len(engine.requests) == 1
 
 
+# By the columns of the rows
+
+
+def parts(score, column):
+    return [(part.value, part.problems, part.accuracy.value) for part in score.by_column[column]]
+
+
+MATH500 = ("--benchmarks", "math500", "--data-dir", FIXTURES, "--any-row-count")
+
+
+def test_accuracy_is_told_apart_by_any_columns_of_a_benchmark(model, tmp_path):
+    class Halves(KnowsFour):
+        def answer(self, question):
+            return "\\boxed{\\frac{3}{4}}" if "fraction" in question else "\\boxed{0}"
+
+    out = tmp_path / "out"
+    argv = ("--model", model, *MATH500, "--out", out, "--by", "level", "--by", "subject")
+    (score,) = evaluate(Halves(), *argv)
+    assert parts(score, "level") == [("1", 1, 1.0), ("2", 1, 0.0), ("5", 1, 0.0)]
+    assert parts(score, "subject") == [("Algebra", 1, 0.0), ("Prealgebra", 1, 1.0), ("Precalculus", 1, 0.0)]
+    kept = [each.columns for each in read_predictions(out).predictions]
+    assert {"level": 1, "subject": "Prealgebra"} in kept
+    [part, *_] = written(out)["scores"][0]["by_column"]["level"]
+    assert (part["value"], part["problems"], part["accuracy"]["value"]) == ("1", 1, 1.0)
+    assert "## math500 by level (greedy)\n\n| value | problems | avg@1 % " in (out / "scores.md").read_text()
+
+
+def test_a_problem_file_may_be_told_apart_by_its_columns_and_each_benchmark_by_those_it_has(
+    model, problems, tmp_path
+):
+    argv = of_file(model, problems, tmp_path / "out", *MATH500)
+    columns = ("--by", "subject", "--by", "extra_info.split", "--by", "data_source")
+    own, math500 = evaluate(AlwaysFour(), *argv, *columns)
+    assert parts(own, "data_source") == [("chains", 4, 0.25)]
+    assert parts(own, "extra_info.split") == [("heldout", 4, 0.25)]
+    assert (own.by_column.keys(), math500.by_column.keys()) == (
+        {"data_source", "extra_info.split"}, {"subject"},
+    )  # fmt: skip
+
+
+def test_a_column_may_be_asked_for_later_and_nothing_is_drawn_again(model, tmp_path):
+    argv = ("--model", model, *MATH500, "--out", tmp_path / "out")
+    evaluate(AlwaysFour(), *argv)
+    before = (tmp_path / "out/predictions.jsonl").read_bytes()
+    (score,) = evaluate(Untouchable(), *argv, "--by", "level")
+    assert [value for value, *_ in parts(score, "level")] == ["1", "2", "5"]
+    assert (tmp_path / "out/predictions.jsonl").read_bytes().startswith(before)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    # The scores are those of the file, whether or not they are asked for again.
+    for again in ((), ("--by", "level")):
+        assert evaluate(Untouchable(), *argv, *again) == (score,)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == files
+
+
 # Going on
 
 
@@ -395,6 +449,9 @@ class Untouchable:
         raise AssertionError("the model must not be touched")
 
 
+OF_MATH500 = (
+    *("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{fixtures}", "--any-row-count"),
+)
 BAD = [
     pytest.param(("--model", "absent", "--problems", "a={problems}"), "no such model folder", id="no model"),
     pytest.param(("--model", "{empty}", "--problems", "a={problems}"), "no config.json", id="no config"),
@@ -431,6 +488,12 @@ BAD = [
         "--answers text: the grader must find the answer in the text, which only math_verify and strict+ do, "
         "got 'mathruler'; name one of them with --grader",
         id="a grader that reads no text",
+    ),
+    pytest.param(
+        (*OF_MATH500, "--by", "level", "--by", "topic"),
+        "--by topic: no such column of at most 100 different values; math500 has ['answer', 'level', "
+        "'problem', 'solution', 'subject', 'unique_id']",
+        id="unknown column",
     ),
     pytest.param(
         ("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{empty}"), "math500", id="no data"

@@ -8,7 +8,7 @@ from seele.records import Finish, GradeReason
 from seele_eval.benchmarks import GENERAL, LUFFY, MATH
 from seele_eval.predictions import Prediction
 from seele_eval.scores import average_scores, is_partial, score_predictions
-from seele_eval.tables import LUFFY_COLUMNS, details_table, results_table
+from seele_eval.tables import LUFFY_COLUMNS, column_tables, details_table, results_table
 
 
 def prediction(problem=0, sample=0, *, correct=False, **changes):
@@ -79,6 +79,28 @@ def test_the_order_in_which_samples_came_changes_nothing():
 def test_one_greedy_sample_needs_neither_pass_nor_majority():
     score = score_predictions([prediction(0, correct=True), prediction(1)], template="plain")
     assert [name for name in score.estimates if "@" in name] == ["avg@1"]
+
+
+def test_values_come_in_order_and_a_list_counts_for_each_of_its_texts():
+    columns = [{"level": 10}, {"level": 2}, {"level": "hard"}, {}, {"level": ["2", "hard", "2"]}]
+    predictions = [
+        prediction(p, n, correct=(p + n) % 2 == 0, columns=each)
+        for p, each in enumerate(columns)
+        for n in range(2)
+    ] + [prediction(5, 0, correct=True), prediction(5, 1, correct=True, columns={"level": 2})]
+    found = score_predictions(predictions, template="plain").by_column["level"]
+    # Of problem 5 one sample was written before the column was asked for.
+    assert [(part.value, part.problems, part.accuracy.value) for part in found] == [
+        ("2", 3, pytest.approx(2 / 3)), ("10", 1, 0.5), ("hard", 2, 0.5), ("(none)", 1, 0.5),
+    ]  # fmt: skip
+    for part in found:
+        assert part.accuracy.interval_95[0] <= part.accuracy.value <= part.accuracy.interval_95[1]
+    assert score_predictions([prediction()], template="plain").by_column == {}
+
+
+def test_a_value_cannot_break_the_table():
+    score = score_predictions([prediction(columns={"kind": "a|b\nc"})], template="plain")
+    assert "| a\\|b c |" in column_tables(score)
 
 
 def test_averages_are_plain_means_of_complete_groups():

@@ -1,0 +1,46 @@
+"""Columns of a source's rows by which accuracy may be told apart: subjects, levels, categories.
+
+A column of a row is a text, a number, a truth value or a list of texts; fields of what is nested are called
+``extra_info.split``. Where a value is missing, the column is missing in that row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+MAX_VALUES = 100
+"""A column with more different values names problems, not kinds of them: questions, ids, links."""
+
+Columns = dict[str, Any]
+"""Values of one row by column."""
+
+
+def columns_of(row: Mapping[str, Any]) -> Columns:
+    """The row's columns that may be compared, flat."""
+    return dict(_flat(row, ""))
+
+
+def groupable(rows: Sequence[Columns]) -> list[str]:
+    """The names of columns of the rows that hold at most ``MAX_VALUES`` different values, sorted."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, set()).update(values_in(value))
+    return sorted(name for name, different in values.items() if len(different) <= MAX_VALUES)
+
+
+def values_in(value: Any) -> list[str]:
+    """What a problem with this value counts for: each text of a list, else the value as a text."""
+    return list(dict.fromkeys(map(str, value))) if isinstance(value, list) else [str(value)]
+
+
+def _flat(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        # Not equal to itself: NaN, which pandas writes for a missing number.
+        elif (isinstance(value, str | int | float) and value == value and value != "") or _is_list(value):
+            yield f"{prefix}{key}", value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
