@@ -4,7 +4,7 @@
 #
 #   needs    $CKPT_DIR/global_step_*/ of a training run (default: the newest under runs/), or MODEL: a Hugging Face
 #            folder, or a name on the hub; BENCHMARKS from the hub, or from folders below DATA_DIR (docs/evaluation.md)
-#   writes   $CKPT_DIR/merged/ and $OUT/{scores.json,scores.md,predictions.jsonl}; with STEPS these in
+#   writes   $CKPT_DIR/merged/ and $OUT/{scores.json,scores.md,pass_at_k.png,predictions.jsonl}; with STEPS these in
 #            $OUT/step_N/ for each checkpoint, and the curve over them, $OUT/curve.{md,json,png}
 #
 #   bash scripts/eval.sh
@@ -12,6 +12,7 @@
 #   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
 #   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen   # all nine by default
+#   BENCHMARKS=luffy bash scripts/eval.sh --temperature 0.6 --max-tokens 8192 --after-thinking     # further options
 source "$(dirname "$0")/lib/common.sh"
 
 : "${MODEL:=}"

@@ -18,13 +18,23 @@ import numpy as np
 from seele.data.files import write_atomically
 from seele.errors import DataError
 from seele.maths.irt import Array
+from seele.report.charts import shortened
 from seele_eval.command import check_folder, run_command
 from seele_eval.conditions import differing
-from seele_eval.estimates import Estimate, estimate, estimate_mean, generator_for, random_flips_p_value
-from seele_eval.ledger import SCORES
+from seele_eval.estimates import (
+    Estimate,
+    attempts,
+    estimate,
+    estimate_mean,
+    generator_for,
+    pass_at_k,
+    random_flips_p_value,
+)
+from seele_eval.ledger import PASS_FIGURE, SCORES
+from seele_eval.pass_curves import PassCurve, draw_panels
 from seele_eval.predictions import Prediction, read_predictions
-from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem
-from seele_eval.tables import conditions_list, difference, table
+from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem, num_correct
+from seele_eval.tables import conditions_list, difference, percent, table
 
 _MAY_DIFFER = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
 
@@ -53,21 +63,37 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """pass@k of both models on one benchmark, on the problems of which both have all samples."""
+
+    benchmark: str
+    temperature: float
+    k: int
+    first: Estimate
+    second: Estimate
+    difference: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """All differences of two evaluations."""
 
     names: tuple[str, str]
     differences: tuple[Difference, ...]
+    attempts: tuple[Attempts, ...]
+    """For each k up to the smaller number of samples, where both have several."""
     averages: Mapping[str, Estimate]
     notes: tuple[str, ...]
     """Conditions that differ besides the model, evaluations that are unfinished, and what is left out."""
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
 
     def text(self) -> str:
-        """A Markdown table, averages and notes below."""
+        """Markdown tables, averages and notes below."""
         lines = [f"A: {self.names[0]}; B: {self.names[1]}. Accuracies in percent, 95 % intervals.\n"]
         lines.append(table([_cells(each) for each in self.differences], num_names=1))
         lines += [f"Average of {name}, B - A: {difference(each)}\n" for name, each in self.averages.items()]
+        if self.attempts:
+            lines.append(table([_attempt_cells(each) for each in self.attempts], num_names=1))
         return "\n".join([*lines, *(f"- {note}" for note in self.notes)]).rstrip("\n") + "\n"
 
 
@@ -87,13 +113,15 @@ def compare(first: Path, second: Path) -> Comparison:
         if not (folder / SCORES[0]).is_file()
     ]
     differences: dict[str, Array] = {}
-    rows, left_out = [], []
+    rows, attempted, left_out = [], [], []
     for key in [key for key in groups_a if key in groups_b]:
-        pairs, amiss = _pair(groups_a[key], groups_b[key])
+        whole, amiss = _pair(groups_a[key], groups_b[key])
         left_out += [f"{key[0]}: {each}" for each in amiss]
-        if pairs:
-            accuracies_N2 = np.array(pairs)
+        if whole:
+            pairs = [(groups_a[key][name], groups_b[key][name]) for name in whole]
+            accuracies_N2 = np.array([(accuracy_of(a), accuracy_of(b)) for a, b in pairs])
             rows.append(_difference(*key, accuracies_N2))
+            attempted += _attempts(*key, pairs)
             differences.setdefault(key[0], accuracies_N2[:, 1] - accuracies_N2[:, 0])
     if not rows:
         raise DataError(
@@ -103,6 +131,7 @@ def compare(first: Path, second: Path) -> Comparison:
     return Comparison(
         names=(str(first), str(second)),
         differences=tuple(rows),
+        attempts=tuple(attempted),
         averages=_averages(differences),
         notes=(*notes, *left_out),
         conditions=(file_a.conditions, file_b.conditions),
@@ -116,8 +145,8 @@ def _by_benchmark(predictions: Sequence[Prediction]) -> Groups:
     }
 
 
-def _pair(group_a: Group, group_b: Group) -> tuple[list[tuple[float, float]], list[str]]:
-    """Both accuracies of each problem that is the same and has all samples in both, and what is amiss."""
+def _pair(group_a: Group, group_b: Group) -> tuple[list[str], list[str]]:
+    """The problems that are the same and have all samples in both, and what is amiss."""
     common = sorted(group_a.keys() & group_b.keys())
     same = [name for name in common if _asked(group_a[name]) == _asked(group_b[name])]
     all_a, all_b = _samples_of_each(group_a), _samples_of_each(group_b)
@@ -131,7 +160,7 @@ def _pair(group_a: Group, group_b: Group) -> tuple[list[tuple[float, float]], li
     notes = [f"{count} problems {why} and are left out" for why, count in left_out.items() if count]
     if all_a != all_b:
         notes.append(f"A has {all_a} samples of each problem, B {all_b}")
-    return [(accuracy_of(group_a[name]), accuracy_of(group_b[name])) for name in whole], notes
+    return whole, notes
 
 
 def _asked(samples: Sequence[Prediction]) -> tuple[str, str]:
@@ -158,6 +187,44 @@ def _difference(benchmark: str, temperature: float, accuracies_N2: Array) -> Dif
     )
 
 
+def _attempts(
+    benchmark: str, temperature: float, pairs: Sequence[tuple[Sequence[Prediction], Sequence[Prediction]]]
+) -> list[Attempts]:
+    most = min(len(samples) for samples in pairs[0])
+    if most == 1:
+        return []
+    rows = []
+    for k in attempts(most):
+        values_N2 = np.array(
+            [[pass_at_k(num_correct(each), len(each), k) for each in pair] for pair in pairs]
+        )
+        first, second = (estimate(values_N2[:, side], generator_for(benchmark)) for side in (0, 1))
+        gain = estimate(values_N2[:, 1] - values_N2[:, 0], generator_for(benchmark), is_share=False)
+        rows.append(
+            Attempts(
+                benchmark=benchmark,
+                temperature=temperature,
+                k=k,
+                first=first,
+                second=second,
+                difference=gain,
+            )
+        )
+    return rows
+
+
+def _panels(comparison: Comparison) -> dict[str, dict[str, PassCurve]]:
+    """Both curves of each benchmark and temperature, for the figure."""
+    rows: dict[str, list[Attempts]] = {}
+    for each in comparison.attempts:
+        rows.setdefault(f"{each.benchmark}, T={each.temperature:g}", []).append(each)
+    a, b = (f"{letter}: {shortened(name)}" for letter, name in zip("AB", comparison.names, strict=True))
+    return {
+        title: {a: {each.k: each.first for each in group}, b: {each.k: each.second for each in group}}
+        for title, group in rows.items()
+    }
+
+
 def _averages(differences: Mapping[str, Array]) -> dict[str, Estimate]:
     return {
         average: estimate_mean(
@@ -182,12 +249,25 @@ def _cells(row: Difference) -> dict[str, str]:
     }
 
 
+def _attempt_cells(row: Attempts) -> dict[str, str]:
+    return {
+        "benchmark": row.benchmark,
+        "T": f"{row.temperature:g}",
+        "k": str(row.k),
+        "A pass@k %": percent(row.first),
+        "B pass@k %": percent(row.second),
+        "B - A": difference(row.difference),
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 for something that the user can fix."""
     parser = argparse.ArgumentParser(prog="seele_eval.compare", description="Compare two evaluations.")
     parser.add_argument("first", type=Path, help="output folder of an evaluation")
     parser.add_argument("second", type=Path, help="another, of the same benchmarks")
-    parser.add_argument("--out", type=Path, help="folder for comparison.md and comparison.json")
+    parser.add_argument(
+        "--out", type=Path, help="folder for comparison.md, comparison.json and pass_at_k.png"
+    )
     options = parser.parse_args(argv)
     return run_command(lambda: _write(compare(options.first, options.second), options.out))
 
@@ -199,6 +279,8 @@ def _write(comparison: Comparison, out: Path | None) -> str:
         stated = "".join(
             conditions_list(each).replace("Conditions", f"Conditions of {name}") for name, each in conditions
         )
+        if comparison.attempts:
+            write_atomically(out / PASS_FIGURE, draw_panels(_panels(comparison)))
         write_atomically(out / "comparison.md", comparison.text() + stated)
         write_atomically(out / "comparison.json", json.dumps(asdict(comparison), indent=2) + "\n")
     return comparison.text()

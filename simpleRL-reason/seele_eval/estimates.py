@@ -71,6 +71,11 @@ def pass_at_k(num_correct: int, num_samples: int, k: int) -> float:
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
+def attempts(samples: int) -> list[int]:
+    """The k of a curve over ``samples`` samples of each problem: 1, 2, 4, ... and ``samples`` itself."""
+    return sorted({2**exponent for exponent in range(samples.bit_length())} | {samples})
+
+
 def majority(votes: Sequence[str | None], corrects: Sequence[bool]) -> float:
     """Whether the most frequent answer is right; between answers equally frequent, their mean.
 

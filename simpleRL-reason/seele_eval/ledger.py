@@ -17,7 +17,9 @@ from seele.errors import ConfigError
 from seele_eval.conditions import differing
 from seele_eval.predictions import PREDICTIONS, Key, Prediction, read_predictions
 
-SCORES = ("scores.json", "scores.md", COUNTS)
+PASS_FIGURE = "pass_at_k.png"
+
+SCORES = ("scores.json", "scores.md", PASS_FIGURE, COUNTS)
 """What is made of all samples at the end; the first stands for their completeness."""
 
 # The same weights may lie elsewhere, and a server may come back at another address.

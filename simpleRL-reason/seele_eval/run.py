@@ -23,7 +23,8 @@ from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.estimates import Estimate
 from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_said
-from seele_eval.ledger import Ledger
+from seele_eval.ledger import PASS_FIGURE, Ledger
+from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import Prediction
 from seele_eval.progress import Progress
@@ -70,7 +71,10 @@ class Report:
             results_table([(self.name, values)], partial=partial & values.keys(), columns=columns)
             for columns in wanted
         ]
-        parts = [*rows, details_table(self.scores), *map(column_tables, self.scores)]
+        parts = [*rows, details_table(self.scores)]
+        if curves := curves_of(self.scores):
+            parts.append(f"## pass@k\n\n{pass_table(curves)}")
+        parts += map(column_tables, self.scores)
         return "\n".join(part for part in parts if part)
 
 
@@ -215,6 +219,8 @@ def _write(plan: Plan, report: Report) -> None:
         "scores": [asdict(score) for score in report.scores],
         "averages": {name: asdict(average) for name, average in report.averages.items()},
     }
+    if curves := curves_of(report.scores):
+        write_atomically(plan.out / PASS_FIGURE, draw_panels({"": curves}))
     write_atomically(plan.out / "scores.md", report.tables() + conditions_list(conditions))
     write_atomically(plan.out / "scores.json", json.dumps(written, indent=2) + "\n")
 

@@ -18,6 +18,7 @@ from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.columns import values_in
 from seele_eval.estimates import (
     Estimate,
+    attempts,
     estimate,
     estimate_mean,
     generator_for,
@@ -71,8 +72,8 @@ class Score:
     unboxed_share: float = 0.0
     """Whose answer was found without a box."""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
-    """The same and ``pass@k`` for powers of two and all samples, ``maj@k``, each with its interval over
-    problems.
+    """The same and, of several samples, ``pass@k`` for k = 1, 2, 4, ... and all samples, and ``maj@k``, each
+    with its interval over problems.
     """
     by_column: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     """A part for each value of each column that was asked for, in order; ``NO_VALUE`` comes last."""
@@ -83,9 +84,9 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
     first, by_problem = predictions[0], group_by_problem(predictions)
     samples = len(predictions) // len(by_problem)
     measures = {f"avg@{samples}": [accuracy_of(each) for each in by_problem]}
-    for k in _ks(samples):
-        measures[f"pass@{k}"] = [pass_at_k(sum(p.correct for p in each), samples, k) for each in by_problem]
     if samples > 1:
+        for k in attempts(samples):
+            measures[f"pass@{k}"] = [pass_at_k(num_correct(each), samples, k) for each in by_problem]
         measures[f"maj@{samples}"] = [_majority(each) for each in by_problem]
     measures["response_tokens"] = [fmean(p.response_tokens for p in each) for each in by_problem]
     measures["truncated"] = [fmean(p.finish is Finish.LENGTH for p in each) for each in by_problem]
@@ -190,12 +191,11 @@ def accuracy_of(predictions: Sequence[Prediction]) -> float:
     return fmean(prediction.correct for prediction in predictions)
 
 
+def num_correct(predictions: Sequence[Prediction]) -> int:
+    """How many of the samples are correct."""
+    return sum(prediction.correct for prediction in predictions)
+
+
 def _majority(predictions: Sequence[Prediction]) -> float:
     votes = [None if p.extracted is None else vote_key(p.extracted) or None for p in predictions]
     return majority(votes, [p.correct for p in predictions])
-
-
-def _ks(samples: int) -> list[int]:
-    """Powers of two from 2 up, and the number of samples itself."""
-    powers = [2**exponent for exponent in range(1, samples.bit_length())]
-    return sorted({k for k in [*powers, samples] if 1 < k <= samples})

@@ -95,6 +95,21 @@ def test_problems_that_lack_samples_are_left_out(tmp_path):
     )
 
 
+def test_pass_at_k_is_compared_on_the_same_problems_up_to_the_smaller_number_of_samples(tmp_path):
+    first = write(tmp_path / "a", {"p": [1, 0, 0, 0], "q": [0, 0, 0, 0], "only": [1, 1, 1, 1]})
+    second = write(tmp_path / "b", {"p": [1, 1], "q": [1, 0]})
+    comparison = compare(first, second)
+    # A: p is solved by one of four, q never. B: p by both, q by one of two.
+    assert [(each.k, each.first.value, each.second.value) for each in comparison.attempts] == [
+        (1, 1 / 8, 3 / 4), (2, 1 / 4, 1.0),
+    ]  # fmt: skip
+    assert [each.difference.value for each in comparison.attempts] == [5 / 8, 3 / 4]
+    assert "B pass@k % |" in comparison.text()
+    assert compare_main([str(first), str(second), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/pass_at_k.png").read_bytes().startswith(b"\x89PNG")
+    assert compare(first, write(tmp_path / "c", {"p": [1]})).attempts == ()
+
+
 def test_other_numbers_of_samples_are_compared_and_noted(tmp_path):
     first = write(tmp_path / "a", {"p": [1, 0, 1, 0], "q": [0, 0, 0, 0]})
     comparison = compare(first, write(tmp_path / "b", {"p": [1, 1], "q": [0, 0]}))

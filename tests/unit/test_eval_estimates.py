@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seele_eval.estimates import (
+    attempts,
     effective_sample_size,
     estimate,
     estimate_mean,
@@ -53,6 +54,12 @@ def test_pass_at_k_is_the_share_of_all_choices_of_k_that_hold_a_correct_sample(n
     samples = [True] * correct + [False] * (total - correct)
     choices = list(itertools.combinations(samples, k))
     assert pass_at_k(correct, total, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def test_a_curve_has_powers_of_two_and_all_samples():
+    assert [attempts(n) for n in (1, 2, 3, 8, 20)] == [
+        [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 16, 20],
+    ]  # fmt: skip
 
 
 def test_pass_at_k_is_unbiased():

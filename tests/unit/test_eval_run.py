@@ -375,6 +375,22 @@ def test_a_column_may_be_asked_for_later_and_nothing_is_drawn_again(model, tmp_p
         assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == files
 
 
+def test_pass_at_k_is_a_table_and_a_figure_where_there_are_several_samples(model, problems, tmp_path):
+    argv = of_file(model, problems, tmp_path / "out")
+    evaluate(AlwaysFour(), *argv)
+    assert not (tmp_path / "out/pass_at_k.png").exists()
+    assert "## pass@k" not in (tmp_path / "out/scores.md").read_text()
+    evaluate(AlwaysFour(), *argv, "--temperature", 0, 1, "--samples", 3)
+    assert (tmp_path / "out/pass_at_k.png").read_bytes().startswith(b"\x89PNG")
+    section = (tmp_path / "out/scores.md").read_text().split("## pass@k\n\n")[1]
+    assert [line.split("|")[1].strip() for line in section.splitlines()[2:5]] == ["1", "2", "3"]
+    assert written(tmp_path / "out")["scores"][1]["estimates"]["pass@3"]["value"] == 0.25
+    # The figure is one of the scores: it goes where they go.
+    evaluate(AlwaysFour(), *argv, "--seed", 1)
+    assert (tmp_path / "out/earlier_1/pass_at_k.png").exists()
+    assert not (tmp_path / "out/pass_at_k.png").exists()
+
+
 # Going on
 
 
@@ -449,9 +465,7 @@ class Untouchable:
         raise AssertionError("the model must not be touched")
 
 
-OF_MATH500 = (
-    *("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{fixtures}", "--any-row-count"),
-)
+OF_MATH500 = ["--model", "{model}", "--benchmarks", "math500", "--data-dir", "{fixtures}", "--any-row-count"]
 BAD = [
     pytest.param(("--model", "absent", "--problems", "a={problems}"), "no such model folder", id="no model"),
     pytest.param(("--model", "{empty}", "--problems", "a={problems}"), "no config.json", id="no config"),

@@ -6,8 +6,9 @@ import pytest
 
 from seele.records import Finish, GradeReason
 from seele_eval.benchmarks import GENERAL, LUFFY, MATH
+from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.predictions import Prediction
-from seele_eval.scores import average_scores, is_partial, score_predictions
+from seele_eval.scores import average_scores, group_by_decoding, is_partial, score_predictions
 from seele_eval.tables import LUFFY_COLUMNS, column_tables, details_table, results_table
 
 
@@ -62,7 +63,7 @@ def test_every_measure_has_an_interval_that_holds_it():
     ]
     estimates = score_predictions(predictions, template="plain").estimates
     assert set(estimates) == {
-        *("avg@6", "pass@2", "pass@4", "pass@6", "maj@6"),
+        *("avg@6", "pass@1", "pass@2", "pass@4", "pass@6", "maj@6"),
         *("response_tokens", "truncated", "no_answer"),
     }
     for each in estimates.values():
@@ -79,6 +80,39 @@ def test_the_order_in_which_samples_came_changes_nothing():
 def test_one_greedy_sample_needs_neither_pass_nor_majority():
     score = score_predictions([prediction(0, correct=True), prediction(1)], template="plain")
     assert [name for name in score.estimates if "@" in name] == ["avg@1"]
+
+
+def test_a_curve_runs_through_powers_of_two_to_all_samples_and_never_falls():
+    predictions = [
+        prediction(p, n, correct=n < p, benchmark=name, temperature=0.6)
+        for name, samples in (("six", 6), ("four", 4))
+        for p in range(5)
+        for n in range(samples)
+    ]
+    scores = [score_predictions(group, template="") for group in group_by_decoding(predictions).values()]
+    curves = curves_of([*scores, score_predictions([prediction()], template="")])
+    assert {name: list(curve) for name, curve in curves.items()} == {"six": [1, 2, 4, 6], "four": [1, 2, 4]}
+    for score, curve in zip(scores, curves.values(), strict=True):
+        values = [each.value for each in curve.values()]
+        assert values == sorted(values) and values[0] == pytest.approx(score.accuracy)
+        # Problem 0 is never solved, every other one is with all of its samples.
+        assert values[-1] == pytest.approx(4 / 5)
+    lines = pass_table(curves).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["1", "2", "4", "6"]
+    # (0 + 1 + 2 + 3 + 4) of 6 are right, over five problems; only this benchmark has six samples.
+    assert lines[2].split("|")[2].strip().startswith("33.3 (")
+    assert lines[5].split("|")[3].strip() == "-"
+
+
+def test_a_benchmark_at_several_temperatures_has_a_curve_for_each():
+    scores = [
+        score_predictions([prediction(0, n, temperature=t) for n in range(2)], template="")
+        for t in (0.6, 1.0)
+    ]
+    curves = curves_of(scores)
+    assert list(curves) == ["heldout at T=0.6", "heldout at T=1"]
+    for panels in ({"": curves}, {f"panel {n}": curves for n in range(4)}):
+        assert draw_panels(panels).startswith(b"\x89PNG")
 
 
 def test_values_come_in_order_and_a_list_counts_for_each_of_its_texts():

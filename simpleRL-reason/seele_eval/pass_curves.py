@@ -1,0 +1,90 @@
+"""pass@k over k: how much more a model solves with more attempts, as a table and as a figure.
+
+What pass@k is, and through which k a curve runs, is in ``seele_eval.estimates``.
+"""
+
+import io
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from seele.report.charts import INK, legend_below, new_figure, nth_colour, plain, share_on_y, style_axes
+from seele_eval.estimates import Estimate, attempts
+from seele_eval.scores import Score
+from seele_eval.tables import percent, table
+
+PassCurve = Mapping[int, Estimate]
+"""pass@k by k."""
+
+# Panels of several models; with more they would be too narrow to be read.
+_MAX_COLUMNS = 3
+
+
+def curves_of(scores: Sequence[Score]) -> dict[str, PassCurve]:
+    """The curve of each benchmark with several samples of each problem; where it was measured at several
+    temperatures, of each of them.
+    """
+    several = [score for score in scores if score.samples > 1]
+    names = [score.benchmark for score in several]
+    return {
+        name if names.count(name) == 1 else f"{name} at T={score.temperature:g}": {
+            k: score.estimates[f"pass@{k}"] for k in attempts(score.samples)
+        }
+        for name, score in zip(names, several, strict=True)
+    }
+
+
+def pass_table(curves: Mapping[str, PassCurve]) -> str:
+    """One line for each k, pass@k in percent with its interval in a column for each curve."""
+    rows = [
+        {"k": str(k)}
+        | {f"{name} %": percent(curve[k]) if k in curve else "-" for name, curve in curves.items()}
+        for k in sorted({k for curve in curves.values() for k in curve})
+    ]
+    return table(rows, num_names=0)
+
+
+def draw_panels(panels: Mapping[str, Mapping[str, PassCurve]]) -> bytes:
+    """The curves as a PNG, a panel for each title, in which each curve has its name."""
+    num_columns = min(_MAX_COLUMNS, len(panels))
+    num_rows = -(-len(panels) // num_columns)
+    figure = new_figure(height_in=3.9 if num_rows == num_columns == 1 else 2.6 * num_rows + 0.6)
+    grid = figure.subplots(num_rows, num_columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+    colours = {name: nth_colour(index) for index, name in enumerate(names)}
+    labelled: set[str] = set()
+    for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
+        _draw_panel(axes, curves, colours, labelled=labelled)
+        axes.set_title(plain(title), size=8.5, color=INK)
+        labelled |= curves.keys()
+    legend_below(figure)
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
+    return image.getvalue()
+
+
+def _draw_panel(
+    axes: Axes, curves: Mapping[str, PassCurve], colours: Mapping[str, str], *, labelled: Set[str]
+) -> None:
+    for name, curve in curves.items():
+        ks, colour = list(curve), colours[name]
+        low, high = zip(*(each.interval_95 for each in curve.values()), strict=True)
+        axes.fill_between(ks, low, high, color=colour, alpha=0.15, linewidth=0)
+        label = "" if name in labelled else plain(name)
+        axes.plot(ks, [each.value for each in curve.values()], "o-", color=colour, label=label)
+    axes.set_xscale("log", base=2)
+    style_axes(axes, x_label="k", y_label="pass@k")
+    axes.xaxis.set_major_locator(FixedLocator(_ticks({k for curve in curves.values() for k in curve})))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    share_on_y(axes)
+
+
+def _ticks(ks: Set[int]) -> list[int]:
+    """The k to be named: the last, and those that leave room for the next one's name."""
+    ordered = sorted(ks)
+    return [k for k, after in pairwise(ordered) if 2 * after >= 3 * k] + ordered[-1:]
