@@ -10,6 +10,9 @@ from typing import Any
 MAX_VALUES = 100
 """A column with more different values names problems, not kinds of them: questions, ids, links."""
 
+NO_VALUE = "(none)"
+"""Stands for the value of a problem whose row lacks the column."""
+
 Columns = dict[str, Any]
 """Values of one row by column."""
 
@@ -30,6 +33,8 @@ def groupable(rows: Sequence[Columns]) -> list[str]:
 
 def values_in(value: Any) -> list[str]:
     """What a problem with this value counts for: each text of a list, else the value as a text."""
+    if value is None:
+        return [NO_VALUE]
     return list(dict.fromkeys(map(str, value))) if isinstance(value, list) else [str(value)]
 
 

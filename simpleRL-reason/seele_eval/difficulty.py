@@ -18,6 +18,7 @@ from seele.errors import ConfigError
 from seele.records import Finish
 from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.command import exit_quietly, run_command
+from seele_eval.grading import BOX
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Complete
 from seele_eval.run import evaluate
@@ -47,7 +48,8 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
     parser.add_argument("--temperature", default=str(TEMPERATURE), help=f"default {TEMPERATURE}")
     own, others = parser.parse_known_args(argv)
     mine = ["--problems", f"{TASK}={own.file}", "--samples", own.samples, "--temperature", own.temperature]
-    return own.file, parse_arguments([*others, *mine])
+    # As training rewards, whatever the template; a later --answers goes before.
+    return own.file, parse_arguments(["--answers", BOX, *others, *mine])
 
 
 def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None) -> str:

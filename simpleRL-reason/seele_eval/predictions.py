@@ -41,7 +41,7 @@ class Prediction:
     is_unboxed: bool = False
     """Whether the answer was found without a box."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the problem's row, of the columns that scores were asked for by."""
+    """Values of the problem's row, None where it has none, of the columns that scores were asked for by."""
 
     @property
     def key(self) -> Key:

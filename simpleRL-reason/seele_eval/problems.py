@@ -44,7 +44,7 @@ class Problem:
     """Data set of a training problem, whose answers may have a checker of their own."""
 
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the row by column, of those columns that scores are asked for by."""
+    """Values of the row by column, None where it has none, of the columns that scores are asked for by."""
 
     @property
     def answer(self) -> str:

@@ -15,7 +15,7 @@ from seele.maths.irt import Array
 from seele.records import UNGRADED, Finish, GradeReason
 from seele_eval.answers import vote_key
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
-from seele_eval.columns import values_in
+from seele_eval.columns import NO_VALUE, values_in
 from seele_eval.estimates import (
     Estimate,
     attempts,
@@ -27,9 +27,6 @@ from seele_eval.estimates import (
 )
 from seele_eval.grading import BOX
 from seele_eval.predictions import Prediction
-
-NO_VALUE = "(none)"
-"""Stands for a column in problems whose rows lack it."""
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
@@ -116,9 +113,10 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
 
 
 def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple[Part, ...]]:
-    """Accuracy on the problems with each value of each column that any of them has.
+    """Accuracy on the problems with each value of each column that was asked for.
 
-    A problem whose value is a list of texts counts once for each of them.
+    A problem whose value is a list of texts counts once for each of them; one that was drawn before the
+    column was asked for is left out.
 
     Args:
         by_problem: Samples of each problem.
@@ -128,7 +126,7 @@ def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple
     for column in dict.fromkeys(name for each in columns for name in each):
         groups: dict[str, list[float]] = defaultdict(list)
         for samples, values in zip(by_problem, columns, strict=True):
-            for value in values_in(values[column]) if column in values else [NO_VALUE]:
+            for value in values_in(values[column]) if column in values else ():
                 groups[value].append(accuracy_of(samples))
         scored[column] = tuple(
             Part(

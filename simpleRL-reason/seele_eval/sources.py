@@ -114,7 +114,7 @@ def _with_columns(
     there = groupable(columns)
     wanted = [name for name in by if name in there]
     kept = [
-        replace(problem, columns={name: row[name] for name in wanted if name in row})
+        replace(problem, columns={name: row.get(name) for name in wanted})
         for problem, row in zip(problems, columns, strict=True)
     ]
     return kept, tuple(there)

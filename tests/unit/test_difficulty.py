@@ -168,6 +168,12 @@ def sampler_arguments(server, folder, *more):
     ]
 
 
+def test_only_boxes_count_for_a_filter_as_in_training_whatever_the_template():
+    argv = ["in.parquet", "--out", "out", "--model", "m", "--template", "chat"]
+    assert parse(argv)[1].answers == "box"
+    assert parse([*argv, "--answers", "box-or-last"])[1].answers == "box-or-last"
+
+
 def test_samples_are_counted_with_their_conditions(server, tmp_path):
     write_problems(tmp_path / "in.parquet", PROBLEMS, split="train")
     server.answer = answer_some

@@ -116,14 +116,15 @@ def test_a_benchmark_at_several_temperatures_has_a_curve_for_each():
 
 
 def test_values_come_in_order_and_a_list_counts_for_each_of_its_texts():
-    columns = [{"level": 10}, {"level": 2}, {"level": "hard"}, {}, {"level": ["2", "hard", "2"]}]
+    columns = [{"level": 10}, {"level": 2}, {"level": "hard"}, {"level": None}, {"level": ["2", "hard", "2"]}]
     predictions = [
         prediction(p, n, correct=(p + n) % 2 == 0, columns=each)
         for p, each in enumerate(columns)
         for n in range(2)
     ] + [prediction(5, 0, correct=True), prediction(5, 1, correct=True, columns={"level": 2})]
+    predictions += [prediction(6, 0), prediction(6, 1)]
     found = score_predictions(predictions, template="plain").by_column["level"]
-    # Of problem 5 one sample was written before the column was asked for.
+    # Of problem 5 one sample was written before the column was asked for, of problem 6 both.
     assert [(part.value, part.problems, part.accuracy.value) for part in found] == [
         ("2", 3, pytest.approx(2 / 3)), ("10", 1, 0.5), ("hard", 2, 0.5), ("(none)", 1, 0.5),
     ]  # fmt: skip

@@ -129,12 +129,12 @@ def test_columns_that_tell_problems_apart_are_found_and_kept(serve_rows):
     task = load("hmmt25", by=("problem_type",))
     assert task.problems[1].columns == {"problem_type": ["Algebra", "Number Theory"]}
     assert "problem_type" in task.columns and load("hmmt25").columns == ()
-    rows = [{"problem": f"{n}?", "answer": "1", "kind": {"of": n % 2}, "empty": None} for n in range(101)]
+    rows = [{"problem": f"{n}?", "answer": "1", "kind": {"of": n or None}, "no": None} for n in range(101)]
     serve_rows(rows)
     task = load("aime26", data_dir=None, by=("kind.of", "problem"), limit=2)
     # A hundred and one questions are no kinds of questions, however many are asked.
     assert task.columns == ("answer", "kind.of")
-    assert [problem.columns for problem in task.problems] == [{"kind.of": 0}, {"kind.of": 1}]
+    assert [problem.columns for problem in task.problems] == [{"kind.of": None}, {"kind.of": 1}]
 
 
 # The hub
