@@ -306,6 +306,11 @@ class RewardConfig:
     """Whether a response that hit the length limit counts as wrong, whatever it says. Without that, nothing
     keeps a policy from writing on after its answer; the paper does not say."""
 
+    after_thinking: bool = False
+    """Whether only the text behind ``</think>`` is graded, and thoughts that never end are wrong, as in
+    LUFFY's code; not with hints, which may end the thoughts.
+    """
+
     format_score: float = 0.0
     """Reward of a wrong answer that has the form asked for, in [0, 1); 0.1 in SEC's reasoning tasks. Accuracy
     and what hint controllers observe stay 0 or 1."""

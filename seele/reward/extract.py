@@ -2,7 +2,7 @@ r"""The final answer of a generated text: what stands in its last ``\boxed{}``."
 
 from seele.maths.boxed import OPENING, last_boxed
 
-__all__ = ["answer_in", "last_boxed", "text_after_thinking"]
+__all__ = ["THINK", "answer_in", "last_boxed", "text_after_thinking"]
 
 THINK, END_OF_THINKING = "<think>", "</think>"
 

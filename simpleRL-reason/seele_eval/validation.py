@@ -22,11 +22,12 @@ from omegaconf import OmegaConf
 from seele.config import SeeleConfig, from_mapping
 from seele.data.overlong import read_fitting_problems
 from seele.records import Finish, Instance
+from seele.reward.extract import text_after_thinking
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed
 from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
-from seele_eval.prompts import Request, Response, encode_requests, longest_prompt, stop_of
+from seele_eval.prompts import Request, Response, begins_thinking, encode_requests, longest_prompt, stop_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class Conditions:
     samples: int
     stop: tuple[str, ...] = ()
     """Strings that end a response."""
+    begins_thinking: bool = False
+    """Whether the prompt ends with ``<think>``."""
     problems: tuple[tuple[str, Instance], ...]
     """``<data set>/<file>`` and problem, file after file."""
 
@@ -92,12 +95,16 @@ def accuracy_by_split(
     """Share of correct answers of each validation file. A truncated one is judged as in training."""
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
     responses = [response.before_stop(conditions.stop) for response in responses]
+    reward = conditions.seele.reward
+    texts = [response.text for response in responses]
+    if reward.after_thinking:
+        texts = [text_after_thinking(text, begun=conditions.begins_thinking) or "" for text in texts]
     grades = grader.grade_problems(
-        [(response.text, instance) for (_, instance), response in zip(asked, responses, strict=True)]
+        [(text, instance) for (_, instance), text in zip(asked, texts, strict=True)]
     )
     corrects: dict[str, list[bool]] = defaultdict(list)
     for (split, _), response, grade in zip(asked, responses, grades, strict=True):
-        counts = response.finish is Finish.STOP or not conditions.seele.reward.truncated_is_wrong
+        counts = response.finish is Finish.STOP or not reward.truncated_is_wrong
         corrects[split].append(grade.correct and counts)
     return {split: fmean(values) for split, values in corrects.items()}
 
@@ -106,7 +113,11 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
     """Step, accuracy by split and seconds of each model, in the order given."""
     conditions, first = read_conditions(run), next(iter(models.values()))
     prompt = conditions.seele.prompt
-    conditions = replace(conditions, stop=stop_of(prompt.template, prompt.stop, first))
+    conditions = replace(
+        conditions,
+        stop=stop_of(prompt.template, prompt.stop, first),
+        begins_thinking=begins_thinking(prompt.template, prompt.chat, first),
+    )
     max_tokens = conditions.engine.max_tokens
     prompts = encode_requests(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
     engine = start_engine(first, conditions.engine, context_tokens=longest_prompt(prompts) + max_tokens)

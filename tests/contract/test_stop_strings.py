@@ -10,7 +10,8 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from seele.config import SeeleConfig
-from seele.records import Finish, Instance
+from seele.config.settings import RewardConfig
+from seele.records import Completion, Finish, Grade, GradeReason, Instance
 from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import STOP_STRINGS
 from seele_eval.generation import EngineSettings, _sampling_params
@@ -49,6 +50,28 @@ def test_nothing_behind_a_stop_string_is_graded_in_validation(token_ids, stop, t
     completion = worker()._completion(output, 4, stop)
     assert (completion.text, completion.finish) == (text, finish)
     assert completion.token_ids == tuple(token_ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "begins", "graded"),
+    [
+        ("\\boxed{1}</think> so \\boxed{2}", True, " so \\boxed{2}"),
+        ("\\boxed{1}, and on", True, ""),
+        ("\\boxed{1}, and on", False, "\\boxed{1}, and on"),
+    ],
+)
+def test_only_what_stands_behind_the_thoughts_is_graded_where_asked_for(text, begins, graded):
+    asked = []
+    made = worker()
+    made.begins_thinking = begins
+    made.grader = SimpleNamespace(
+        grade_problem=lambda text, instance: asked.append(text) or Grade(False, GradeReason.NO_ANSWER)
+    )
+    for after_thinking in (True, False):
+        made.seele = SeeleConfig(method="luffy", reward=RewardConfig(after_thinking=after_thinking))
+        completion = Completion(text=text, token_ids=(1,), log_probs=(0.0,), finish=Finish.STOP)
+        asyncio.run(made._grade(completion, None))
+    assert asked == [graded, text]
 
 
 @pytest.mark.parametrize("stop", [(), ("User:",)])

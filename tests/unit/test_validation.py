@@ -1,5 +1,6 @@
 """Un-hinted accuracy of checkpoints: asked and judged as the RL trainer's own validation."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -50,6 +51,19 @@ def test_accuracy_is_a_share_of_each_file():
 def test_a_truncated_answer_counts_as_in_training(truncated_is_wrong, accuracy):
     answers = [response(r"\boxed{1}", Finish.LENGTH), response("no"), response("no")]
     asked = conditions(truncated_is_wrong=truncated_is_wrong)
+    with GraderPool() as grader:
+        assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
+
+
+@pytest.mark.parametrize(("begins_thinking", "accuracy"), [(True, 0.5), (False, 1.0)])
+def test_thoughts_count_as_in_training(begins_thinking, accuracy):
+    answers = [response(r"\boxed{7}</think> \boxed{1}"), response(r"\boxed{2}"), response("no")]
+    reward = RewardConfig(after_thinking=True)
+    asked = dataclasses.replace(
+        conditions(),
+        seele=SeeleConfig(method="sft", seed=3, reward=reward),
+        begins_thinking=begins_thinking,
+    )
     with GraderPool() as grader:
         assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
 

@@ -17,6 +17,12 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
         _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
+    if seele.reward.after_thinking and seele.hints.gives_hints:
+        raise ConfigError(
+            "seele.reward.after_thinking: true, but a hint "
+            f"(seele.hints.controller={seele.hints.controller}) may end the thoughts, which a rollout's text "
+            "does not show; leave it false"
+        )
     if not config.actor_rollout_ref.rollout.calculate_log_probs:
         _check_log_probs_are_not_needed(config, seele)
 

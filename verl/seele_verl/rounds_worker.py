@@ -18,13 +18,14 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from verl.workers.rollout.replica import TokenOutput
 
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
+from seele.reward.extract import THINK, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.rounds import Unhinted, add_given, run_rounds
 from seele.rollout.seeding import rollout_seed
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.stop import text_before_stop
-from seele.rollout.templates import stop_strings
+from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine_client import generate_round
@@ -45,8 +46,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.seele = read_settings(self.config)
         self.controller = RemoteController()
-        chosen, template = self.seele.prompt.stop, self.seele.prompt.template
-        self.stop = stop_strings(template, self.tokenizer) if chosen is None else chosen
+        how = self.seele.prompt
+        self.stop = stop_strings(how.template, self.tokenizer) if how.stop is None else how.stop
+        prompt = prompt_text(self.tokenizer, "question", how.template, how.chat)
+        self.begins_thinking = prompt.rstrip().endswith(THINK)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
         reward = self.seele.reward
         self.grader = GraderPool(
@@ -298,7 +301,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     async def _grade(self, completion: Completion, instance: Instance) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
             return Grade(False, GradeReason.TRUNCATED)
-        grade = await asyncio.to_thread(self.grader.grade_problem, completion.text, instance)
+        text: str | None = completion.text
+        if self.seele.reward.after_thinking:
+            text = text_after_thinking(completion.text, begun=self.begins_thinking)
+        grade = await asyncio.to_thread(self.grader.grade_problem, text or "", instance)
         return reward_form(grade, self.seele.reward.format_score)
 
 
