@@ -46,7 +46,7 @@ HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF, LATE),
 )
-# Methods as their authors' released code has them -> as they were here before.
+# Methods as their authors' released code has them -> as they were here before, or what they build on.
 RELEASED = {
     "luffy-released": "luffy",
     "rl_sft_loss-released": "rl_sft_loss",
@@ -209,31 +209,33 @@ def equal_cost_table(
 
 
 def released_table(task: str, cost: str) -> str:
-    """The methods of ``RELEASED`` beside what took their place before, seed by seed, and beside GRPO."""
-    arms = [REFERENCE, *dict.fromkeys(RELEASED.values()), *RELEASED]
-    results = results_on("heldout", task, arms, cost, [REFERENCE, *RELEASED.values()])
+    """The methods of ``RELEASED`` beside those that they are compared with, GRPO and SEELE, seed by seed."""
+    others = (REFERENCE, HALF, LATE)
+    arms = [*dict.fromkeys([*others, *RELEASED.values(), *RELEASED])]
+    results = results_on("heldout", task, arms, cost, [*others, *RELEASED.values()])
     if not any(arm in result.arms for result in results.values() for arm in RELEASED):
         return "No runs yet.\n"
     of_all = results[REFERENCE]
     rows = []
-    for arm, before in RELEASED.items():
+    for arm, beside in RELEASED.items():
         if arm not in of_all.arms:
             continue
-        earlier = results[before].arms[arm].difference if before in results else None
+        differences = [
+            results[reference].arms[arm].difference if reference in results else None
+            for reference in (beside, *others)
+        ]
         rows.append(
             [
                 f"`{arm}`",
+                f"`{beside}`",
                 str(len(of_all.arms[arm].accuracy.by_seed)),
                 _estimate(of_all.arms[arm].accuracy),
-                f"`{before}`",
-                share(of_all.arms[before].accuracy.mean) if before in of_all.arms else "",
-                _difference(earlier),
-                _difference(of_all.arms[arm].difference),
+                *map(_difference, differences),
             ]
         )
-    heads = ["arm", "seeds", "held-out", "before", "held-out, before", "difference, points"]
-    table = markdown_table([*heads, f"minus `{REFERENCE}`, points"], rows)
-    return f"{table}\nAt {amount(of_all.budget)} {COSTS[cost].title}.\n"
+    heads = ["arm", "beside", "seeds", "held-out", "minus that, points"]
+    heads += [f"minus `{other}`, points" for other in others]
+    return f"{markdown_table(heads, rows, num_names=2)}\nAt {amount(of_all.budget)} {COSTS[cost].title}.\n"
 
 
 def average_table(

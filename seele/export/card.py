@@ -84,6 +84,8 @@ def _scores(evaluation: Evaluation) -> str:
             ("max_tokens", "at most tokens"),
             ("top_p", "top-p"),
             ("grader", "grader"),
+            ("answers", "answers in"),
+            ("after_thinking", "behind the thoughts only:"),
             ("seed", "seed"),
         )
         if key in said

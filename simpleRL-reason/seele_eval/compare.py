@@ -281,6 +281,8 @@ def _write(comparison: Comparison, out: Path | None) -> str:
         )
         if comparison.attempts:
             write_atomically(out / PASS_FIGURE, draw_panels(_panels(comparison)))
+        else:
+            (out / PASS_FIGURE).unlink(missing_ok=True)
         write_atomically(out / "comparison.md", comparison.text() + stated)
         write_atomically(out / "comparison.json", json.dumps(asdict(comparison), indent=2) + "\n")
     return comparison.text()

@@ -15,7 +15,7 @@ from seele.reward.extract import last_boxed, text_after_thinking
 from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
 from seele.reward.reasoning import CHECKERS, check_answer
-from seele.reward.unboxed import answer_sentence, last_line, unboxed_answer
+from seele.reward.unboxed import answer_sentences, last_line, unboxed_answer
 from seele_eval.answers import drop_unit, split_answers
 from seele_eval.problems import Problem
 
@@ -79,6 +79,8 @@ class Reading:
         counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
         if counted is None:
             return Said(answer=None)
+        if OPENING in counted and last_boxed(counted) is None:
+            return Said(answer=None)
         is_open = not problem.labels and problem.data_source not in CHECKERS
         whole = counted if self.answers == WHOLE_TEXT and is_open and holds_formula(counted) else None
         if self.answers == BOX or OPENING in counted:
@@ -111,12 +113,14 @@ def extract_option(text: str, problem: Problem) -> str | None:
 def extract_unboxed(text: str, problem: Problem) -> str | None:
     """What a text without any box answers: by the rules of ``seele.reward.unboxed``.
 
-    Of options, the one that its last "answer is ..." names, else the one that its last line does.
+    Of options, the one that the last "answer is ..." with one names, else the one that the last line does,
+    else what the last "answer is ..." says.
     """
     if not problem.labels:
         return unboxed_answer(text)
-    said, line = answer_sentence(text), last_line(text)
-    return _named_label(said, problem) or said or _named_label(line, problem)
+    said = [*answer_sentences(text)]
+    named = (_named_label(each, problem) for each in (*said, last_line(text)))
+    return next((label for label in named if label), said[0] if said else None)
 
 
 def _named_label(answer: str | None, problem: Problem) -> str | None:

@@ -221,6 +221,8 @@ def _write(plan: Plan, report: Report) -> None:
     }
     if curves := curves_of(report.scores):
         write_atomically(plan.out / PASS_FIGURE, draw_panels({"": curves}))
+    else:
+        (plan.out / PASS_FIGURE).unlink(missing_ok=True)
     write_atomically(plan.out / "scores.md", report.tables() + conditions_list(conditions))
     write_atomically(plan.out / "scores.json", json.dumps(written, indent=2) + "\n")
 

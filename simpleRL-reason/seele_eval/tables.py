@@ -110,7 +110,7 @@ def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
     columns = [(head, *(row[head] for row in rows)) for head in rows[0]]
     padded = []
     for index, column in enumerate(columns):
-        width, is_name = max(len(cell) for cell in column), index < num_names
+        width, is_name = max(2, *map(len, column)), index < num_names
         rule = f":{'-' * (width - 1)}" if is_name else f"{'-' * (width - 1)}:"
         cells = [cell.ljust(width) if is_name else cell.rjust(width) for cell in column]
         padded.append([cells[0], rule, *cells[1:]])

@@ -152,7 +152,7 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, cap
     first, second = write(tmp_path / "a", {"p": [1]}), write(tmp_path / "b", {"p": [0]})
     assert compare_main([str(first), str(second), "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert "| benchmark | T | problems |" in printed and "-100.0" in printed
+    assert "| benchmark |  T | problems |" in printed and "-100.0" in printed
     text = (tmp_path / "out/comparison.md").read_text()
     assert text.startswith(printed) and "## Conditions of B" in text
     written = json.loads((tmp_path / "out/comparison.json").read_text())

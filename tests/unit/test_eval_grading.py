@@ -133,6 +133,8 @@ def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_fo
         (CHOICE, "(A) is wrong. The answer is (B).", "B"),
         (CHOICE, "The answer is right, because of 1 and 2.", "B"),
         (CHOICE, "The correct answer: **A) left**", "A"),
+        (CHOICE, "The answer is B. The other answers are incorrect.", "B"),
+        (CHOICE, "It is A.\n\nI hope this answer is clear.\n\nB", "B"),
         (NUMBERED, "The answer is 2.", "2"),
         (CHOICE, "Let us see.\n\n(B)\n", "B"),
         # What names no option in a phrase is a wrong answer, elsewhere none at all.
@@ -163,6 +165,7 @@ def test_a_grader_may_be_given_the_text_and_a_text_without_a_formula_its_answer(
     judge_said(judge_one, grader, OPEN, said)
     judge_said(judge_one, grader, OPEN, read("</think> The answer is 2.", reading=whole))
     assert grader.asked == [(" So it is $2$.", "2"), ("2", "2")]
+    assert read("$x=2$. And \\boxed{", reading=Reading(answers=WHOLE_TEXT)) == Said(answer=None)
     # An option is read by its own rules.
     assert read("</think> It is $x$. The answer is (B).", CHOICE, whole) == Said(answer="B", is_unboxed=True)
     assert judge_said(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER
