@@ -210,7 +210,7 @@ def equal_cost_table(
 
 def released_table(task: str, cost: str) -> str:
     """The methods of ``RELEASED`` beside those that they are compared with, GRPO and SEELE, seed by seed."""
-    others = (REFERENCE, HALF, LATE)
+    others = (REFERENCE, OURS, HALF, LATE)
     arms = [*dict.fromkeys([*others, *RELEASED.values(), *RELEASED])]
     results = results_on("heldout", task, arms, cost, [*others, *RELEASED.values()])
     if not any(arm in result.arms for result in results.values() for arm in RELEASED):
@@ -482,7 +482,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)
         tables[f"{task}-average"] = average_table(task, arms, COST)
-        tables[f"{task}-final"] = final_table(task, arms)
+        tables[f"{task}-final"] = final_table(task, [*arms, *RELEASED])
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
     return tables
 
