@@ -141,7 +141,7 @@ def compare_task(
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
     names = [split_of(task, split) for split in splits]
-    return compare(folders, labels=labels, splits=names, costs=[cost])
+    return compare(folders, labels=labels, splits=names, costs=[cost], read=read)
 
 
 def results_on(

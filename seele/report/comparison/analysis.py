@@ -1,7 +1,7 @@
 """Start here: run folders -> a comparison. Which arms, splits and costs, and up to which budget."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from seele.report.comparison.curves import Curve, make_curve
 from seele.report.comparison.estimates import compare_arms
 from seele.report.comparison.results import Comparison, Result
 from seele.report.comparison.runs import ComparedRun, read_arms
+from seele.report.run_folder import RunFolder, read_run
 from seele.report.series import VALIDATION, validation_splits
 
 DEFAULT_REFERENCE = "grpo"
@@ -29,6 +30,7 @@ def compare(
     costs: Sequence[str] = (),
     accuracy: float | None = None,
     budget: float | None = None,
+    read: Callable[[Path], RunFolder] = read_run,
 ) -> Comparison:
     """Compare the runs' un-hinted accuracy at equal cost.
 
@@ -43,6 +45,7 @@ def compare(
             curve ends with.
         budget: The cost at which the arms are compared, in units of the one cost that ``costs`` then names;
             by default the largest up to which every run was validated.
+        read: See ``read_arms``.
 
     Raises:
         CheckpointError: If a folder is no run folder or lacks what is compared.
@@ -54,7 +57,7 @@ def compare(
         raise ConfigError(f"--cost {unknown[0]}: expected one of {list(COSTS)}")
     if budget is not None and len(costs) != 1:
         raise ConfigError(f"--budget {budget:g}: needs one --cost that it is counted in, got {len(costs)}")
-    arms = read_arms(folders, by=by, labels=labels)
+    arms = read_arms(folders, by=by, labels=labels, read=read)
     reference = _choose_reference(list(arms), reference)
     arms = {reference: arms[reference]} | arms
     runs = [run for by_seed in arms.values() for run in by_seed.values()]

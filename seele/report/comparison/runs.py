@@ -3,7 +3,7 @@
 An arm is what is compared, a method with its settings; its runs differ in their seeds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,11 @@ class ComparedRun:
 
 
 def read_arms(
-    folders: Sequence[Path], *, by: Sequence[str] = (), labels: Sequence[str] = ()
+    folders: Sequence[Path],
+    *,
+    by: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    read: Callable[[Path], RunFolder] = read_run,
 ) -> dict[str, dict[int, ComparedRun]]:
     """Arm -> seed -> run. Arms stand in the order in which they were named, seeds in their own.
 
@@ -43,12 +47,13 @@ def read_arms(
         folders: Run folders, one at least.
         by: Dotted settings that tell runs of one method apart, instead of ``TOLD_APART_BY``.
         labels: ``RUN=NAME`` each: the arm of a run, which is given by its path or its folder's name.
+        read: Reads a folder; one that remembers saves time where comparisons share runs.
 
     Raises:
         CheckpointError: If a folder is no run folder, was never validated, or lacks its method or seed.
         ConfigError: If a key or label fits no run, or two runs of an arm have the same seed.
     """
-    runs = [_read(folder) for folder in folders]
+    runs = [_checked(folder, read(folder)) for folder in folders]
     for key in by:
         if all(run.setting(key) is None for run in runs):
             raise ConfigError(
@@ -69,8 +74,7 @@ def read_arms(
     return {arm: dict(sorted(by_seed.items())) for arm, by_seed in arms.items()}
 
 
-def _read(folder: Path) -> RunFolder:
-    run = read_run(folder)
+def _checked(folder: Path, run: RunFolder) -> RunFolder:
     if not validation_splits(run.metrics):
         raise CheckpointError(
             f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), hence nothing to "
