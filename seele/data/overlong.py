@@ -29,7 +29,7 @@ class Tokens:
     hints_in_response: bool = False
     """Whether a hint is part of the response (Prefix-RFT)."""
     response: int = 0
-    """Of a response that nobody generates: a worked solution with its end."""
+    """Of a response that is given, not generated: a worked solution with its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ def check_push(hub: Any, name: str, *, private: bool) -> None:
         private: Whether the repository must not be public.
 
     Raises:
-        ConfigError: The name is none, nobody is logged in, the hub cannot be reached, or the repository is
+        ConfigError: The name is not one, no token is there, the hub cannot be reached, or the repository is
             public and must not be.
     """
     from huggingface_hub import get_token

@@ -1,7 +1,7 @@
 """Problems over the run's limits on tokens: counted before anything starts, left out or cut, and announced.
 
 What is decided here is written into the run's folder (``seele.data.overlong``), which trainers and validation
-read: nobody else counts tokens to decide which problems there are.
+read: nothing else counts tokens to decide which problems there are.
 """
 
 from collections.abc import Sequence

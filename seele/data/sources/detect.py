@@ -1,4 +1,4 @@
-"""Columns of a data set that nobody has mapped, found by the names that are usual for them.
+"""Columns of a data set without a map, found by the names that are usual for them.
 
 Names and their order follow other loaders of the field (LZE's among them); which columns were taken is said
 and recorded. What is found here may be wrong: that the reference answers can be met is checked later.

@@ -161,7 +161,7 @@ def find_settings(
         raw = _settings_of_reference(name_or_reference)
     mapped = {key: value or None for key, value in (columns or {}).items()}
     if mapped and "columns" not in raw:
-        # Whoever maps some columns has chosen among the others, too.
+        # A map of some columns is a choice among the others, too.
         raw["detect"] = [name for name in ("question", "answer") if name not in mapped]
     if raw.get("solution_form") == "gsm8k" and mapped.get("answer"):
         raw["solution_form"] = "text"
