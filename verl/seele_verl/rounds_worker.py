@@ -201,7 +201,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         return Origin.TRACE if self.seele.off_policy.source == "trace" else Origin.REPLAY
 
     def _given(self, encoded: EncodedProblem, replayed: Completion | None) -> list[Completion]:
-        """Responses of the group that are given, not generated: the worked solution, or an earlier success."""
+        """Responses that are given, not generated: the worked solution, or an earlier success."""
         if self.seele.off_policy.source != "trace":
             return [replayed] if replayed else []
         if not encoded.step_ids:
