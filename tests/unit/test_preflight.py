@@ -66,6 +66,7 @@ def check(tmp_path, model, monkeypatch):
             *("method=seele", "hardware=cpu", f"actor_rollout_ref.model.path={model}"),
             *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
             *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
+            f"trainer.default_local_dir={tmp_path}/run",
             *overrides,
         ]
         os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
