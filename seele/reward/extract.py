@@ -2,7 +2,7 @@ r"""The final answer of a generated text: what stands in its last ``\boxed{}``."
 
 from seele.maths.boxed import OPENING, last_boxed
 
-__all__ = ["THINK", "answer_in", "last_boxed", "text_after_thinking"]
+__all__ = ["answer_in", "last_boxed", "opens_thoughts", "text_after_thinking"]
 
 THINK, END_OF_THINKING = "<think>", "</think>"
 
@@ -10,6 +10,11 @@ THINK, END_OF_THINKING = "<think>", "</think>"
 def answer_in(text: str) -> str | None:
     """``last_boxed`` of a text with a box; a text without any box is taken as the answer itself."""
     return last_boxed(text) if OPENING in text else text
+
+
+def opens_thoughts(prompt: str) -> bool:
+    """Whether a prompt ends with ``<think>``, so that a response begins within the thoughts."""
+    return prompt.rstrip().endswith(THINK)
 
 
 def text_after_thinking(text: str, *, begun: bool) -> str | None:

@@ -77,9 +77,7 @@ class Reading:
         A text that opens a box says its answer there, or nowhere where the box is never closed.
         """
         counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
-        if counted is None:
-            return Said(answer=None)
-        if OPENING in counted and last_boxed(counted) is None:
+        if counted is None or (OPENING in counted and last_boxed(counted) is None):
             return Said(answer=None)
         is_open = not problem.labels and problem.data_source not in CHECKERS
         whole = counted if self.answers == WHOLE_TEXT and is_open and holds_formula(counted) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from seele.errors import ConfigError, DataError
 from seele.records import Chat, Finish
-from seele.reward.extract import THINK
+from seele.reward.extract import opens_thoughts
 from seele.rollout.solutions import encode_problem
 from seele.rollout.stop import text_before_stop
 from seele.rollout.templates import CHAT, NO_CHAT, Tokenizer, prompt_text, stop_strings, template_text
@@ -124,10 +124,10 @@ def begins_thinking(template: str, chat: Chat, model: Path | None) -> bool:
         DataError, ConfigError: As ``stop_of``.
     """
     if template != CHAT:
-        return template_text(template).rstrip().endswith(THINK)
+        return opens_thoughts(template_text(template))
     if model is None:
         return False
-    return prompt_text(_load_tokenizer(model, {CHAT}), "question", CHAT, chat).rstrip().endswith(THINK)
+    return opens_thoughts(prompt_text(_load_tokenizer(model, {CHAT}), "question", CHAT, chat))
 
 
 def longest_prompt(prompts: Sequence[Prompt]) -> int:

@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from verl.workers.rollout.replica import TokenOutput
 
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
-from seele.reward.extract import THINK, text_after_thinking
+from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.rounds import Unhinted, add_given, run_rounds
@@ -49,7 +49,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         how = self.seele.prompt
         self.stop = stop_strings(how.template, self.tokenizer) if how.stop is None else how.stop
         prompt = prompt_text(self.tokenizer, "question", how.template, how.chat)
-        self.begins_thinking = prompt.rstrip().endswith(THINK)
+        self.begins_thinking = opens_thoughts(prompt)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
         reward = self.seele.reward
         self.grader = GraderPool(
