@@ -17,6 +17,7 @@ from seele.records import Chat
 
 CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
+MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
 RUN_WIDE = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps"}
 """What a controller is given by the run, not by its own settings."""
@@ -323,6 +324,21 @@ class RewardConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EngineConfig:
+    """What vLLM has no setting of its own for."""
+
+    model_runner: str = "v1"
+    """vLLM's model runner on GPUs: ``v1``, where seeds are drawn as on a CPU, or ``v2``, for architectures
+    that vLLM itself runs with it (docs/rollout.md)."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.model_runner in MODEL_RUNNERS,
+            f"model_runner must be one of {list(MODEL_RUNNERS)}, got {self.model_runner!r}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SeeleConfig:
     """One run's settings beside verl's."""
 
@@ -349,6 +365,7 @@ class SeeleConfig:
     off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     sft: SftConfig = field(default_factory=SftConfig)
 

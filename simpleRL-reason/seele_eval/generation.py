@@ -69,6 +69,8 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     # Read by vLLM's CPU back end only: GiB of cache, and no pinning to cores, which a container may not own.
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    # Seeds as in training (docs/rollout.md).
+    os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
     from vllm import EngineArgs, LLMEngine
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext

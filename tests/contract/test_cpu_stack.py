@@ -225,52 +225,76 @@ print(str(parts([9, 1, 8, 2], k_partitions=2, equal_size=True)).replace(" ", "")
 
 
 def test_vllm_draws_the_noise_of_seeded_requests_one_by_one():
-    sampler = pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler").TopKTopPSampler
-    source = inspect.getsource(sampler.forward_cpu)
-    assert (
-        "for i, generator in generators.items():\n            q[i].exponential_(generator=generator)"
-        in source
-    )
+    sampler = pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler")
+    asks_each = "for i, generator in generators.items():\n            q[i].exponential_(generator=generator)"
+    assert asks_each in inspect.getsource(sampler.TopKTopPSampler.forward_cpu)
+    asks_each = "for i, generator in generators.items():\n            q[i].exponential_(generator=generator)"
+    assert asks_each in inspect.getsource(sampler.random_sample)
 
 
 SAMPLE = """
+from types import SimpleNamespace
 import torch
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
-from seele_verl.cpu import vllm_plugin
+from seele_verl import vllm_plugin
 
 vllm_plugin.register()
 vllm_plugin.register()  # as vLLM does
+assert not hasattr(TopKTopPSampler.__init__.__wrapped__, "__wrapped__")
 sampler = TopKTopPSampler("processed_logprobs")
-assert hasattr(sampler.forward, "__wrapped__") and not hasattr(sampler.forward.__wrapped__, "__wrapped__")
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+assert not hasattr(GPUModelRunner._sample.__wrapped__, "__wrapped__")
 rows = 5_000
 logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
-k = torch.full((rows,), 3)
 
 
-def generators(seeds):
-    return {row: torch.Generator().manual_seed(seed) for row, seed in enumerate(seeds)}
+def sample(seeds, lengths, k=None):
+    '''What the runner's call gives, for requests of these seeds (None: without one) and lengths.'''
+    generators = {row: torch.Generator().manual_seed(s) for row, s in enumerate(seeds) if s is not None}
+    k = None if k is None else torch.full((len(seeds),), k)
+    batch = SimpleNamespace(
+        sampling_metadata=SimpleNamespace(generators=generators),
+        update_async_output_token_ids=lambda: None,
+    )
+    def vllms_sampler(logits, sampling_metadata):
+        return sampler(logits, sampling_metadata.generators, k, None)
+    vllms_sampler.topk_topp_sampler = sampler
+    runner = SimpleNamespace(
+        input_batch=batch, sampler=vllms_sampler, seq_lens=torch.tensor([*lengths, 0, 0], dtype=torch.int32)
+    )
+    return GPUModelRunner._sample(runner, logits.repeat(len(seeds), 1), None)
 
 
-def frequencies(k):
-    drawn, log_probs = sampler.forward(logits.repeat(rows, 1), generators(range(rows)), k, None)
+def frequencies(seeds, k):
+    drawn, log_probs = sample(seeds, [7] * rows, k)
     expected = log_probs[0].exp()
     found = torch.bincount(drawn, minlength=4) / rows
     return (found - expected).abs().max() < 4 * (0.25 / rows) ** 0.5, expected[3] == 0.0
 
 
-def tokens(seeds, steps):
-    batch = generators(seeds)
-    steps = [sampler.forward(logits.repeat(len(seeds), 1), batch, None, None)[0] for _ in range(steps)]
-    return torch.stack(steps, dim=1).tolist()
+def tokens(seeds, steps=range(40)):
+    return torch.stack([sample(seeds, [step] * len(seeds))[0] for step in steps], dim=1).tolist()
 
 
-print(*map(bool, frequencies(None)), *map(bool, frequencies(k)))
-both, alone = tokens([3, 4], 40), tokens([4], 40)
+print(*map(bool, frequencies(range(rows), None)), *map(bool, frequencies(range(rows), 3)))
+print(bool(frequencies([5, *[None] * (rows - 1)], None)[0]))
+both, alone = tokens([3, 4]), tokens([4])
 print(both[1] == alone[0], both[0] != both[1], len(set(alone[0])) > 1)
+# A request without a seed, a negative seed, and steps in another order, as after a preemption.
+print(tokens([None, 4])[1] == alone[0], tokens([-4])[0] == tokens([2**64 - 4])[0])
+print(tokens([4], reversed(range(40)))[0] == alone[0][::-1])
+# Outside the runner, as when vLLM warms up, its own sampler answers.
+print(len(sampler(logits.repeat(3, 1), {0: torch.Generator()}, None, None)[0]))
 """
 
 
 def test_seeded_requests_are_sampled_at_once_and_alike_in_every_batch(run_python):
     pytest.importorskip("vllm")
-    # Frequencies are right and all tokens possible; then with the three likeliest of four; then batches.
-    assert run_python(SAMPLE, cpu=True) == ["True", "False", "True", "True"] + ["True"] * 3
+    frequencies = [
+        "True",
+        "False",
+        "True",
+        "True",
+        "True",
+    ]  # with all four tokens, then with the likeliest three
+    assert run_python(SAMPLE, cpu=True) == [*frequencies, *["True"] * 3, *["True"] * 3, "3"]

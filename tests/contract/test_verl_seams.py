@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele_verl.compat import VERL, undecorated
+from seele_verl.model_runner import V2_ARCHITECTURES
 
 
 def parameters(function):
@@ -18,6 +19,17 @@ def parameters(function):
 
 def test_the_release_is_the_one_that_was_read():
     assert version("verl") == VERL
+
+
+def test_the_models_of_vllms_second_runner_are_those_that_it_names():
+    pytest.importorskip("vllm.config.vllm")
+    import vllm
+
+    if not vllm.__version__.startswith("0.24."):
+        pytest.skip("the list is that of vLLM 0.24, the GPU stack's (scripts/test.sh --stack parity)")
+    from vllm.config.vllm import DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES
+
+    assert set(V2_ARCHITECTURES) == DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES
 
 
 def test_import_verl_is_the_released_package_also_from_our_root():

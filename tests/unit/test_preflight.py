@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,11 +21,14 @@ from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
 from seele_verl.misspelt import explain
+from seele_verl.model_runner import check_model_runner
 from seele_verl.preflight import check_run
 from seele_verl.settings import read_settings
-from seele_verl.train import verl_config_folder
+from seele_verl.train import set_environment, verl_config_folder
 from seele_verl.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 
+MODEL_PATH = "actor_rollout_ref.model.path"
+ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
 CONFIGS = Path(__file__).parents[2] / "verl" / "seele_verl" / "config"
 
 
@@ -503,6 +507,45 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
         ConfigError, match=r"device: GPUs of compute capability 7.5; .* need 8.0 \(A100\) or more"
     ):
         check("hardware=gpu_tiny", "model=tiny")
+
+
+def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(check, model, monkeypatch):
+    with pytest.raises(ConfigError, match="model_runner: got 'v2', which needs a GPU; allowed here is 'v1'"):
+        check("seele.engine.model_runner=v2")
+    config = train.compose(["hardware=gpu_tiny", "seele.engine.model_runner=v2", f"{MODEL_PATH}={model}"])
+    seele = read_settings(config)
+    monkeypatch.setattr(
+        "transformers.AutoConfig.from_pretrained",
+        lambda path: SimpleNamespace(architectures=["Qwen2ForCausalLM"]),
+    )
+    with pytest.raises(
+        ConfigError, match=r"does not run Qwen2ForCausalLM .* with it, only .*LlamaForCausalLM"
+    ):
+        check_model_runner(config, seele)
+    monkeypatch.setattr(
+        "transformers.AutoConfig.from_pretrained",
+        lambda path: SimpleNamespace(architectures=["LlamaForCausalLM"]),
+    )
+    check_model_runner(config, seele)
+    with pytest.raises(ConfigError, match=r"model_runner must be one of \['v1', 'v2'\], got 'v3'"):
+        check("seele.engine.model_runner=v3")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "given"),
+    [
+        (["hardware=cpu"], None),
+        (["hardware=gpu_tiny"], "0"),
+        (["hardware=gpu_tiny", "seele.engine.model_runner=v2"], "1"),
+        (["hardware=gpu_tiny", f"+{ENV_VARS}.VLLM_USE_V2_MODEL_RUNNER='1'"], "1"),
+    ],
+)
+def test_engines_are_told_their_model_runner(overrides, given, monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    config = train.compose(overrides)
+    set_environment(config)
+    told = config.ray_kwargs.ray_init.runtime_env.env_vars
+    assert os.environ.get("VLLM_USE_V2_MODEL_RUNNER") == told.get("VLLM_USE_V2_MODEL_RUNNER") == given
 
 
 def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):

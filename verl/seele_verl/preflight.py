@@ -23,6 +23,7 @@ from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
 from seele_verl.compositions import check_composition
 from seele_verl.critic_settings import check_critic, check_value_head
+from seele_verl.model_runner import check_model_runner
 from seele_verl.overlong import keep_problems
 from seele_verl.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
@@ -108,6 +109,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_columns(config.data.train_files, seele)
     tokenizer = _load_tokenizer(config, seele)
     check_value_head(config)
+    check_model_runner(config, seele)
     _check_window(config)
     check_unit(seele.hints, tokenizer)
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]

@@ -30,6 +30,7 @@ from seele.rollout.templates import CHAT, TEMPLATES
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.misspelt import explain
+from seele_verl.model_runner import runner_variables
 from seele_verl.overlong import count_fits, describe_fits, write_fits
 from seele_verl.preflight import Preflight, check_settings
 from seele_verl.progress import follow_metrics, terminal_apart_from
@@ -83,9 +84,11 @@ def set_environment(config: DictConfig) -> None:
     """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
     imported, which the checks do.
     """
-    environment = config.ray_kwargs.ray_init.runtime_env.get("env_vars")
-    if environment is not None:
-        os.environ.update(environment)
+    runtime_env = config.ray_kwargs.ray_init.runtime_env
+    with open_dict(config):
+        # What the user names stands.
+        runtime_env.env_vars = {**runner_variables(config), **(runtime_env.get("env_vars") or {})}
+    os.environ.update(runtime_env.env_vars)
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:

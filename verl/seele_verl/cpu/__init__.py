@@ -1,7 +1,6 @@
 """What the released verl and vLLM need to run on a machine without accelerator.
 
 Small pieces, each naming the upstream line that makes it necessary. ``plugin`` switches them on in
-processes that verl is imported in, and only where ``VERL_PLATFORM=cpu`` (set by ``hardware=cpu``);
-``vllm_plugin`` is vLLM's entry point and acts only where vLLM itself chose its CPU platform. On a GPU
-nothing here does anything.
+processes that verl is imported in, and only where ``VERL_PLATFORM=cpu`` (set by ``hardware=cpu``). On a GPU
+nothing here does anything. What vLLM needs is in ``seele_verl.vllm_plugin``.
 """

@@ -1,7 +1,7 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-Two fixes make it possible to update weights while the engine runs, a third makes seeds cheap. None is applied
-on a GPU.
+It makes seeds cheap (``seeded_sampling``). On a CPU two fixes make it possible to update weights while the
+engine runs.
 """
 
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from seele_verl.cpu.seeded_sampling import sample_seeded_at_once
+from seele_verl.seeded_sampling import sample_seeded_at_once
 
 
 def keep_live_weights() -> None:
@@ -54,9 +54,9 @@ def register() -> None:
     """vLLM calls this in each of its processes."""
     from vllm.platforms import current_platform
 
+    sample_seeded_at_once()
     if not current_platform.is_cpu():
         return
     keep_live_weights()
-    sample_seeded_at_once()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()

@@ -1,0 +1,183 @@
+"""Sampling with seeds for a whole batch at once, the same on CPU and GPU; bound to vLLM by ``vllm_plugin``.
+
+A token's noise is a hash of the request's seed, of the position in the sequence and of the token. It does not
+depend on which requests share a batch, on how a prompt was split into chunks, or on a preemption.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+BLOCK_NUMBERS = 2**18
+"""Numbers that the CPU works on at a time, about 1 MB an array: more would not stay in its cache."""
+
+
+def draw_tokens(logits_RV: torch.Tensor, seeds_R: torch.Tensor, positions_R: torch.Tensor) -> torch.Tensor:
+    """One token a request, each with the probability of its softmax.
+
+    The tokens' exponential clocks run at the rates of their probabilities, and the first to ring is drawn. A
+    token's noise is the same on every device to about 1e-6, so that two devices draw different tokens only
+    where two clocks ring that close to each other.
+
+    Args:
+        logits_RV: (R, V) float32; minus infinity excludes a token.
+        seeds_R: (R,) int64, seeds of the requests.
+        positions_R: (R,) int64, positions of the drawn tokens in their sequences.
+
+    Returns:
+        (R,) int64.
+    """
+    tokens_V = torch.arange(logits_RV.shape[1], dtype=torch.int32, device=logits_RV.device)
+    if logits_RV.is_cuda:
+        return _compiled()(logits_RV, tokens_V, seeds_R, positions_R)[1]
+    size = max(1, BLOCK_NUMBERS // max(1, len(logits_RV)))
+    firsts = [
+        _first_to_ring(logits_RB, tokens_B, seeds_R, positions_R)
+        for logits_RB, tokens_B in zip(logits_RV.split(size, dim=1), tokens_V.split(size), strict=True)
+    ]
+    if len(firsts) == 1:
+        return firsts[0][1]
+    scores_RN = torch.stack([scores_R for scores_R, _ in firsts], dim=1)  # N blocks
+    tokens_RN = torch.stack([tokens_R for _, tokens_R in firsts], dim=1)
+    return tokens_RN.gather(1, scores_RN.argmax(dim=1, keepdim=True)).squeeze(1)
+
+
+def exponential_noise(
+    seeds_R: torch.Tensor, positions_R: torch.Tensor, tokens_V: torch.Tensor
+) -> torch.Tensor:
+    """Exponential variables of mean 1 that depend on nothing but seed, position and token.
+
+    Args:
+        seeds_R: (R,) int64.
+        positions_R: (R,) int64.
+        tokens_V: (V,) int32.
+
+    Returns:
+        (R, V) float32, from 2^-32 to 16.7.
+    """
+    keys_R = mix_64(seeds_R + mix_64((positions_R + 1) * GAMMA))
+    low_R, high_R = keys_R.to(torch.int32), (keys_R >> 32).to(torch.int32)
+    words_RV = mix_32(low_R[:, None] + tokens_V)
+    words_RV = mix_32(words_RV ^ high_R[:, None])
+    # 31 bits, of which float32 keeps the leading 24: fine steps near 0, where the first clock rings. Never 1,
+    # even where the conversion rounds up.
+    uniform_RV = ((words_RV & 0x7FFFFFFF).to(torch.float32) + 0.5) * (2.0**-31 * (1 - 2.0**-24))
+    return -torch.log1p(-uniform_RV)
+
+
+GAMMA = -0x61C8864680B583EB
+"""SplitMix64's increment, signed (Steele, Lea, Flood: Fast splittable pseudorandom generators, 2014)."""
+
+
+def mix_64(states: torch.Tensor) -> torch.Tensor:
+    """SplitMix64's mixing of int64 states."""
+    states = (states ^ _shifted(states, 30, 64)) * -0x40A7B892E31B1A47
+    states = (states ^ _shifted(states, 27, 64)) * -0x6B2FB644ECCEEE15
+    return states ^ _shifted(states, 31, 64)
+
+
+def mix_32(words: torch.Tensor) -> torch.Tensor:
+    """The last step of MurmurHash3 (Appleby, 2011; public domain) on int32 words."""
+    words = (words ^ _shifted(words, 16, 32)) * -0x7A143595
+    words = (words ^ _shifted(words, 13, 32)) * -0x3D4D51CB
+    return words ^ _shifted(words, 16, 32)
+
+
+def _shifted(words: torch.Tensor, by: int, bits: int) -> torch.Tensor:
+    """Shifted right without the copies of the sign that torch shifts in."""
+    return (words >> by) & ((1 << (bits - by)) - 1)
+
+
+def _first_to_ring(
+    logits_RV: torch.Tensor, tokens_V: torch.Tensor, seeds_R: torch.Tensor, positions_R: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(R,) float32 and (R,) int64: minus the logarithm of the time of the first ring, and its token."""
+    noise_RV = exponential_noise(seeds_R, positions_R, tokens_V)
+    scores_R, places_R = (logits_RV - noise_RV.log()).max(dim=1)
+    return scores_R, places_R + tokens_V[0]
+
+
+@functools.cache
+def _compiled() -> Any:
+    """One kernel on a GPU: (R, V) tensors of a large batch would take memory that vLLM has not measured."""
+    return torch.compile(_first_to_ring, dynamic=True)
+
+
+def sample_seeded_at_once() -> None:
+    """Make vLLM's runner V1 draw batches in which a request has a seed with ``draw_tokens``.
+
+    ``vllm/v1/sample/ops/topk_topp_sampler.py`` asks each request's generator for the noise of each token: a
+    kernel a request and decoding step on a GPU. Here a generator only stands for its seed. A request
+    without a seed is given one.
+    """
+    from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
+
+    init = TopKTopPSampler.__init__
+    if hasattr(init, "__wrapped__"):
+        return  # vLLM loads its plug-ins more than once per process.
+
+    @functools.wraps(init)
+    def init_and_bind(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        # The runner builds its sampler. Importing it any earlier would cost seconds in processes without one.
+        _tell_the_sampler_positions()
+        vllms_own = self.forward
+        self.seeds_and_positions = None
+
+        def forward(
+            logits_RV: torch.Tensor,
+            generators: dict[int, torch.Generator],
+            k: torch.Tensor | None,
+            p: torch.Tensor | None,
+        ) -> tuple[torch.Tensor, torch.Tensor | None]:
+            told = self.seeds_and_positions
+            if not generators or told is None or self.use_fp64_gumbel:
+                return vllms_own(logits_RV, generators, k, p)  # type: ignore[no-any-return]
+            logits_RV = apply_top_k_top_p(logits_RV, k, p)
+            returned_RV = None
+            if self.logprobs_mode == "processed_logits":
+                returned_RV = logits_RV
+            elif self.logprobs_mode == "processed_logprobs":
+                returned_RV = logits_RV.log_softmax(dim=-1, dtype=torch.float32)
+            return draw_tokens(logits_RV, *told), returned_RV
+
+        self.forward = forward
+
+    TopKTopPSampler.__init__ = init_and_bind
+
+
+def _tell_the_sampler_positions() -> None:
+    """Have the runner give its sampler the seeds and the positions of the tokens that it is to draw."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    sample = GPUModelRunner._sample
+    if hasattr(sample, "__wrapped__"):
+        return
+
+    @functools.wraps(sample)
+    def sample_with_positions(self: Any, logits_RV: torch.Tensor, spec_decode_metadata: Any) -> Any:
+        metadata, sampler = self.input_batch.sampling_metadata, self.sampler.topk_topp_sampler
+        if metadata.generators and spec_decode_metadata is None:
+            if not hasattr(
+                metadata, "seeds_R"
+            ):  # vLLM makes another one when a request comes, goes or moves.
+                metadata.seeds_R = seeds_of(metadata.generators, len(logits_RV)).to(logits_RV.device)
+            sampler.seeds_and_positions = metadata.seeds_R, self.seq_lens[: len(logits_RV)].long()
+        try:
+            return sample(self, logits_RV, spec_decode_metadata)
+        finally:
+            sampler.seeds_and_positions = None
+
+    GPUModelRunner._sample = sample_with_positions
+
+
+def seeds_of(generators: Mapping[int, torch.Generator], num_requests: int) -> torch.Tensor:
+    """(R,) int64: the seeds of the requests' generators by row, and random ones for the other requests."""
+    seeds_R = torch.randint(-(2**63), 2**63 - 1, (num_requests,), dtype=torch.int64)
+    rows = torch.tensor(list(generators), dtype=torch.int64)
+    seeds = [generator.initial_seed() for generator in generators.values()]
+    # initial_seed is unsigned, and -1 stands for its largest.
+    seeds_R[rows] = torch.tensor([(seed + 2**63) % 2**64 - 2**63 for seed in seeds], dtype=torch.int64)
+    return seeds_R
