@@ -11,13 +11,15 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 import ray
+import torch
 import transfer_queue.interface
 
 from seele.errors import ConfigError
+from seele_verl import cluster
+from seele_verl.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.engine import RoundServer
 from seele_verl.engine_client import generate_round
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
-from seele_verl.runner import refuse_a_second_run, refuse_a_small_cluster
 from seele_verl.train import compose
 
 PROMPT = [1, 2, 3]
@@ -79,7 +81,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def server():
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
     # Ray's workers cannot import a test.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield ray.remote(Engine).options(max_concurrency=100).remote()
@@ -214,12 +216,30 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
     assert client.in_use == 0
 
 
-def test_a_cluster_with_too_few_cpus_is_refused(server):
-    """This one has a single one."""
+def test_a_cluster_that_is_too_small_is_refused(server):
+    """This one has a single CPU, and a GPU of which only Ray knows."""
     config = compose(["method=seele", "hardware=gpu1"])
-    config.trainer.nnodes = 2
-    with pytest.raises(ConfigError, match=r"Ray would have 1, but 8 are reserved: 3 for each of 2 GPUs"):
+    with pytest.raises(ConfigError, match=r"1 nodes with 1 GPUs and 3 CPUs each, .* offer 1 GPUs and 1 CPU"):
         refuse_a_small_cluster(config)
+
+
+def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
+    monkeypatch.setattr("seele_verl.cluster.check_nodes", lambda *_: None)
+    config = compose(["method=seele", "hardware=gpu1"])
+    refuse_a_small_cluster(config)
+    config.trainer.nnodes = 2
+    with pytest.raises(ConfigError, match="2 GPUs are needed, but 1 of the Ray cluster's are free"):
+        refuse_a_small_cluster(config)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU can be used")
+def test_a_node_where_torch_sees_no_gpu_is_named(server, monkeypatch):
+    assert cluster.capability() is None
+    monkeypatch.setattr(cluster, "capability", lambda: None)  # a worker imports torch for seconds
+    address = ray.nodes()[0]["NodeManagerAddress"]
+    with pytest.raises(ConfigError, match=f"torch sees no GPU on the node {address}, or one"):
+        refuse_unfit_gpus(compose(["method=seele", "hardware=gpu1"]))
+    refuse_unfit_gpus(compose(["method=seele", "hardware=cpu"]))
 
 
 def test_a_ray_cluster_takes_one_run(server):

@@ -20,6 +20,7 @@ from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
+from seele_verl.cluster import capability, check_nodes
 from seele_verl.misspelt import explain
 from seele_verl.model_runner import check_model_runner
 from seele_verl.preflight import check_run
@@ -497,6 +498,7 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 5)
+    assert capability() == (9, 0)
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
     with pytest.raises(
         ConfigError, match="n_gpus_per_node: got 8, but torch sees 1 GPUs; allowed here are 1 to 1"
@@ -567,6 +569,44 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
         )
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+
+
+def test_a_head_node_without_gpus_trains_on_the_clusters(check, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    here = ("hardware=gpu_tiny", "model=tiny")
+    with pytest.raises(ConfigError, match=r"torch sees no GPU, .* allowed here is hardware=cpu$"):
+        check(*here)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert check(*here).num_problems == check("hardware=gpu8").num_problems == 8
+    with pytest.raises(ConfigError, match=r"no GPU, .*; supervised training runs on this node, not"):
+        check("method=sft", *here)
+
+
+HEAD, WORKER = {"CPU": 4.0}, {"CPU": 64.0, "GPU": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ([HEAD, WORKER], "room for 1; its nodes offer 0 GPUs and 4 CPUs, 8 GPUs and 64 CPUs"),
+        # 16 GPUs, but never 8 on one node.
+        ([{"CPU": 64.0, "GPU": 4.0}] * 4, "got 2 nodes with 8 GPUs and 24 CPUs each, .* has room for 0"),
+        ([WORKER, WORKER | {"CPU": 23.0}], "room for 1; .*8 GPUs and 23 CPUs"),
+        ([{"GPU": 8.0, "CPU": 24.0}] * 2, "Ray would have 48, but 51 are reserved"),
+        ([], "room for 0"),
+    ],
+)
+def test_a_cluster_without_room_for_the_run_is_refused(nodes, says):
+    with pytest.raises(ConfigError, match=says):
+        check_nodes(train.compose(["hardware=gpu8", "trainer.nnodes=2"]), nodes)
+
+
+def test_a_cluster_with_room_for_the_run_may_have_a_head_without_cpus():
+    config = train.compose(["hardware=gpu8", "trainer.nnodes=2"])
+    check_nodes(config, [{}, WORKER, WORKER])
+    check_nodes(config, [{"CPU": 96.0, "GPU": 16.0}, HEAD])
+    assert config.transfer_queue.backend.SimpleStorage.required_node_resource == "CPU"
 
 
 def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):

@@ -1,15 +1,19 @@
-"""The seams of the released verl that need more than a subclass, each in one place.
+"""The seams of the released verl, and one of Ray's, that need more than a subclass, each in one place.
 
 VERL is the release that these seams were read in and tested on; ``tests/contract/test_verl_seams.py`` fails
 when another release moves one of them.
 """
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from seele.errors import DependencyError
 
 VERL = "0.9.1"
+RAY_PATIENCE_S = 180
 
 
 def undecorated(actor_class: Any) -> type:
@@ -21,6 +25,40 @@ def undecorated(actor_class: Any) -> type:
 def call_on_every_rank(worker_group: Any, function: Any, *args: Any) -> None:
     """Call a function in every process of a worker group, not only in the one that verl's dispatch picks."""
     worker_group.execute_all_sync("execute_func_rank_zero", function, *args)
+
+
+@contextmanager
+def patient_ray() -> Iterator[None]:
+    """While open, Ray waits three minutes for a node that it starts.
+
+    On a node under load its own 30 seconds are not always enough ("The current node timed out during
+    startup"). That number has no setting, it stands in ``ray._private.node.Node``, which asks for its node
+    until then: here the one who answers waits.
+    """
+    from ray._private import services
+
+    asked = services.get_node
+    services.get_node = answered_later(asked, attempts=RAY_PATIENCE_S)
+    try:
+        yield
+    finally:
+        services.get_node = asked
+
+
+def answered_later(
+    ask: Callable[..., Any], *, attempts: int, sleep: Callable[[float], None] = time.sleep
+) -> Callable[..., Any]:
+    """``ask``, which is asked again every second as long as it raises ``RuntimeError``."""
+
+    def answer(*args: Any) -> Any:
+        for _ in range(attempts - 1):
+            try:
+                return ask(*args)
+            except RuntimeError:
+                sleep(1.0)
+        return ask(*args)
+
+    return answer
 
 
 def require_verl() -> None:

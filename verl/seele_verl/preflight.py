@@ -1,6 +1,5 @@
 """Every check that can be made before Ray starts. What passes here does not fail an hour later."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from seele.records import Instance
 from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
+from seele_verl.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.compositions import check_composition
 from seele_verl.critic_settings import check_critic, check_value_head
 from seele_verl.model_runner import check_model_runner
@@ -41,8 +41,6 @@ OPEN_SECTIONS = (
     "ray_kwargs.ray_init.",
     "seele.hints.settings.",
 )
-# What verl reserves in Ray beside each GPU (ResourcePoolManager's max_colocate_count).
-CPUS_PER_GPU = 3
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 
@@ -93,7 +91,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         check_batches(config, seele)
         check_critic(config, overrides)
     check_composition(config, seele)
-    _check_device(config)
+    _check_device(config, supervised=supervised)
     if not supervised:
         _check_cluster(config)
     training, validation = (
@@ -232,41 +230,42 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
             )
 
 
-def _check_device(config: DictConfig) -> None:
+def _check_device(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` unless this node's GPUs can train. Those of a cluster that the run joins are
+    asked once it is joined (``seele_verl.cluster``): this node may have none.
+    """
     if config.trainer.device == "cpu" and config.actor_rollout_ref.actor.strategy != "fsdp2":
         raise ConfigError(
             f"actor_rollout_ref.actor.strategy: got {config.actor_rollout_ref.actor.strategy!r}; "
             "allowed on a CPU is 'fsdp2'"
         )
-    if config.trainer.device == "cuda":
-        import torch
+    joins = cluster_address(config) != LOCAL
+    if config.trainer.device != "cuda" or (joins and not supervised):
+        return
+    import torch
 
-        if not torch.cuda.is_available():
-            raise ConfigError(
-                "trainer.device: 'cuda', but torch sees no GPU, or one with too old a driver; "
-                "allowed here is hardware=cpu"
-            )
-        here, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
-        if here < wanted:
-            raise ConfigError(
-                f"trainer.n_gpus_per_node: got {wanted}, but torch sees {here} GPUs; "
-                f"allowed here are 1 to {here}"
-            )
-        if (capability := torch.cuda.get_device_capability()) < (8, 0):
-            raise ConfigError(
-                f"trainer.device: GPUs of compute capability {'.'.join(map(str, capability))}; bfloat16 and "
-                "flash-attention need 8.0 (A100) or more"
-            )
+    if not torch.cuda.is_available():
+        where = "; supervised training runs on this node, not on the Ray cluster" if joins else ""
+        raise ConfigError(
+            "trainer.device: 'cuda', but torch sees no GPU, or one with too old a driver; "
+            f"allowed here is hardware=cpu{where}"
+        )
+    here, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+    if here < wanted:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: got {wanted}, but torch sees {here} GPUs; allowed here are 1 to {here}"
+        )
+    check_capability(torch.cuda.get_device_capability(), node="this node")
 
 
 def _check_cluster(config: DictConfig) -> None:
     """Raise ``ConfigError`` where Ray would fail or wait for ever: resources for a cluster that has its own,
     several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve. What a cluster has is
-    only known once it is joined (``seele_verl.runner``).
+    only known once it is joined (``seele_verl.cluster``).
     """
     ray_init, nodes = config.ray_kwargs.ray_init, config.trainer.nnodes
-    address = ray_init.get("address") or os.environ.get("RAY_ADDRESS") or "local"
-    if address != "local":
+    address = cluster_address(config)
+    if address != LOCAL:
         for key in ("num_cpus", "num_gpus"):
             if ray_init.get(key) is not None:
                 raise ConfigError(
@@ -281,28 +280,6 @@ def _check_cluster(config: DictConfig) -> None:
             "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
         )
     check_cpus(config, ray_init.num_cpus or cpus_by_ray())
-
-
-def cpus_by_ray() -> int:
-    """The CPUs that Ray finds on this node: in a container its quota, not what the node has."""
-    from ray._private.utils import get_num_cpus
-
-    return int(get_num_cpus())
-
-
-def check_cpus(config: DictConfig, cpus: int) -> None:
-    """Raise ``ConfigError`` where verl and TransferQueue reserve more than ``cpus``; verl would just wait."""
-    trainer = config.trainer
-    gpus = trainer.nnodes * trainer.n_gpus_per_node
-    units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    needed = units + 1 + CPUS_PER_GPU * gpus
-    if cpus < needed:
-        raise ConfigError(
-            f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
-            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, for these are "
-            "logical (on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
-            "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-        )
 
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:

@@ -13,9 +13,8 @@ from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
-from seele.errors import ConfigError
-from seele_verl.compat import undecorated
-from seele_verl.preflight import check_cpus
+from seele_verl.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
+from seele_verl.compat import patient_ray, undecorated
 
 
 def load_replica() -> type[RolloutReplica]:
@@ -34,33 +33,13 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
 
         refuse_a_second_run()
         refuse_a_small_cluster(config)
+        refuse_unfit_gpus(config)
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
         RolloutReplicaRegistry.register("vllm", load_replica)
         # Any mode name but "sync" is treated as asynchronous in several places, so ours takes its place.
         TRAINER_REGISTRY["sync"] = SeeleTrainer
         super().run(config)
-
-
-def refuse_a_second_run() -> None:
-    """TransferQueue is one for a whole Ray cluster, and the rows of two runs have the same keys.
-
-    Raises:
-        ConfigError: If the cluster has one.
-    """
-    try:
-        ray.get_actor("TransferQueueController", namespace="transfer_queue")
-    except ValueError:
-        return
-    raise ConfigError(
-        "ray_kwargs.ray_init: another run trains on this Ray cluster, and their rollouts would mix; wait for "
-        "its end, or give each run a cluster of its own (without RAY_ADDRESS a run starts one)"
-    )
-
-
-def refuse_a_small_cluster(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where the nodes have fewer CPUs than the run reserves: it would wait for ever."""
-    check_cpus(config, int(ray.cluster_resources().get("CPU", 0)))
 
 
 def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> None:
@@ -70,6 +49,7 @@ def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> Non
     )
     runner: Any = ray.remote(task_runner)
     try:
-        run_ppo(config, task_runner_class=runner)
+        with patient_ray():
+            run_ppo(config, task_runner_class=runner)
     finally:
         ray.shutdown()

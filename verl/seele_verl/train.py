@@ -84,11 +84,16 @@ def set_environment(config: DictConfig) -> None:
     """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
     imported, which the checks do.
     """
-    runtime_env = config.ray_kwargs.ray_init.runtime_env
+    ray_init = config.ray_kwargs.ray_init
+    runtime_env = ray_init.runtime_env
     with open_dict(config):
         # What the user names stands.
         runtime_env.env_vars = {**runner_variables(config), **(runtime_env.get("env_vars") or {})}
     os.environ.update(runtime_env.env_vars)
+    if config.trainer.device == "cpu":
+        # GPUs are hidden, and yet there is a name for each of Ray's logical ones, which it counts.
+        names = ["-1"] * (ray_init.num_gpus or config.trainer.n_gpus_per_node)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
