@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# One node's part in a run over several: start Ray, on the first node the run as well, and end Ray with the run. Started
+# on every node at the same time; slurm.sbatch and skypilot.yaml beside this file do so.
+#
+#   needs    .venv; the same folder on every node; the node's number from 0 in NODE_RANK, SLURM_PROCID or SKYPILOT_NODE_RANK
+#   writes   what the command writes; Ray's own files in $RAY_TMPDIR (/tmp)
+#
+#   bash scripts/cluster/ray_node.sh HEAD PORT NODES COMMAND...
+#   NODE_RANK=0 bash scripts/cluster/ray_node.sh a 6379 2 bash scripts/train_qwen2.5-7b.sh trainer.nnodes=2    # on a
+#   NODE_RANK=1 bash scripts/cluster/ray_node.sh a 6379 2 bash scripts/train_qwen2.5-7b.sh trainer.nnodes=2    # on b
+#   RAY_START_OPTIONS="--num-gpus=8 --num-cpus=64" ... gives `ray start` these options
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
+
+rank=${NODE_RANK:-${SLURM_PROCID:-${SKYPILOT_NODE_RANK:-}}}
+if [ $# -lt 4 ] || [ -z "$rank" ]; then
+    echo "ray_node: expected HEAD PORT NODES COMMAND... and a number in NODE_RANK, got $# arguments and '$rank'" >&2
+    exit 2
+fi
+address=$1:$2 port=$2 nodes=$3
+shift 3
+
+: "${RAY_START_ATTEMPTS:=20}" "${RAY_START_PAUSE_S:=10}" "${RAY_POLL_S:=10}"
+# A job's own TMPDIR may be longer than the path of a socket can be.
+export RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"
+# A node under load starts workers slowly.
+export RAY_worker_register_timeout_seconds="${RAY_worker_register_timeout_seconds:-600}"
+read -ra options <<<"${RAY_START_OPTIONS:-}"
+log=$(mktemp)
+ray='' child=''
+
+# Every process started in the background has a group of its own, for it may have children.
+set -m
+end() {
+    if [ -n "$1" ]; then kill -TERM -- "-$1" 2>/dev/null || true; wait "$1" || true; fi
+}
+# Whatever ends this script ends the run, then this node's Ray and no other's. Checkpoints are complete or absent.
+stop() {
+    trap '' TERM INT
+    trap - EXIT
+    end "$child"
+    end "$ray"
+    rm -f "$log"
+    exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop $?' EXIT
+
+# In the background, so that a signal is heard at once.
+attend() {
+    local status=0
+    DRY_RUN=1 run "$@"
+    if [ -n "${DRY_RUN:-}" ]; then return; fi
+    "$@" &
+    child=$!
+    wait "$child" || status=$?
+    child=''
+    return "$status"
+}
+
+# `ray start` gives up after 30 seconds on a node under load, and where a worker comes before the head.
+start_ray() {
+    local attempt
+    DRY_RUN=1 run ray start "$@" --block "${options[@]}"
+    if [ -n "${DRY_RUN:-}" ]; then return; fi
+    for ((attempt = 1; attempt <= RAY_START_ATTEMPTS; attempt++)); do
+        ray start "$@" --block "${options[@]}" >"$log" 2>&1 &
+        ray=$!
+        while kill -0 "$ray" 2>/dev/null; do
+            if grep -q 'Ray runtime started' "$log"; then echo "ray_node: Ray runs on node $rank"; return; fi
+            sleep 0.2
+        done
+        echo "ray_node: Ray did not start on node $rank, attempt $attempt of $RAY_START_ATTEMPTS" >&2
+        sleep "$RAY_START_PAUSE_S"
+    done
+    tail -n 20 "$log" >&2
+    echo "ray_node: more is in $RAY_TMPDIR/ray/session_latest/logs" >&2
+    return 1
+}
+
+if [ "$rank" = 0 ]; then
+    start_ray --head --port="$port" --include-dashboard=false
+    export RAY_ADDRESS="$address"
+    attend python -m seele_verl.cluster "$nodes"
+    attend "$@"
+else
+    start_ray --address="$address"
+    # The head's Ray ends with the run.
+    while attend ray health-check --address "$address" >/dev/null 2>&1; do
+        if [ -n "${DRY_RUN:-}" ]; then exit; fi
+        kill -0 "$ray" 2>/dev/null || { echo "ray_node: Ray has died on node $rank" >&2; exit 1; }
+        attend sleep "$RAY_POLL_S" >/dev/null
+    done
+fi
