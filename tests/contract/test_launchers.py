@@ -17,6 +17,7 @@ CLUSTER = ROOT / "scripts" / "cluster"
 
 # Slurm's: one task a host, which get the signals that srun gets; the highest exit status is srun's.
 SRUN = """#!/usr/bin/env bash
+echo "srun $*" >>"$EVENTS"
 tasks=$(sed -n 's/.*--ntasks=\\([0-9]*\\).*/\\1/p' <<<"$*")
 while [[ $1 == --* ]]; do shift; done
 pids=()
@@ -81,6 +82,7 @@ class Allocation:
         self.environment = {
             **{"PATH": f"{commands}:{os.environ['PATH']}", "HOME": str(folder)},
             **{"SLURM_JOB_ID": "41", "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_GPUS_ON_NODE": "8"},
+            "SLURM_CPUS_ON_NODE": "96",
             **{"SLURM_SUBMIT_DIR": str(self.root), "EVENTS": str(self.events), "STATE": str(self.state)},
             **{"RAY_START_PAUSE_S": "0.1", "RAY_START_ATTEMPTS": "100", "RAY_POLL_S": "0.1"},
         }
@@ -116,6 +118,7 @@ def test_a_job_starts_ray_on_all_nodes_and_ends_with_its_run(allocation: Allocat
     assert job.returncode == status, said
     assert allocation.count(r"^train it's at node-a:20041$") == 1
     assert allocation.count(r"^python -m seele_verl.cluster 2$") == 1
+    assert allocation.count(r"^srun --ntasks=2 --ntasks-per-node=1 --cpus-per-task=96 ") == 1
     assert allocation.count(r"^ray start --head --port=20041 .*--block --num-gpus=8$") >= 1
     assert allocation.count(r"^ray start --address=node-a:20041 --block --num-gpus=8$") >= 1
     assert allocation.count(r"^ray start") >= 3, "the one that failed was tried again"
