@@ -8,7 +8,7 @@ import typer
 from seele.cli.compare import compare_command
 from seele.cli.cost import cost_command
 from seele.cli.data import data_app
-from seele.cli.doctor import doctor_command
+from seele.cli.doctor.command import doctor_command
 from seele.cli.export import export_command
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command

