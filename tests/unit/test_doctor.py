@@ -147,7 +147,7 @@ DEFECTS = [
         changed(
             packages=PACKAGES | {"flash-attn": "2.8.3"},
             environment=dataclasses.replace(
-                SEES_H100S, attention=None, attention_error="flash-attn: undefined symbol", hub_reachable=True
+                SEES_H100S, attention=None, attention_error="flash-attn: undefined symbol"
             ),
         ),
         "flash attention",
@@ -156,7 +156,7 @@ DEFECTS = [
         id="flash-attn of another torch",
     ),
     pytest.param(
-        asked(attention=None, attention_error="kernels-community/flash-attn2: not in the cache"),
+        asked(attention=None, attention_error="kernels-community/flash-attn2 is not in the cache"),
         "flash attention",
         "not in the cache",
         "get_kernel",
@@ -194,7 +194,7 @@ def test_one_defect_is_named_and_ends_training(machine, what, because, remedy, o
 
 WARNINGS = [
     pytest.param(
-        asked(attention=None, attention_error="kernels-community/flash-attn2: no", hub_reachable=True),
+        asked(attention=None, attention_error="flash-attn2 is not in the cache", hub_reachable=True),
         "flash attention",
         "first run fetches it",
         id="kernel not fetched yet",

@@ -5,6 +5,7 @@
 A torch that cannot be imported ends the process with its traceback, of which the doctor shows the last line.
 """
 
+import ctypes
 import json
 import os
 import sys
@@ -31,14 +32,23 @@ def probe() -> dict[str, Any]:
     }
     if torch.version.cuda is None:
         return said | {"cuda_error": f"torch {torch.__version__} is built without CUDA"}
-    driver = torch._C._cuda_getDriverVersion()  # 13000 means CUDA 13.0, and 0 no driver
-    said["driver_cuda"] = f"{driver // 1000}.{driver % 1000 // 10}" if driver else None
+    said["driver_cuda"] = _cuda_of_driver()
     said["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     if said["cuda_available"]:
         said["devices"] = [torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
     else:
         said["cuda_error"] = _why_no_gpu()
     return said | _attention()
+
+
+def _cuda_of_driver() -> str | None:
+    """Newest CUDA version that the driver runs, which torch does not tell."""
+    version = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:  # no driver
+        return None
+    return None if failed else f"{version.value // 1000}.{version.value % 1000 // 10}"  # 13000: CUDA 13.0
 
 
 def _why_no_gpu() -> str:
@@ -51,6 +61,7 @@ def _why_no_gpu() -> str:
 
 def _attention() -> dict[str, Any]:
     """Import flash attention as transformers will: flash-attn where it is installed, else the kernel."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
     from transformers.modeling_flash_attention_utils import lazy_import_flash_attention
     from transformers.utils import is_flash_attn_2_available
 
@@ -58,7 +69,10 @@ def _attention() -> dict[str, Any]:
     try:
         lazy_import_flash_attention("flash_attention_2")
     except LOADING_ERRORS as error:
-        return {"attention_error": f"{name}: {str(error).splitlines()[0]}", "hub_reachable": _hub_answers()}
+        # transformers wraps what the hub's library raises.
+        if isinstance(error.__context__, LocalEntryNotFoundError):
+            return {"attention_error": f"{name} is not in the cache", "hub_reachable": _hub_answers()}
+        return {"attention_error": f"{name}: {str(error).splitlines()[0]}"}
     return {"attention": name}
 
 

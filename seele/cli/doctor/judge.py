@@ -270,7 +270,7 @@ def _judge_attention(machine: Machine) -> Finding:
         remedy = "remove flash-attn (pip uninstall flash-attn), or build it against this torch"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     if environment.hub_reachable and "HF_HUB_OFFLINE" not in machine.variables:
-        because = f"not in the cache; the first run fetches it from the hub ({because})"
+        because = f"{because}; the first run fetches it from the hub"
         return Finding(what=what, verdict="warning", because=because, remedy=f"fetch it now: {FETCH_KERNEL}")
     remedy = f"where the hub can be reached, with the same HF_HOME: {FETCH_KERNEL}"
     return Finding(what=what, verdict="no", because=because, remedy=remedy)

@@ -42,7 +42,9 @@ def check(device: str, *, tensor_parallel: int = 1, runner: int = 0) -> str:
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(runner)
     os.environ["VERL_RAY_JOB_ID"] = f"doctor{os.getpid()}"
     os.environ["VERL_REPLICA_RANK"] = "0"
-    if not on_gpu:
+    if on_gpu:
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # as in verl's Ray actors
+    else:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     model = make_tiny_model(0)
     if not on_gpu:
