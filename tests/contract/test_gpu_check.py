@@ -67,6 +67,11 @@ def test_two_ranks_add():
     assert all_reduce.check("cpu", elements=2**12).startswith("2 ranks add 0 MiB exactly")
 
 
+def test_a_rank_that_fails_says_why():
+    with pytest.raises(CheckFailed, match="RuntimeError: "):
+        all_reduce.check("cpu", ranks=1, elements=-1)
+
+
 def test_what_did_not_arrive_as_sent_is_named():
     arrived = dict.fromkeys(bucket.SHAPES, True)
     bucket.require_all(arrived)

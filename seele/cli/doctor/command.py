@@ -28,9 +28,7 @@ def doctor_command(
     model: Annotated[
         str | None, typer.Option(help="The model to be trained: a preset such as qwen2_5_7b, or a folder.")
     ] = None,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="Also make the GPUs work, for about two minutes.")
-    ] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Also make the GPUs work, for a few minutes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
 ) -> None:
     """What this machine can run, what is missing for the rest, and what to do about it.

@@ -21,8 +21,11 @@ def check(device: str, *, ranks: int | None = None, elements: int = ELEMENTS) ->
     """Start ``ranks`` processes, by default one a GPU, or two on a CPU (with gloo in place of NCCL)."""
     ranks = ranks or (torch.cuda.device_count() if device == "cuda" else 2)
     with tempfile.TemporaryDirectory() as folder:
-        # A failing rank raises here with its traceback, and the others are ended.
-        torch.multiprocessing.spawn(_reduce, args=(ranks, device, elements, folder), nprocs=ranks)
+        try:
+            torch.multiprocessing.spawn(_reduce, args=(ranks, device, elements, folder), nprocs=ranks)
+        except torch.multiprocessing.ProcessRaisedException as error:
+            # The message is the traceback of the rank that failed; the others were ended.
+            raise CheckFailed(str(error).strip().splitlines()[-1]) from error
         seconds = float((Path(folder) / "seconds").read_text())
     if ranks == 1:
         return "one GPU: the sum is right, and nothing travelled between GPUs"
