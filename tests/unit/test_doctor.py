@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -144,12 +145,7 @@ DEFECTS = [
     ),
     pytest.param(asked(devices=((7, 5),) * 8), "compute capability", "7.5; bfloat16", "A100", id="old card"),
     pytest.param(
-        changed(
-            packages=PACKAGES | {"flash-attn": "2.8.3"},
-            environment=dataclasses.replace(
-                SEES_H100S, attention=None, attention_error="flash-attn: undefined symbol"
-            ),
-        ),
+        asked(attention=None, attention_error="flash-attn: undefined symbol"),
         "flash attention",
         "undefined symbol",
         "uninstall flash-attn",
@@ -161,6 +157,16 @@ DEFECTS = [
         "not in the cache",
         "get_kernel",
         id="no kernel, no hub",
+    ),
+    pytest.param(
+        changed(
+            packages={name: version for name, version in PACKAGES.items() if name != "kernels"},
+            environment=dataclasses.replace(SEES_H100S, attention=None, attention_error="no kernels"),
+        ),
+        "flash attention",
+        "no kernels",
+        "setup.sh gpu",
+        id="no kernels package",
     ),
     pytest.param(asked(nccl=None), "NCCL", "none", "setup.sh gpu", id="no NCCL"),
     pytest.param(changed(shm_gib=0.0625), "/dev/shm", "0.1 GiB free", "--shm-size", id="Docker's 64 MB"),
@@ -304,8 +310,15 @@ def test_hardware_cpu_trains_beside_a_gpu_that_cannot():
     assert judge.can_train(found, hardware="cpu") and not judge.can_train(found, hardware="gpu1")
 
 
-def test_an_old_card_with_little_memory_and_an_old_driver(executable):
-    """Through the command line, with an nvidia-smi that answers as driver 470 does."""
+def test_an_old_card_with_little_memory_and_an_old_driver(executable, tmp_path, monkeypatch):
+    """Through the command line, with an nvidia-smi that answers as driver 470 does, and packages that are
+    nothing but names."""
+    for name in ("vllm-0.24.0", "flash_attn-2.8.3", "kernels-0.12.3"):
+        metadata = tmp_path / f"{name}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        package, version = name.split("-")
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     executable(
         "nvidia-smi",
         'case "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not a valid field to query."; exit 2;; '
@@ -326,7 +339,7 @@ def test_an_old_card_with_little_memory_and_an_old_driver(executable):
     assert found["compute capability"]["verdict"] == "no"
     assert "takes 23.0 or more" in found["GPU memory"]["because"]
     assert found["GPU memory"]["verdict"] == "no"
-    assert found["torch sees the GPUs"]["verdict"] == "no"
+    assert found["torch sees the GPUs"]["verdict"] == found["flash attention"]["verdict"] == "no"
 
 
 def test_newer_drivers_tell_the_capability(executable):
@@ -349,6 +362,80 @@ def test_what_torch_prints_last_is_its_answer(executable, monkeypatch):
     broken = "echo Traceback >&2; echo 'ImportError: libcudart.so.13' >&2; exit 1"
     monkeypatch.setattr(gather.sys, "executable", executable("python", broken))
     assert gather.ask_environment() == Environment(error="ImportError: libcudart.so.13")
+
+
+FAKE_TORCH = """
+class version:
+    cuda = "13.0"
+
+
+class nccl:
+    version = staticmethod(lambda: (2, 28, 9))
+
+
+class cuda:
+    nccl = nccl
+    is_available = staticmethod(lambda: {available})
+    device_count = staticmethod(lambda: 2)
+    get_device_capability = staticmethod(lambda index: (9, index))
+
+    def init():
+        raise RuntimeError("The NVIDIA driver on your system is too old\\nand more")
+"""
+FAKE_TRANSFORMERS = """
+def is_flash_attn_2_available():
+    return {has_flash_attn}
+
+
+def lazy_import_flash_attention(name):
+    assert name == "flash_attention_2"
+    {body}
+"""
+
+
+@pytest.fixture
+def fake_libraries(tmp_path, monkeypatch):
+    """Put a torch and a transformers that answer as told in front of the installed ones."""
+
+    def write(*, available, has_flash_attn, body="pass"):
+        transformers = FAKE_TRANSFORMERS.format(has_flash_attn=has_flash_attn, body=body)
+        for name, text in {
+            "torch": FAKE_TORCH.format(available=available),
+            "transformers": "",
+            "transformers/utils": transformers,
+            "transformers/modeling_flash_attention_utils": transformers,
+        }.items():
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "__init__.py").write_text(text)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        return gather.ask_environment()
+
+    return write
+
+
+@pytest.mark.skipif(not find_spec("seele_verl.machine_probe"), reason="the bindings are not installed")
+def test_the_probe_tells_what_a_torch_for_cuda_says(fake_libraries):
+    pytest.importorskip("huggingface_hub")
+    sees = fake_libraries(available=True, has_flash_attn=True)
+    assert (sees.cuda_build, sees.nccl, sees.devices) == ("13.0", "2.28.9", ((9, 0), (9, 1)))
+    assert sees.cuda_available and sees.attention == "flash-attn" and sees.cuda_error is None
+    broken = fake_libraries(
+        available=False, has_flash_attn=True, body="raise ImportError('undefined symbol: x\\nmore')"
+    )
+    assert broken.cuda_error == "The NVIDIA driver on your system is too old" and not broken.devices
+    assert broken.attention is None and broken.attention_error == "flash-attn: undefined symbol: x"
+    uncached = fake_libraries(
+        available=True,
+        has_flash_attn=False,
+        body="""import huggingface_hub.errors
+    try:
+        raise huggingface_hub.errors.LocalEntryNotFoundError("look-ups are disabled")
+    except OSError as error:
+        raise ValueError(f"An error occurred: {error}")""",
+    )
+    assert uncached.attention_error == "kernels-community/flash-attn2 is not in the cache"
+    assert not uncached.hub_reachable
 
 
 def test_the_container_limits_the_memory(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ QUICKSTART_FILES = ("models/chains", "data/prepared/chains")
 
 def gather() -> Machine:
     """All facts; where one cannot be had, its default says so."""
-    names = {*OTHER_PACKAGES, *(name for pins in PINS.values() for name in pins), "flash-attn"}
+    names = {*OTHER_PACKAGES, *(name for pins in PINS.values() for name in pins)}
     return Machine(
         gpus=list_gpus(),
         environment=ask_environment(),

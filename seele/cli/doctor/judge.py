@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seele.cli.doctor.facts import Machine
@@ -25,7 +25,7 @@ PINS: Mapping[str, Mapping[str, str]] = {
     "gpu": _BOTH_STACKS | {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0"},
 }
 """What training imports, at the versions of requirements-cpu.txt and requirements.txt."""
-OTHER_PACKAGES = ("datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
+OTHER_PACKAGES = ("kernels", "datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
 
 LEAST_CAPABILITY = (8, 0)
 """bfloat16 and the kernels of flash attention begin with Ampere (A100)."""
@@ -51,7 +51,7 @@ class Finding:
     because: str
     """What it runs on, or what is wrong."""
     remedy: str = ""
-    """What to do about it; empty with "yes"."""
+    """What to do about it; empty with "yes", and where other findings say it."""
 
 
 def default_hardware(machine: Machine) -> str:
@@ -79,7 +79,8 @@ def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize
         parts = list(judge_gpu_parts(machine, gpus=gpus, model=model, size=size))
         findings += [_training_on_gpus("gpu1" if hardware == "cpu" else hardware, parts), *parts]
     else:
-        findings.append(_training_on_gpus("gpu1, gpu8", [_judge_gpus(machine, gpus=1)]))
+        what = "training on GPUs (hardware=gpu1, gpu8)"
+        findings.append(replace(_judge_gpus(machine, gpus=1), what=what))
     return findings + list(_judge_the_rest(machine))
 
 
@@ -99,7 +100,7 @@ def _judge_cpu_training(machine: Machine) -> Finding:
 
 
 def _judge_versions(machine: Machine, stack: str) -> tuple[Verdict, str]:
-    """ "no" where a package is missing or verl is another release, whose seams we do not know."""
+    """Verdict and why: a missing package or another verl, whose seams we do not know, ends training."""
     found = {name: machine.packages.get(name) for name in PINS[stack]}
     missing = [name for name, version in found.items() if version is None]
     other = [
@@ -117,20 +118,11 @@ def _judge_versions(machine: Machine, stack: str) -> tuple[Verdict, str]:
 
 def _training_on_gpus(hardware: str, parts: Sequence[Finding]) -> Finding:
     what = f"training on GPUs (hardware={hardware})"
-    for verdict in ("no", "warning"):
+    worst: tuple[Verdict, ...] = ("no", "warning")
+    for verdict in worst:
         if named := [part.what for part in parts if part.verdict == verdict]:
-            return Finding(
-                what=what,
-                verdict=verdict,
-                because=f"{', '.join(named)}: see below" if len(parts) > 1 else parts[0].because,
-                remedy="" if len(parts) > 1 else parts[0].remedy,
-            )
-    return Finding(
-        what=what,
-        verdict="yes",
-        because="everything below is there",
-        remedy="",
-    )
+            return Finding(what=what, verdict=verdict, because=f"{', '.join(named)}: see below")
+    return Finding(what=what, verdict="yes", because="everything below is there")
 
 
 def judge_gpu_parts(
@@ -266,7 +258,9 @@ def _judge_attention(machine: Machine) -> Finding:
         because = "unknown without a torch for CUDA"
         return Finding(what=what, verdict="no", because=because, remedy=SETUP_GPU)
     because = environment.attention_error or "unknown"
-    if "flash-attn" in machine.packages:
+    if "kernels" not in machine.packages:
+        return Finding(what=what, verdict="no", because=because, remedy=SETUP_GPU)
+    if because.startswith("flash-attn:"):
         remedy = "remove flash-attn (pip uninstall flash-attn), or build it against this torch"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     if environment.hub_reachable and "HF_HUB_OFFLINE" not in machine.variables:
@@ -288,7 +282,7 @@ def _judge_shm(machine: Machine) -> Finding:
     because = f"{machine.shm_gib:.1f} GiB free"
     if machine.shm_gib < LEAST_SHM_GIB:
         verdict, because = "no", f"{because}; NCCL, vLLM and Ray share memory there"
-    remedy = "" if verdict == "yes" else "docker run --shm-size=10g, or remount: size of the tmpfs /dev/shm"
+    remedy = "" if verdict == "yes" else "docker run --shm-size=10g, or mount -o remount,size=10g /dev/shm"
     return Finding(what="/dev/shm", verdict=verdict, because=because, remedy=remedy)
 
 
