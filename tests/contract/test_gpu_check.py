@@ -1,16 +1,22 @@
 """The checks of ``seele doctor --gpu`` themselves, on a CPU: sound parts pass, and broken ones do not."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from seele_verl.gpu_check import all_reduce, attention, bucket, probabilities  # noqa: E402
+from seele_verl.gpu_check import all_reduce, attention, bucket, engine, probabilities, tiny  # noqa: E402
 from seele_verl.gpu_check.agreement import CheckFailed  # noqa: E402
 
 VOCABULARY = 4096
+
+# verl takes flash-attn's kernel where it is installed, also for tensors on a CPU.
+without_flash_attn = pytest.mark.skipif(
+    find_spec("flash_attn") is not None, reason="flash-attn's cross entropy runs on GPUs alone"
+)
 
 
 def test_packed_sequences_agree_with_each_alone():
@@ -29,6 +35,7 @@ def test_sequences_that_see_each_other_are_found(monkeypatch):
         attention.check("cpu")
 
 
+@without_flash_attn
 def test_verls_log_probabilities_are_right():
     said = probabilities.check("cpu", vocabulary=VOCABULARY)
     assert len(re.findall("from single precision", said)) == 6
@@ -46,6 +53,7 @@ def fewer_tokens(function):
     return lambda logits: function(logits[:, :-64])
 
 
+@without_flash_attn
 @pytest.mark.parametrize(
     ("name", "broken", "what"),
     [
@@ -80,3 +88,58 @@ def test_what_did_not_arrive_as_sent_is_named():
     del arrived["second"]
     with pytest.raises(CheckFailed, match="as sent: second"):
         bucket.require_all(arrived)
+
+
+class FakeEngine:
+    """An engine that is a model of transformers; ``asleep_bytes`` come free while it sleeps."""
+
+    def __init__(self, seed, asleep_bytes=0):
+        self.load(seed)
+        self.asleep_bytes, self.freed = asleep_bytes, 0
+
+    def load(self, seed):
+        self.model = tiny.in_precision(tiny.make_tiny_model(seed), torch.float32)
+
+    def sleep(self, level):
+        self.freed = self.asleep_bytes
+
+    def reset_prefix_cache(self):
+        pass
+
+    @torch.no_grad()
+    def generate(self):
+        ids_T = torch.arange(40)
+        return [(ids_T.tolist(), 10, tiny.token_log_probs(self.model, ids_T)[9:].tolist())]
+
+
+@pytest.mark.parametrize(
+    ("seed_before", "seed_sent", "failure"),
+    [
+        pytest.param(1, 0, None, id="the weights arrive"),
+        pytest.param(1, 1, "from single precision, but rounding", id="nothing arrives"),
+        pytest.param(0, 0, "nothing is tested", id="it had the weights before"),
+    ],
+)
+def test_an_engine_is_judged_by_the_weights_it_was_sent(seed_before, seed_sent, failure, monkeypatch):
+    for name in ("VLLM_USE_V2_MODEL_RUNNER", "VERL_RAY_JOB_ID", "VERL_REPLICA_RANK"):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "restored afterwards")
+    monkeypatch.setattr(engine, "_start", lambda folder, **_: FakeEngine(seed_before))
+    monkeypatch.setattr(engine, "_generate", FakeEngine.generate)
+    monkeypatch.setattr(engine, "_send_weights", lambda fake, model, **_: fake.load(seed_sent))
+    if failure is None:
+        assert "with dummy weights" in engine.check("cpu")
+    else:
+        with pytest.raises(CheckFailed, match=failure):
+            engine.check("cpu")
+
+
+def test_an_engine_that_keeps_its_cache_while_asleep_is_found(monkeypatch):
+    for freed in (engine.CACHE_BYTES, engine.CACHE_BYTES // 2):
+        fake = FakeEngine(0, asleep_bytes=freed)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda rank, fake=fake: (fake.freed, 2**33))
+        if freed == engine.CACHE_BYTES:
+            assert engine._sleep(fake, 2) == "asleep it frees 256 MiB"
+        else:
+            with pytest.raises(CheckFailed, match="freed 128 MiB"):
+                engine._sleep(fake, 2)
