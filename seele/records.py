@@ -114,6 +114,9 @@ class Chat:
     """Text of a system message before the question; None for none."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Values of the template's own variables, such as ``enable_thinking``; others it does not read."""
+    open_thinking: bool = False
+    """Whether the prompt ends with ``<think>`` and a new line, also where the template leaves that to the
+    model, so that a hint stands inside the thoughts."""
 
 
 class Finish(StrEnum):

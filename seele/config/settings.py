@@ -263,13 +263,22 @@ class PromptConfig:
     """Template ``chat`` only: values of its variables, such as ``enable_thinking``. Follows verl's
     ``data.apply_chat_template_kwargs``."""
 
+    open_thinking: bool = False
+    """Template ``chat`` only: whether the prompt ends with ``<think>`` and a new line, which thinking models
+    write by themselves, so that a hint stands inside the thoughts."""
+
     @property
     def chat(self) -> Chat:
         """What the chat template is given beside the question."""
-        return Chat(self.system, self.chat_kwargs)
+        return Chat(self.system, self.chat_kwargs, self.open_thinking)
 
     def __post_init__(self) -> None:
-        for name, value in (("system", self.system), ("chat_kwargs", self.chat_kwargs or None)):
+        chat = {
+            "system": self.system,
+            "chat_kwargs": self.chat_kwargs or None,
+            "open_thinking": self.open_thinking or None,
+        }
+        for name, value in chat.items():
             require(
                 value is None or self.template == "chat",
                 f"{name} needs template 'chat', whose text is the tokenizer's; got {self.template!r}"

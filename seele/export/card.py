@@ -111,6 +111,8 @@ def _prompt(facts: CardFacts) -> str:
     if form.text is None:
         told = f", with `{say(dict(form.chat.kwargs))}`" if form.chat.kwargs else ""
         how = f"The tokenizer's chat template makes the prompt of one user message, the question{told}.\n"
+        if form.chat.open_thinking:
+            how += "In training the prompt ended with `<think>`, which the model else writes by itself.\n"
         if form.chat.system is not None:
             how += f"\nThe system message before it:\n\n{_fenced('text', form.chat.system)}"
     else:

@@ -44,7 +44,11 @@ def read_prompt_form(run: RunFolder) -> PromptForm:
     return PromptForm(
         template=template.rpartition("/")[2],
         text=None if template == CHAT else template_text(template),
-        chat=Chat(run.setting("seele.prompt.system"), run.setting("data.apply_chat_template_kwargs") or {}),
+        chat=Chat(
+            run.setting("seele.prompt.system"),
+            run.setting("data.apply_chat_template_kwargs") or {},
+            bool(run.setting("seele.prompt.open_thinking")),
+        ),
         max_tokens=max_tokens,
         stop=_stop_of(template, run.setting("seele.prompt.stop")),
     )

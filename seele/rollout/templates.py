@@ -18,6 +18,8 @@ CHAT = "chat"
 
 NO_CHAT = Chat()
 
+OPEN_THOUGHTS, CLOSED_THOUGHTS = "<think>", "</think>"
+
 # A text that no chat template writes by itself.
 _ANSWER = "the answer in its turn"
 
@@ -173,14 +175,24 @@ def prompt_text(tokenizer: Tokenizer, question: str, template: str, chat: Chat =
     """The prompt's text, for every template; ``chat`` is read with the template of that name.
 
     Raises:
-        ConfigError: If the template is unknown.
+        ConfigError: If the template is unknown, or closes the thoughts that ``chat`` wants open.
     """
     if template == CHAT:
         text: str = tokenizer.apply_chat_template(
             chat_messages(question, chat), tokenize=False, add_generation_prompt=True, **chat.kwargs
         )
-        return text
+        return _with_open_thoughts(text) if chat.open_thinking else text
     return render_prompt(question, template)
+
+
+def _with_open_thoughts(prompt: str) -> str:
+    """The prompt with ``<think>`` at its end, as a thinking model begins its turn."""
+    if prompt.rstrip().endswith(CLOSED_THOUGHTS):
+        raise ConfigError(
+            "open_thinking: true, but the chat template ends the prompt with closed thoughts, as with "
+            "enable_thinking=false (data.apply_chat_template_kwargs); switch one of the two"
+        )
+    return prompt if prompt.rstrip().endswith(OPEN_THOUGHTS) else f"{prompt}{OPEN_THOUGHTS}\n"
 
 
 def encode_text(tokenizer: Tokenizer, prompt: str, template: str) -> list[int]:

@@ -10,7 +10,7 @@ import yaml
 
 from seele.errors import ConfigError
 from seele.records import Chat
-from seele.rollout.templates import CHAT
+from seele.rollout.templates import CHAT, NO_CHAT
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.grading import ANSWERS
 
@@ -64,7 +64,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     values = vars(parser.parse_args(argv))
     values["stop"] = chosen_stop(parser, values["stop"])
     values["chat"] = chosen_chat(parser, values)
-    del values["system"], values["chat_template_kwarg"]
+    del values["system"], values["chat_template_kwarg"], values["open_thinking"]
     for key in ("benchmarks", "problems", "temperature", "by"):
         values[key] = tuple(values[key])
     return Arguments(**values)
@@ -144,6 +144,11 @@ def add_chat(group: argparse._ActionsContainer) -> None:
         metavar="NAME=VALUE",
         help="variable of the chat template, such as enable_thinking=false; may be repeated",
     )
+    group.add_argument(
+        "--open-thinking",
+        action="store_true",
+        help="the prompt ends with <think>, with --template chat (default with --run: as in training)",
+    )
 
 
 def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
@@ -155,15 +160,16 @@ def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> C
         kwargs = {name: yaml.safe_load(value) for name, _, value in pairs}
     except yaml.YAMLError as error:
         parser.error(f"argument --chat-template-kwarg: not a value in YAML: {error}")
-    return Chat(values["system"], kwargs) if kwargs or values["system"] is not None else None
+    chat = Chat(values["system"], kwargs, values["open_thinking"])
+    return None if chat == NO_CHAT else chat
 
 
 def check_chat(template: str, chat: Chat | None) -> None:
     """Raise ``ConfigError`` where another template would ignore them."""
     if chat is not None and template != CHAT:
         raise ConfigError(
-            f"--system and --chat-template-kwarg: need --template {CHAT}, whose text is the tokenizer's; got "
-            f"{template!r}"
+            f"--system, --chat-template-kwarg and --open-thinking: need --template {CHAT}, whose text is the "
+            f"tokenizer's; got {template!r}"
         )
 
 

@@ -29,9 +29,18 @@ DISTRIBUTIONS = (
 )
 """Distributions whose version can move a score."""
 
+
+def describe_chat(chat: Chat) -> dict[str, Any]:
+    """What the chat template is given. Thoughts that are not opened go unsaid, as in older files."""
+    described = asdict(chat)
+    if not chat.open_thinking:
+        del described["open_thinking"]
+    return described
+
+
 UNLESS_RECORDED: Mapping[str, Any] = {
     "stop": [],
-    "chat": asdict(Chat()),
+    "chat": describe_chat(Chat()),
     "answers": BOX,
     "after_thinking": False,
 }
@@ -71,6 +80,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
             )
     stop = OmegaConf.select(config, "seele.prompt.stop")
     kwargs: Any = OmegaConf.select(config, "seele.prompt.chat_kwargs") or {}
+    opens = bool(OmegaConf.select(config, "seele.prompt.open_thinking"))
     files = values["data.val_files"]
     paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
     by_name = {path.stem: path for path in paths}
@@ -79,7 +89,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     return RunDefaults(
         template=values["seele.prompt.template"],
         stop=None if stop is None else tuple(stop),
-        chat=Chat(OmegaConf.select(config, "seele.prompt.system"), dict(kwargs)),
+        chat=Chat(OmegaConf.select(config, "seele.prompt.system"), dict(kwargs), opens),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
     )

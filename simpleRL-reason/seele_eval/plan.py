@@ -15,7 +15,7 @@ from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
 from seele_eval.benchmarks import find_benchmarks
 from seele_eval.columns import MAX_VALUES
 from seele_eval.command import check_folder
-from seele_eval.conditions import RunDefaults, installed_versions, read_run_defaults
+from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here
 from seele_eval.grading import BOX, BOX_OR_LAST, IN_BOXES, READ_TEXTS, WHOLE_TEXT, Reading
 from seele_eval.models import find_model, find_weights
@@ -96,7 +96,7 @@ def make_plan(arguments: Arguments) -> Plan:
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
             "stop": list(stop),
-            "chat": asdict(chat),
+            "chat": describe_chat(chat),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
             "answers": reading.answers,

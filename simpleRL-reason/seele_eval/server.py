@@ -39,6 +39,11 @@ def complete_on_server(server: Server, requests: Sequence[Request], settings: En
         check_template(request.template)
         if request.hint_steps:
             raise ConfigError("a server completes prompts without hints only; use a model folder")
+        if request.chat.open_thinking:
+            raise ConfigError(
+                "--open-thinking: a server begins the model's turn by itself; use a model folder, or leave "
+                "it off: a thinking model opens its thoughts without it"
+            )
     _check_model(server)
     return _stream(server, [_payload(server, request, settings) for request in requests])
 

@@ -1,5 +1,6 @@
 """A system message and variables of the chat template, from the settings to what the model reads."""
 
+import copy
 import dataclasses
 import json
 
@@ -15,6 +16,7 @@ from seele.config.settings import PromptConfig
 from seele.data.schema import write_problems
 from seele.errors import ConfigError
 from seele.records import Chat, Instance
+from seele.reward.extract import opens_thoughts
 from seele.rollout.solutions import encode_problem
 from seele.rollout.templates import stop_strings
 from seele_eval.arguments import parse_arguments
@@ -126,12 +128,69 @@ def test_supervised_training_reads_the_same_prompt(problems, tokenizer):
     [
         ({"system": "x"}, "system needs template 'chat'.*; got 'r1_zero'"),
         ({"chat_kwargs": {"a": 1}}, r"chat_kwargs needs template 'chat'.*data.apply_chat_template_kwargs"),
+        ({"open_thinking": True}, "open_thinking needs template 'chat'.*; got 'r1_zero'"),
         ({"template": "chat", "chat_kwargs": {"tokenize": True}}, r"\['tokenize'\] are none"),
     ],
 )
 def test_what_would_be_ignored_or_break_the_prompt_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         from_mapping(PromptConfig, settings, "seele.prompt")
+
+
+# Hints before the thoughts, inside them, and behind empty ones
+
+THINKING = {
+    "before the thoughts": (Chat(), ""),
+    "inside the thoughts": (Chat(open_thinking=True), "<think>\n"),
+    "behind empty thoughts": (Chat(kwargs={"enable_thinking": False}), "<think>\n\n</think>\n\n"),
+}
+
+
+@pytest.mark.parametrize(("chat", "opening"), THINKING.values(), ids=THINKING)
+def test_a_hint_goes_on_from_where_the_prompt_leaves_the_thoughts(tokenizer, chat, opening):
+    encoded = encode_problem(tokenizer, "1+1?", ["so 1+1\n", "is 2"], "chat", chat)
+    prompt = text_of(tokenizer, encoded.prompt_ids)
+    assert prompt == f"<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n{opening}"
+    assert text_of(tokenizer, encoded.hint(1)) == "so 1+1\n"
+    assert opens_thoughts(prompt) is chat.open_thinking
+
+
+def test_thoughts_are_opened_once(tokenizer):
+    opening = copy.deepcopy(tokenizer)
+    opening.chat_template = TEMPLATE.replace("assistant\n{%", "assistant\n<think>\n{%")
+    solution = ["<think>\nso 1+1\n", "is 2"]
+    for each, chat in ((opening, Chat(open_thinking=True)), (tokenizer, Chat(open_thinking=True))):
+        encoded = encode_problem(each, "1+1?", solution, "chat", chat)
+        text = text_of(each, encoded.prompt_ids + encoded.hint(1))
+        assert text.endswith("<|im_start|>assistant\n<think>\nso 1+1\n")
+
+
+def test_thoughts_that_the_template_closes_are_not_opened(overrides):
+    both = [*overrides, "seele.prompt.open_thinking=true"]
+    with pytest.raises(ConfigError, match=r"open_thinking: true, but .*enable_thinking=false"):
+        check_run(train.compose(both), both)
+
+
+def test_open_thoughts_reach_training_and_evaluation_alike(model, problems, overrides, tmp_path):
+    thinking = [each for each in overrides if "enable_thinking" not in each]
+    thinking.append("seele.prompt.open_thinking=true")
+    config = train.compose(thinking)
+    check_run(config, thinking)
+    chat = Chat("Be brief.", {}, open_thinking=True)
+    assert read_settings(config).prompt.chat == chat
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "resolved.yaml").write_text(_resolved(thinking))
+    assert all(request.chat == chat for request in requests_of_step(read_conditions(run), 1))
+    of_run = make_plan(parse_arguments(["--run", str(run), "--model", str(model), "--out", "o"]))
+    where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
+    asked = make_plan(parse_arguments([*where, "--system", "Be brief.", "--open-thinking"]))
+    for plan in (of_run, asked):
+        assert plan.conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "open_thinking": True}
+        assert all(draw.request.chat == chat for draw in plan.draws)
+    server = Server(url="http://none", model="stand-in")
+    with pytest.raises(ConfigError, match="a server begins the model's turn by itself"):
+        complete_on_server(server, [of_run.draws[0].request], EngineSettings(max_tokens=8))
 
 
 # Evaluation
@@ -201,6 +260,6 @@ def test_an_option_that_does_not_parse_is_named(options, message, capsys):
 
 def test_options_that_the_template_would_ignore_are_refused(model, problems):
     where = ["--model", str(model), "--template", "plain", "--problems", f"a={problems}", "--out", "o"]
-    with pytest.raises(ConfigError, match="--system and --chat-template-kwarg: need --template chat"):
+    with pytest.raises(ConfigError, match="and --open-thinking: need --template chat"):
         make_plan(parse_arguments([*where, "--system", "x"]))
     assert json.dumps(parse_arguments([*where, "--system", ""]).chat.system) == '""'

@@ -461,11 +461,12 @@ def test_the_snippet_chats_where_training_did(vllm):
 
 def test_the_card_tells_the_chat_templates_settings(run):
     settings = yaml.safe_load((run / "resolved.yaml").read_text())
-    settings["seele"]["prompt"] |= {"template": "chat", "system": "Be brief."}
+    settings["seele"]["prompt"] |= {"template": "chat", "system": "Be brief.", "open_thinking": True}
     settings["data"]["apply_chat_template_kwargs"] = {"enable_thinking": False}
     write(run / "resolved.yaml", yaml.safe_dump(settings))
     prompt = section(make(run)[1], "Prompt")
     assert 'with `{"enable_thinking": false}`' in prompt and "```text\nBe brief.\n```" in prompt
+    assert "In training the prompt ended with `<think>`" in prompt
 
 
 def test_a_template_with_a_fence_in_it_does_not_end_the_cards(run):

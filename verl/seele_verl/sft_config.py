@@ -66,7 +66,11 @@ def verl_sft_config(
                 "micro_batch_size_per_gpu": actor.ppo_micro_batch_size_per_gpu,
                 "custom_cls": {"path": "pkg://seele_verl.sft_dataset", "name": "SolutionDataset"},
                 "template": seele.prompt.template,
-                "chat": {"system": seele.prompt.system, "kwargs": dict(seele.prompt.chat_kwargs)},
+                "chat": {
+                    "system": seele.prompt.system,
+                    "kwargs": dict(seele.prompt.chat_kwargs),
+                    "open_thinking": seele.prompt.open_thinking,
+                },
                 "seed": seele.seed,
                 "overlong_record": config.data.get("overlong_record"),
                 "max_response_tokens": config.data.max_response_length if cuts else None,
