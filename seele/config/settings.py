@@ -360,6 +360,18 @@ class SeeleConfig:
     training_steps: int | None = None
     """Steps that the run is planned for, which schedules stretch over; None where they are not known."""
 
+    rollout_correction: str = "none"
+    """What weighs a token by how probable the trainer finds it and the engine found it: ``none``, ``tis``
+    (truncated) or ``mis`` (masked importance sampling), through verl's own weights
+    (docs/rollout_correction.md).
+    """
+
+    rollout_correction_level: str = "token"
+    """``token``: a weight for each token; ``sequence``: one for a response, the product over its tokens."""
+
+    rollout_correction_threshold: float = 2.0
+    """Largest weight: ``tis`` cuts larger ones down to it, ``mis`` to 0."""
+
     max_generated_tokens: int | None = None
     """Tokens that the run may generate in training: the step after the one that reaches them is the last, and
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
@@ -381,6 +393,9 @@ class SeeleConfig:
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         _require_not_negative("seed", self.seed)
+        _require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
+        _require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
+        _require_threshold(self.rollout_correction_threshold)
         if self.off_policy.adds_rollouts:
             require(
                 self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,
@@ -392,6 +407,15 @@ class SeeleConfig:
                 self.advantage.baseline == "pooled",
                 f"advantage.baseline must be 'pooled' with off-policy rows, got {self.advantage.baseline!r}",
             )
+
+
+def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def _require_threshold(value: float) -> None:
+    # 1 is the weight of a token on which engine and trainer agree.
+    require(1.0 < value < math.inf, f"rollout_correction_threshold must be finite and above 1, got {value}")
 
 
 def _require_not_negative(name: str, value: int) -> None:

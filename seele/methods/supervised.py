@@ -12,6 +12,7 @@ SETTINGS_OF_ROLLOUTS = {
     "selection.name": "none",
     "selection.prune_after": 0,
     "advantage.baseline": "pooled",
+    "rollout_correction": "none",
     "max_generated_tokens": None,
 }
 """Settings that mean nothing where nothing is rolled out, with the values that leave them off."""

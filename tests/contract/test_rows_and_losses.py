@@ -12,12 +12,18 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 import torch
+from omegaconf import OmegaConf
 from tensordict import NonTensorData, TensorDict
+from transfer_queue import KVBatchMeta
+from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.losses import ppo_loss
+from verl.workers.utils.padding import response_to_nested
 
 from seele.maths.advantages import pooled_advantages
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
+from seele_verl import off_policy
 from seele_verl.losses import needs_seele_loss, seele_loss
 from seele_verl.protocol import (
     ADVANTAGE,
@@ -28,6 +34,7 @@ from seele_verl.protocol import (
     OFF_POLICY_TOKENS,
     training_rows,
 )
+from seele_verl.rollout_correction import verl_rollout_correction
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -526,3 +533,100 @@ def test_two_micro_batches_add_up_to_one():
             loss, _ = part.loss_function(model_output=output, data=picked)
             parts += loss.item()
         assert parts == pytest.approx(value.item(), rel=1e-5, abs=1e-7), method
+
+
+# Weights between engine and trainer (seele.rollout_correction)
+
+
+class Store:
+    """TransferQueue with one batch in it."""
+
+    def __init__(self, fields):
+        self.fields = fields
+
+    def kv_batch_get(self, *, select_fields, **_):
+        return {name: self.fields[name] for name in select_fields}
+
+    def kv_batch_put(self, *, fields, **_):
+        for name, column in fields.items():
+            self.fields[name] = column
+
+
+# How much more probable the trainer finds each token than the engine found it.
+RATIOS = [[1.5, 4.0, 0.5], [0.5, 1.0, 1.0], [3.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+WEIGHTS = {
+    ("tis", "token"): [[1.5, 2, 0.5], [0.5, 1, 1], [2, 1, 1], [1, 1, 1]],
+    ("mis", "token"): [[1.5, 0, 0.5], [0.5, 1, 1], [0, 1, 1], [1, 1, 1]],
+    # Products over the response: 3, 1/2, 3, 1.
+    ("tis", "sequence"): [[2] * 3, [0.5] * 3, [2] * 3, [1] * 3],
+    ("mis", "sequence"): [[0] * 3, [0.5] * 3, [0] * 3, [1] * 3],
+}
+
+
+def corrected(method, kind, level, monkeypatch):
+    """A batch whose trainer differs from the engine by ``RATIOS`` where the policy wrote, with weights as the
+    trainer makes them.
+    """
+    batch = Batch(method)
+    fields, config = batch.fields, config_of(method)
+    old = [row.clone() for row in fields["rollout_log_probs"].unbind()]
+    for position, ratios in enumerate(RATIOS):
+        others = fields[OFF_POLICY_MASK].unbind()[position] if OFF_POLICY_MASK in fields else None
+        own = torch.ones(len(old[position]), dtype=torch.bool) if others is None else others == 0
+        old[position][own] += torch.tensor(ratios).log()[: int(own.sum())]
+    fields["old_log_probs"] = jagged(old)
+    settings = dataclasses.replace(
+        read_settings(config), rollout_correction=kind, rollout_correction_level=level
+    )
+    verls = OmegaConf.merge(config.algorithm.rollout_correction, verl_rollout_correction(settings))
+    columns = fields.select("old_log_probs", "rollout_log_probs", "response_mask").to_padded_tensor()
+    data, _ = compute_rollout_correction_and_add_to_batch(DataProto(batch=columns), verls)
+    weights = response_to_nested(data.batch["rollout_is_weights"], fields["response_mask"])
+    fields["rollout_is_weights"] = weights
+    if OFF_POLICY_MASK in fields:
+        monkeypatch.setattr(off_policy, "tq", Store(fields))
+        off_policy.weigh_own_tokens_only(KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4))
+    return batch
+
+
+@pytest.mark.parametrize(("kind", "level"), WEIGHTS)
+def test_weights_are_truncated_or_masked(kind, level, monkeypatch):
+    batch = corrected("grpo", kind, level, monkeypatch)
+    for row, expected in zip(values(batch.fields, "rollout_is_weights"), WEIGHTS[kind, level], strict=True):
+        assert row == pytest.approx(expected, rel=1e-5)
+
+
+class WeightedTerms(Terms):
+    """The surrogate times the weights of ``WEIGHTS``, which are 1 on what the policy did not write."""
+
+    def __init__(self, batch, weights):
+        super().__init__(batch)
+        self.weights = [torch.tensor([1.0] * len(row)) for row in self.own]
+        for row, (own, others) in enumerate(zip(weights, self._others(batch), strict=True)):
+            self.weights[row][~others] = torch.tensor(own, dtype=torch.float)[: int((~others).sum())]
+
+    def _others(self, batch):
+        if OFF_POLICY_MASK in batch.fields:
+            return [row.bool() for row in batch.fields[OFF_POLICY_MASK].unbind()]
+        return [torch.zeros(len(row), dtype=torch.bool) for row in self.own]
+
+    def clipped(self, row, advantage, **high):
+        return self.weights[row] * super().clipped(row, advantage, **high)
+
+    def unclipped(self, row, advantage):
+        return self.weights[row] * super().unclipped(row, advantage)
+
+
+@pytest.mark.parametrize(("kind", "level"), WEIGHTS)
+@pytest.mark.parametrize(
+    ("method", "formula"),
+    [("drgrpo", drgrpo), ("dapo", dapo), ("uft", uft), ("luffy", luffy), ("prefix_rft", prefix_rft)],
+)
+def test_weights_reach_what_the_policy_wrote_and_nothing_else(method, formula, kind, level, monkeypatch):
+    batch = corrected(method, kind, level, monkeypatch)
+    # The reference stays where the old policy is, of which the KL terms of the formulas know.
+    batch.fields["ref_log_prob"] = batch.fields["old_log_probs"]
+    value, _ = batch.loss()
+    terms = WeightedTerms(batch, WEIGHTS[kind, level])
+    assert value.item() == pytest.approx(formula(terms).item(), rel=1e-5, abs=1e-8)
+    assert formula(terms).item() != pytest.approx(formula(Terms(batch)).item(), rel=1e-5)

@@ -69,6 +69,10 @@ BAD = [
         {"imitation": {"form": "sum"}},
         "form must be one of ['logprob_mean', 'logprob_sum', 'token_mean', 'prob'], got 'sum'",
     ),
+    ({"rollout_correction": "is"}, "rollout_correction must be one of ['none', 'tis', 'mis'], got 'is'"),
+    ({"rollout_correction_level": "row"}, "must be one of ['token', 'sequence'], got 'row'"),
+    ({"rollout_correction_threshold": 1}, "must be finite and above 1, got 1.0"),
+    ({"rollout_correction_threshold": math.inf}, "must be finite and above 1, got inf"),
     ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
     ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),
 ]

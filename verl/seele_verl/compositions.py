@@ -5,6 +5,7 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS
+from seele_verl.rollout_correction import check_rollout_correction
 
 
 def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
@@ -17,6 +18,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
         _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
+    check_rollout_correction(config, seele)
     if seele.reward.after_thinking and seele.hints.gives_hints:
         raise ConfigError(
             "seele.reward.after_thinking: true, but a hint "
@@ -33,6 +35,11 @@ def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> N
         raise ConfigError(
             f"{key}: false, but seele.off_policy.source={seele.off_policy.source} compares with them; leave "
             "it true"
+        )
+    if seele.rollout_correction != "none":
+        raise ConfigError(
+            f"{key}: false, but seele.rollout_correction={seele.rollout_correction} weighs by them; leave it "
+            "true"
         )
     if config.algorithm.rollout_correction.bypass_mode:
         raise ConfigError(

@@ -53,6 +53,16 @@ def exchange_log_probs(batch: KVBatchMeta, *, source: str) -> None:
     _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
 
+def weigh_own_tokens_only(batch: KVBatchMeta) -> None:
+    """Set the weights between engine and trainer to 1 where the engine wrote nothing. At the level of
+    sequences a prefix would have its response's.
+    """
+    name = "rollout_is_weights"
+    data = _read(batch, [name, OFF_POLICY_MASK])
+    weights_T = torch.where(_flat(data[OFF_POLICY_MASK]).bool(), 1.0, _flat(data[name]))
+    _write(batch, {name: _rows(weights_T, [len(row) for row in data[name].unbind()])})
+
+
 def count_tokens(batch: KVBatchMeta, column: str) -> int:
     """Tokens of the batch that a column of masks or weights marks."""
     return int(_flat(_read(batch, [column])[column]).count_nonzero())

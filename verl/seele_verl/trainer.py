@@ -44,7 +44,12 @@ from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.critic import CriticWorker
 from seele_verl.losses import needs_seele_loss, seele_loss
-from seele_verl.off_policy import count_tokens, exchange_log_probs, write_advantages
+from seele_verl.off_policy import (
+    count_tokens,
+    exchange_log_probs,
+    weigh_own_tokens_only,
+    write_advantages,
+)
 from seele_verl.protocol import (
     CRITIC_COLUMNS,
     HINT_TOKENS,
@@ -55,6 +60,7 @@ from seele_verl.protocol import (
     UPDATE_COLUMNS,
     parse_row_key,
 )
+from seele_verl.rollout_correction import verl_rollout_correction
 from seele_verl.run_card import count_critic_parameters, count_parameters
 from seele_verl.run_log import RunLog
 from seele_verl.settings import read_settings
@@ -183,11 +189,18 @@ class SeeleTrainer(PPOTrainerSync):
     # -------------------------------------------------------- advantage and loss
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        batch = write_advantages(super()._compute_advantage(batch, metrics), self.seele.off_policy)
+        correction = verl_rollout_correction(self.seele)
+        with _changed(self.config.algorithm.rollout_correction, **correction):
+            batch = super()._compute_advantage(batch, metrics)
+        batch = write_advantages(batch, self.seele.off_policy)
         if self.seele.off_policy.source != "none":
-            # verl compares engine and trainer over tokens, too, that the engine did not write.
+            if correction:
+                weigh_own_tokens_only(batch)
+            # verl compares engine and trainer over tokens, too, that the engine did not write. Weights are 1
+            # there.
             for name in [name for name in metrics if name.startswith(("training/rollout_", "rollout_corr/"))]:
-                del metrics[name]
+                if not name.startswith("rollout_corr/rollout_is_"):
+                    del metrics[name]
         return batch
 
     @property

@@ -91,6 +91,9 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     if method.off_policy == "prefix":
         why = "prefixes are trained like the rest of their response"
         yield from ((of_off_policy + name, why) for name in ("shaping", "coefficient", "statistics"))
+    if seele.rollout_correction == "none":
+        names = ("rollout_correction_level", "rollout_correction_threshold")
+        yield from ((f"seele.{name}", "seele.rollout_correction is none") for name in names)
     if method.off_policy != "replay":
         yield "seele.replay.", f"method {method.name} replays nothing; exgrpo does"
     if not seele.hints.gives_hints:
