@@ -372,6 +372,11 @@ class SeeleConfig:
     rollout_correction_threshold: float = 2.0
     """Largest weight: ``tis`` cuts larger ones down to it, ``mis`` to 0."""
 
+    rollout_cache: str | None = None
+    """Folder in which training rollouts are kept and looked for before the engine is asked; None for none
+    (docs/debugging.md).
+    """
+
     max_generated_tokens: int | None = None
     """Tokens that the run may generate in training: the step after the one that reaches them is the last, and
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.

@@ -13,6 +13,7 @@ SETTINGS_OF_ROLLOUTS = {
     "selection.prune_after": 0,
     "advantage.baseline": "pooled",
     "rollout_correction": "none",
+    "rollout_cache": None,
     "max_generated_tokens": None,
 }
 """Settings that mean nothing where nothing is rolled out, with the values that leave them off."""

@@ -113,7 +113,7 @@ def test_only_validation_stops(monkeypatch):
     made = worker()
     made.seele, made.stop, made._sample = SeeleConfig(method="grpo"), ("User:",), sample
     made.rollout_config = SimpleNamespace(response_length=9, val_kwargs=SimpleNamespace(n=1))
-    made.controller = None
+    made.controller = made.cache = None
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1")
     problem = {"uid": "u", "instance": instance, "global_steps": 1}
     for validate in (True, False):

@@ -233,6 +233,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     encoded = EncodedProblem(prompt_ids=[1, 2, 3, 4], step_ids=[], moved_cuts=0)
     monkeypatch.setattr(module, "encode_problem", lambda *_: encoded)
     worker = object.__new__(module.RoundsWorker)
+    worker.cache = None
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
     worker.controller, worker.tokenizer = Controller(worker.seele), None
     worker.rollout_config = SimpleNamespace(response_length=9)

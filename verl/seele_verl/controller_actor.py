@@ -55,9 +55,13 @@ class ControllerActor:
         """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
         self._visits[uid] = visit
 
-    def count_tokens(self, round_index: int, *, prompt: int, cached: int, generated: int) -> None:
+    def count_tokens(
+        self, round_index: int, *, prompt: int, cached: int, generated: int, from_cache: bool
+    ) -> None:
         """What the engine handed over has cost so much, whatever becomes of its problem."""
         counts = {"prompt": prompt, "prefilled": prompt - cached, "generated": generated}
+        if from_cache:
+            counts["from_cache"] = generated
         self._tokens.update(counts)
         self._tokens.update({f"{name}_round_{round_index}": count for name, count in counts.items()})
 
@@ -125,9 +129,13 @@ class RemoteController:
         """Tell the actor, and wait until it knows: the trainer asks it once the group counts as done."""
         await self._actor.keep_visit.remote(uid, visit)
 
-    def count_tokens(self, round_index: int, *, prompt: int, cached: int, generated: int) -> None:
+    def count_tokens(
+        self, round_index: int, *, prompt: int, cached: int, generated: int, from_cache: bool
+    ) -> None:
         """Tell the actor, before it may hear of the problem's end."""
-        self._actor.count_tokens.remote(round_index, prompt=prompt, cached=cached, generated=generated)
+        self._actor.count_tokens.remote(
+            round_index, prompt=prompt, cached=cached, generated=generated, from_cache=from_cache
+        )
 
     def time_round(self, round_index: int, seconds: float) -> None:
         """Tell the actor."""

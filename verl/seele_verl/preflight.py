@@ -26,6 +26,7 @@ from seele_verl.critic_settings import check_critic, check_value_head
 from seele_verl.model_runner import check_model_runner
 from seele_verl.overlong import keep_problems
 from seele_verl.resume import check_checkpoint
+from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft_preflight import check_supervised
 from seele_verl.verl_settings import check_verl_settings
@@ -92,6 +93,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         check_critic(config, overrides)
     check_composition(config, seele)
     _check_device(config, supervised=supervised)
+    check_rollout_cache(config, seele)
     if not supervised:
         _check_cluster(config)
     training, validation = (

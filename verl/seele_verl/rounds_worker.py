@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -30,6 +31,7 @@ from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine_client import generate_round
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
+from seele_verl.rollout_cache import Part, RolloutCache
 from seele_verl.settings import read_settings
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,9 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         self.stop = stop_strings(how.template, self.tokenizer) if how.stop is None else how.stop
         prompt = prompt_text(self.tokenizer, "question", how.template, how.chat)
         self.begins_thinking = opens_thoughts(prompt)
+        cache = self.seele.rollout_cache
+        model = self.config.actor_rollout_ref.model.path
+        self.cache = None if cache is None else RolloutCache(Path(cache), model=model)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
         reward = self.seele.reward
         self.grader = GraderPool(
@@ -112,12 +117,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             start = time.perf_counter()
             hint_ids = encoded.hint(hint_steps)
             in_response = not validate and self.seele.off_policy.source == "prefix"
-            sampled = self._sample(
-                prompt_ids + hint_ids,
-                sampling_params,
-                max_tokens=self.rollout_config.response_length - (len(hint_ids) if in_response else 0),
-                session_id=prompt["uid"],
-                seeds=[
+            request: dict[str, Any] = {
+                "prompt_ids": prompt_ids + hint_ids,
+                "sampling_params": sampling_params,
+                "max_tokens": self.rollout_config.response_length - (len(hint_ids) if in_response else 0),
+                "seeds": [
                     rollout_seed(
                         self.seele.seed,
                         -1 - step if validate else step,
@@ -127,19 +131,31 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     )
                     for rollout in range(skipped + first_rollout, skipped + first_rollout + num_rollouts)
                 ],
-                quorum=quorum,
-                stop=self.stop if validate else (),
+            }
+            cache = None if validate else self.cache
+            kept = cache.find(step, request) if cache else None
+            sampled = (
+                self._sample(
+                    **request, session_id=prompt["uid"], quorum=quorum, stop=self.stop if validate else ()
+                )
+                if kept is None
+                else _one_by_one(kept)
             )
+            came = []
             async with aclosing(sampled) as parts:
-                async for completions, model_version in parts:  # noqa: B007 - read below
+                async for completions, model_version in parts:
                     if not validate:
                         self.controller.count_tokens(
                             round_index,
                             prompt=len(completions) * len(prompt_ids + hint_ids),
                             cached=sum(each.cached_prompt_tokens for each in completions.values()),
                             generated=sum(len(each.token_ids) for each in completions.values()),
+                            from_cache=kept is not None,
                         )
+                    came.append((completions, model_version))
                     yield completions
+            if cache and kept is None:
+                cache.keep(step, request, came)
             if not validate:
                 self.controller.time_round(round_index, time.perf_counter() - start)
 
@@ -306,6 +322,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             text = text_after_thinking(completion.text, begun=self.begins_thinking)
         grade = await asyncio.to_thread(self.grader.grade_problem, text or "", instance)
         return reward_form(grade, self.seele.reward.format_score)
+
+
+async def _one_by_one(parts: Sequence[Part]) -> AsyncGenerator[Part, None]:
+    for part in parts:
+        yield part
 
 
 class RoundsManager(AgentLoopManagerTQ):

@@ -109,6 +109,8 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
             config.trainer.resume_from_path = str(Path(config.trainer.resume_from_path).resolve())
         if config.seele.prompt.template not in {*TEMPLATES, CHAT}:
             config.seele.prompt.template = str(Path(config.seele.prompt.template).resolve())
+        if config.seele.rollout_cache is not None:
+            config.seele.rollout_cache = str(Path(config.seele.rollout_cache).resolve())
         for key in ("train_files", "val_files"):
             files = config.data[key]
             config.data[key] = [
