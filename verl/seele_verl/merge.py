@@ -14,9 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from seele.errors import CheckpointError, SeeleError
 from seele_verl.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.lora import ADAPTER, MODEL, join_adapter
 
 STEP_FILE = "merged_step.txt"
 """Beside the weights: the step that they come from."""
@@ -24,6 +27,7 @@ STEP_FILE = "merged_step.txt"
 
 def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     """Merge one checkpoint of a run into ``RUN/merged``, which always holds a whole model or the one before.
+    After LoRA the adapter is there, too, in ``lora_adapter``.
 
     A model that was merged stands for its checkpoint where that is gone, and is replaced where the step was
     trained again.
@@ -47,10 +51,18 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         shutil.copytree(whole, partial)
     else:
         _run_merger(step_folder(run, step) / "actor", partial)
+        if (partial / ADAPTER).is_dir():
+            join_adapter(partial, _base_model(run))
     (partial / STEP_FILE).write_text(str(step))
     shutil.rmtree(merged, ignore_errors=True)
     partial.rename(merged)
     return merged
+
+
+def _base_model(run: Path) -> str | None:
+    """What the run was trained from; None where its settings are gone."""
+    settings = run / "resolved.yaml"
+    return OmegaConf.select(OmegaConf.load(settings), f"{MODEL}.path") if settings.is_file() else None
 
 
 def _is_merged(run: Path, step: int) -> bool:

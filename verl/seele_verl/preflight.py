@@ -24,6 +24,7 @@ from seele_verl.cluster import LOCAL, check_capability, check_cpus, cluster_addr
 from seele_verl.compositions import check_composition
 from seele_verl.critic_settings import check_critic, check_value_head
 from seele_verl.model_runner import check_model_runner
+from seele_verl.lora import check_lora
 from seele_verl.overlong import keep_problems
 from seele_verl.resume import check_checkpoint
 from seele_verl.rollout_cache import check_rollout_cache
@@ -93,6 +94,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         check_critic(config, overrides)
     check_composition(config, seele)
     _check_device(config, supervised=supervised)
+    check_lora(config)
     check_rollout_cache(config, seele)
     if not supervised:
         _check_cluster(config)

@@ -16,6 +16,7 @@ from seele_verl.checkpoints import (
     step_of,
 )
 from seele_verl.critic_settings import has_critic
+from seele_verl.lora import check_saved_rank
 from seele_verl.run_log import rows_of
 
 MODEL = "actor_rollout_ref.model.path"
@@ -26,7 +27,8 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
 
     Raises:
         ConfigError: What is named is not a whole checkpoint of such a run, or would not be used, or the run's
-            folder has checkpoints of another one; or another number of GPUs saved the checkpoint.
+            folder has checkpoints of another one; or another number of GPUs, or a run with another rank of
+            LoRA, saved the checkpoint.
     """
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     run = Path(config.trainer.default_local_dir).resolve()
@@ -40,6 +42,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
         last = last_complete_step(run) if mode == "auto" else None
         if last is not None:
             _check_shards(config, step_folder(run, last), models)
+            check_saved_rank(config, step_folder(run, last))
         return
     parts = ("huggingface", "data_0.pt") if supervised else (*models, "data.pt")
     checkpoint = Path(str(path or "")).resolve()
@@ -49,6 +52,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
             f"{' and '.join(parts)} in it, got {path!r}"
         )
     _check_shards(config, checkpoint, models)
+    check_saved_rank(config, checkpoint)
     if checkpoint.parent != run and last_complete_step(run) is not None:
         raise ConfigError(
             f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "

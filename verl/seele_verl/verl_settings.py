@@ -33,6 +33,9 @@ _SHARE = _Allowed("a number from 0 to 1", lambda value: _is_number(value) and 0 
 _POSITIVE = _Allowed("a number above 0", lambda value: _is_number(value) and value > 0)
 _AGGREGATION = _one_of("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 _KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+_RANK = _Allowed(
+    "a whole number from 0 (no LoRA) to 512", lambda value: _is_whole(value) and 0 <= value <= 512
+)
 _STRATEGY = _one_of("fsdp", "fsdp2")
 _LOGGERS = ("console", "tensorboard", "wandb", "swanlab", "mlflow", "clearml", "trackio", "file")
 
@@ -63,6 +66,8 @@ ALLOWED = {
         lambda value: not value,
     ),
     "trainer.use_v1": _Allowed("true, for SEELE builds on that trainer", lambda value: value is True),
+    "actor_rollout_ref.model.lora_rank": _RANK,
+    "actor_rollout_ref.model.lora_alpha": _COUNT,
     "actor_rollout_ref.actor.strategy": _STRATEGY,
     "actor_rollout_ref.ref.strategy": _STRATEGY,
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
