@@ -23,9 +23,10 @@ from seele.rollout.templates import CHAT, check_template
 from seele_verl.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.compositions import check_composition
 from seele_verl.critic_settings import check_critic, check_value_head
-from seele_verl.model_runner import check_model_runner
 from seele_verl.lora import check_lora
+from seele_verl.model_runner import check_model_runner
 from seele_verl.overlong import keep_problems
+from seele_verl.profiling import check_profiler
 from seele_verl.resume import check_checkpoint
 from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.settings import read_settings, sequence_parallel_size
@@ -96,6 +97,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_device(config, supervised=supervised)
     check_lora(config)
     check_rollout_cache(config, seele)
+    check_profiler(config, supervised=supervised)
     if not supervised:
         _check_cluster(config)
     training, validation = (
