@@ -2,6 +2,7 @@
 
 from seele.config.build import from_mapping
 from seele.config.data import DataConfig
+from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.settings import (
     AdvantageConfig,
@@ -21,6 +22,7 @@ __all__ = [
     "DataConfig",
     "HintConfig",
     "ImitationConfig",
+    "MemoryConfig",
     "OffPolicyConfig",
     "PromptConfig",
     "ReplayConfig",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seele.config.data import DataConfig
+from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
 from seele.config.sft import SftConfig
@@ -394,6 +395,7 @@ class SeeleConfig:
     engine: EngineConfig = field(default_factory=EngineConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     sft: SftConfig = field(default_factory=SftConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)

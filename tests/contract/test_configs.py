@@ -198,27 +198,19 @@ def test_scripts_take_the_model_the_files_and_the_hardware_from_the_environment(
         assert (config.trainer.default_local_dir, config.trainer.n_gpus_per_node) == ("runs/x", 1)
 
 
-@pytest.mark.parametrize(("model", "tensor_parallel"), [("qwen2_5_7b", 2), ("qwen2_5_3b", 1)])
-def test_the_models_size_says_what_is_split_and_offloaded_on_a_node(model, tensor_parallel):
-    section = composed(f"model={model}", "hardware=gpu8").actor_rollout_ref
-    assert section.rollout.tensor_model_parallel_size == tensor_parallel
-    offloads = {
-        section.actor.fsdp_config.param_offload,
-        section.actor.fsdp_config.optimizer_offload,
-        section.ref.fsdp_config.param_offload,
-    }
-    assert offloads == {tensor_parallel == 2}
-
-
-def test_one_gpu_splits_nothing():
-    section = composed("model=qwen2_5_7b", "hardware=gpu1").actor_rollout_ref
-    assert section.rollout.tensor_model_parallel_size == 1
-    assert not section.actor.fsdp_config.param_offload
-    assert section.ref.fsdp_config.param_offload
-
-
-def test_the_engine_takes_the_models_own_window_unless_the_model_names_it():
-    assert composed("model=qwen2_5_7b", "hardware=gpu8").actor_rollout_ref.rollout.max_model_len is None
+def test_the_engines_window_holds_the_longest_prompt_and_response():
+    assert composed("model=qwen2_5_7b", "hardware=gpu8").actor_rollout_ref.rollout.max_model_len == 4096
+    long = composed("method=luffy", "model=qwen2_5_math_7b_16k", "hardware=gpu8")
+    assert long.actor_rollout_ref.rollout.max_model_len == 2048 + 8192
     short = composed("method=luffy", "model=qwen2_5_math_7b", "hardware=gpu8")
     assert short.actor_rollout_ref.rollout.max_model_len == 4096
     assert short.data.max_response_length == 2048, "LUFFY's 8,192 do not fit"
+
+
+def test_an_engine_takes_a_rounds_requests_at_once():
+    # 256 problems x 32 rollouts / 4 rounds / 8 engines; half of the engines get twice as many.
+    assert composed("hardware=gpu8").actor_rollout_ref.rollout.max_num_seqs == 256
+    halves = composed("hardware=gpu8", "actor_rollout_ref.rollout.tensor_model_parallel_size=2")
+    assert halves.actor_rollout_ref.rollout.max_num_seqs == 512
+    # All rollouts in one round would be 1,024.
+    assert composed("hardware=gpu8", "method=grpo").actor_rollout_ref.rollout.max_num_seqs == 512

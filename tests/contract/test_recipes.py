@@ -65,7 +65,8 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = byte_tokenizer()
     for window in {*WINDOWS.values()}:
         tokenizer.save_pretrained(folder / str(window))
-        Qwen2Config(vocab_size=259, max_position_embeddings=window).save_pretrained(folder / str(window))
+        tiny = {"vocab_size": 259, "hidden_size": 32, "intermediate_size": 64}
+        Qwen2Config(**tiny, max_position_embeddings=window).save_pretrained(folder / str(window))
     return folder
 
 
@@ -76,6 +77,8 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr("seele_verl.memory.card_memory", lambda: 79.0 * 2**30)
+    monkeypatch.setattr("seele_verl.memory.host_memory", lambda: 1024.0 * 2**30)
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 64)
 
 

@@ -61,7 +61,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, tokenizer):
     folder = tmp_path_factory.mktemp("chat_model")
-    Qwen2Config(vocab_size=512).save_pretrained(folder)
+    Qwen2Config(vocab_size=512, hidden_size=32, intermediate_size=64).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "model.safetensors").write_bytes(b"weights")
     return folder

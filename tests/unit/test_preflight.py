@@ -55,7 +55,7 @@ def model(tmp_path_factory) -> Path:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = None
     tokenizer.save_pretrained(folder)
-    Qwen2Config(vocab_size=259).save_pretrained(folder)
+    Qwen2Config(vocab_size=259, hidden_size=32, intermediate_size=64).save_pretrained(folder)
     return folder
 
 
@@ -497,6 +497,7 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr("seele_verl.memory.card_memory", lambda: 79.0 * 2**30)
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 5)
     assert capability() == (9, 0)
     assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
@@ -554,6 +555,7 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr("seele_verl.memory.card_memory", lambda: 79.0 * 2**30)
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 4)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"num_cpus: Ray would have 4, but 5 are reserved: .*; set it to 5"):

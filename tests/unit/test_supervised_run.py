@@ -46,7 +46,7 @@ def model(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("model")
     byte_tokenizer().save_pretrained(folder)
-    Qwen2Config(vocab_size=259).save_pretrained(folder)
+    Qwen2Config(vocab_size=259, hidden_size=32, intermediate_size=64).save_pretrained(folder)
     return folder
 
 

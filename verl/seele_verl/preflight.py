@@ -24,6 +24,7 @@ from seele_verl.cluster import LOCAL, check_capability, check_cpus, cluster_addr
 from seele_verl.compositions import check_composition
 from seele_verl.critic_settings import check_critic, check_value_head
 from seele_verl.lora import check_lora
+from seele_verl.memory import check_memory
 from seele_verl.model_runner import check_model_runner
 from seele_verl.overlong import keep_problems
 from seele_verl.profiling import check_profiler
@@ -46,6 +47,7 @@ OPEN_SECTIONS = (
 )
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
+FUSED_HEAD = "seele_verl.fused_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_value_head(config)
     check_model_runner(config, seele)
     _check_window(config)
+    _check_fused_head(config)
+    check_memory(config, seele, supervised=supervised)
     check_unit(seele.hints, tokenizer)
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
@@ -343,16 +347,31 @@ def _check_window(config: DictConfig) -> None:
 
     path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
     own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
-    name, window = f"the window of {path}", own
-    if given is not None:
-        name, window = "actor_rollout_ref.rollout.max_model_len", given
-        if own is not None and given > own:
-            raise ConfigError(
-                f"{name}: got {given}, but {path} has a window of {own} tokens; allowed are at most {own}"
-            )
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
-    if window is not None and prompt + response > window:
+    windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
+    for name, window in windows.items():
+        if window is not None and prompt + response > window:
+            raise ConfigError(
+                f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
+                f"data.max_response_length ({response})"
+            )
+    if given is not None and own is not None and given > own:
         raise ConfigError(
-            f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
-            f"data.max_response_length ({response})"
+            f"actor_rollout_ref.rollout.max_model_len: got {given}, but {path} has a window of {own} tokens; "
+            f"allowed are at most {own}"
+        )
+
+
+def _check_fused_head(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where verl's fused kernels would find an output layer that nothing gathers."""
+    from transformers import AutoConfig
+
+    model = config.actor_rollout_ref.model
+    if not model.use_fused_kernels or config.actor_rollout_ref.actor.strategy != "fsdp2":
+        return
+    libraries = [model.external_lib] if isinstance(model.external_lib, str) else [*(model.external_lib or [])]
+    if FUSED_HEAD not in libraries and not AutoConfig.from_pretrained(model.path).tie_word_embeddings:
+        raise ConfigError(
+            f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
+            f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"
         )

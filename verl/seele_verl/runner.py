@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
+import seele_verl.resolvers  # noqa: F401  verl resolves the configuration in this process
 from seele_verl.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.compat import patient_ray, undecorated
 

@@ -35,6 +35,7 @@ from seele_verl.overlong import count_fits, describe_fits, write_fits
 from seele_verl.preflight import Preflight, check_settings
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.references import has_references, prepare_references
+import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele_verl.resume import find_start
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog

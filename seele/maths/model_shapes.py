@@ -1,0 +1,156 @@
+"""Shapes of dense transformers with grouped-query attention, and the parameters that follow from them.
+
+Llama, Mistral, Qwen2 and Qwen3 differ here in biases and norms alone. No arrays, no models: counts.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What a model's ``config.json`` says of its size, under Hugging Face's names but for the last two."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    vocab_size: int
+    head_dim: int | None = None
+    """None: ``hidden_size / num_attention_heads``."""
+    tied: bool = False
+    """Whether the output layer is the embedding (``tie_word_embeddings``)."""
+    qkv_bias: bool = False
+    """Qwen2's."""
+    qk_norm: bool = False
+    """Qwen3's."""
+
+    @property
+    def query_size(self) -> int:
+        """Features of a token's queries, over all heads."""
+        return self.num_attention_heads * self._head_dim
+
+    @property
+    def key_value_size(self) -> int:
+        """Features of a token's keys, over all heads; as many as of its values."""
+        return self.num_key_value_heads * self._head_dim
+
+    @property
+    def _head_dim(self) -> int:
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    @property
+    def layer_parameters(self) -> int:
+        """Of one layer: four projections of the attention, three of the MLP, two norms, biases, norms of
+        heads.
+        """
+        hidden, query, key_value = self.hidden_size, self.query_size, self.key_value_size
+        projections = hidden * (2 * query + 2 * key_value + 3 * self.intermediate_size)
+        extras = 2 * hidden + (query + 2 * key_value) * self.qkv_bias + 2 * self._head_dim * self.qk_norm
+        return projections + extras
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Of the embedding; as many as of the output layer."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def head_parameters(self) -> int:
+        """Of the output layer, beyond the embedding's: none where they are tied."""
+        return 0 if self.tied else self.embedding_parameters
+
+    @property
+    def parameters(self) -> int:
+        """All of them, with the last norm."""
+        layers = self.num_hidden_layers * self.layer_parameters
+        return self.embedding_parameters + layers + self.hidden_size + self.head_parameters
+
+    def lora_parameters(self, rank: int) -> int:
+        """Of adapters of this rank on every projection of every layer (``target_modules: all-linear``)."""
+        hidden, query, key_value = self.hidden_size, self.query_size, self.key_value_size
+        ends = 2 * (hidden + query) + 2 * (hidden + key_value) + 3 * (hidden + self.intermediate_size)
+        return rank * ends * self.num_hidden_layers
+
+
+def _qwen2(hidden: int, intermediate: int, layers: int, heads: int, kv: int, vocab: int) -> ModelShape:
+    return ModelShape(
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        vocab_size=vocab,
+        tied=vocab == 151_936,  # Qwen2.5 up to 3B; the larger ones have 152,064 words
+        qkv_bias=True,
+    )
+
+
+def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, *, tied: bool) -> ModelShape:
+    return ModelShape(
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=151_936,
+        tied=tied,
+        qk_norm=True,
+    )
+
+
+def _llama(
+    hidden: int, intermediate: int, layers: int, heads: int, vocab: int, *, tied: bool = False
+) -> ModelShape:
+    return ModelShape(
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=vocab,
+        tied=tied,
+    )
+
+
+SHAPES = {
+    "qwen2.5-0.5b": _qwen2(896, 4864, 24, 14, 2, 151_936),
+    "qwen2.5-1.5b": _qwen2(1536, 8960, 28, 12, 2, 151_936),
+    "qwen2.5-3b": _qwen2(2048, 11_008, 36, 16, 2, 151_936),
+    "qwen2.5-7b": _qwen2(3584, 18_944, 28, 28, 4, 152_064),
+    "qwen2.5-14b": _qwen2(5120, 13_824, 48, 40, 8, 152_064),
+    "qwen2.5-32b": _qwen2(5120, 27_648, 64, 40, 8, 152_064),
+    "qwen2.5-72b": _qwen2(8192, 29_568, 80, 64, 8, 152_064),
+    "qwen3-0.6b": _qwen3(1024, 3072, 28, 16, tied=True),
+    "qwen3-1.7b": _qwen3(2048, 6144, 28, 16, tied=True),
+    "qwen3-4b": _qwen3(2560, 9728, 36, 32, tied=True),
+    "qwen3-8b": _qwen3(4096, 12_288, 36, 32, tied=False),
+    "qwen3-32b": _qwen3(5120, 25_600, 64, 64, tied=False),
+    "llama-3.2-3b": _llama(3072, 8192, 28, 24, 128_256, tied=True),
+    "llama-3.1-8b": _llama(4096, 14_336, 32, 32, 128_256),
+    "mathstral-7b": _llama(4096, 14_336, 32, 32, 32_768),
+}
+"""Of the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1; Qwen3: arXiv:2505.09388)."""
+
+HUB_NAMES = {
+    "Qwen/Qwen2.5-1.5B": "qwen2.5-1.5b",
+    "Qwen/Qwen2.5-3B": "qwen2.5-3b",
+    "Qwen/Qwen2.5-7B": "qwen2.5-7b",
+    "Qwen/Qwen2.5-7B-Instruct": "qwen2.5-7b",
+    "Qwen/Qwen2.5-Math-1.5B": "qwen2.5-1.5b",
+    "Qwen/Qwen2.5-Math-7B": "qwen2.5-7b",
+    "RoadQAQ/Qwen2.5-Math-1.5B-16k-think": "qwen2.5-1.5b",
+    "Elliott/Qwen2.5-Math-7B-16k-think": "qwen2.5-7b",
+    "Qwen/Qwen3-0.6B": "qwen3-0.6b",
+    "Qwen/Qwen3-1.7B": "qwen3-1.7b",
+    "Qwen/Qwen3-4B": "qwen3-4b",
+    "Qwen/Qwen3-8B": "qwen3-8b",
+    "Qwen/Qwen3-0.6B-Base": "qwen3-0.6b",
+    "Qwen/Qwen3-1.7B-Base": "qwen3-1.7b",
+    "Qwen/Qwen3-4B-Base": "qwen3-4b",
+    "Qwen/Qwen3-8B-Base": "qwen3-8b",
+    "meta-llama/Llama-3.2-3B": "llama-3.2-3b",
+    "mistralai/Mathstral-7B-v0.1": "mathstral-7b",
+}
+"""The models of our presets, for a machine that cannot ask the hub."""

@@ -1,0 +1,504 @@
+"""From a composed configuration to ``seele.maths.memory``: whether a run fits its GPUs, its node and its disk.
+
+    python -m seele_verl.memory recipe=seele_qwen2.5-7b [overrides]     the table of a run
+    python -m seele_verl.memory --recipes                               a line for every recipe
+
+``preflight.py`` refuses what does not fit before Ray starts. docs/memory.md says what is counted.
+"""
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from seele.config import SeeleConfig
+from seele.errors import ConfigError, SeeleError
+from seele.maths.memory import GIB, Engine, Need, Passes, Plan, Trained, as_critic, peak, predict
+from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
+from seele.maths.tables import markdown_table
+from seele.methods import METHODS
+from seele_verl.settings import read_settings, sequence_parallel_size
+
+DENSE = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types whose parameters ``ModelShape`` counts."""
+
+TOKEN_LIMITS = (
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
+    "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu",
+)
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+Change = dict[str, Any]
+"""Settings that would make a run smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What there is, in bytes; None where this node cannot say."""
+
+    card: float
+    """0 for a run without GPUs."""
+    card_is_assumed: bool
+    host: float | None
+    disk: float | None
+
+
+def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) -> None:
+    """Check that the run fits, by arithmetic.
+
+    Raises:
+        ConfigError: Something does not fit, and ``seele.memory.check`` is ``refuse``.
+    """
+    if seele.memory.check == "off":
+        return
+    shape = shape_of(config.actor_rollout_ref.model.path)
+    if shape is None:
+        return
+    machine = this_machine(config, seele)
+
+    def needs_with(change: Change) -> list[Need]:
+        changed = _changed(config, change)
+        plan = plan_of(changed, read_settings(changed), shape, card=machine.card, supervised=supervised)
+        return predict(plan, host=machine.host, disk=machine.disk)
+
+    needs = needs_with({})
+    short = [need for need in needs if not need.fits]
+    if not short:
+        return
+    change = smallest_change(needs_with, _changes(config, supervised=supervised))
+    said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + _advice(change)
+    if seele.memory.check == "refuse":
+        raise ConfigError(f"{said}; seele.memory.check=warn starts all the same")
+    sys.stderr.write(f"warning: {said}\n")
+
+
+def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
+    """What this node has. Where it has no GPUs but the run wants some, as on a cluster's head node, the card is
+    the hardware file's, and the other nodes' memory is not known.
+    """
+    disk = float(shutil.disk_usage(_existing(Path(config.trainer.default_local_dir).resolve())).free)
+    if config.trainer.device == "cpu":
+        return Machine(card=0.0, card_is_assumed=False, host=host_memory(), disk=disk)
+    card = card_memory()
+    if card is None:
+        return Machine(card=seele.memory.gpu_gib * GIB, card_is_assumed=True, host=None, disk=disk)
+    return Machine(card=card, card_is_assumed=False, host=host_memory(), disk=disk)
+
+
+def plan_of(
+    config: DictConfig, seele: SeeleConfig, shape: ModelShape, *, card: float, supervised: bool
+) -> Plan:
+    """What the settings say that the arithmetic asks for.
+
+    Args:
+        config: The composed configuration.
+        seele: Its ``seele`` block.
+        shape: The model's.
+        card: Memory of a GPU in bytes, 0 for a run without.
+        supervised: Whether verl's SFT trainer runs.
+    """
+    section, trainer = config.actor_rollout_ref, config.trainer
+    ranks = trainer.nnodes * trainer.n_gpus_per_node
+    policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=section.model.lora_rank)
+    update = _passes(config, section.actor, section.actor.ppo_max_token_len_per_gpu, entropy=False)
+    if supervised:
+        # verl's SFT trainer is told to keep everything where it is (sft_config.py).
+        policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=0, offloads=False)
+        return Plan(
+            card=card,
+            ranks=ranks,
+            ranks_per_node=trainer.n_gpus_per_node,
+            policy=policy,
+            update=update,
+            checkpoints=_supervised_checkpoints(seele),
+            saves_whole_model=True,
+        )
+    rollout = section.rollout
+    actor_entropy = bool(section.actor.calculate_entropy or section.actor.entropy_coeff)
+    uses_engines = config.algorithm.rollout_correction.bypass_mode and seele.off_policy.source != "prefix"
+    has_critic = METHODS[seele.method].has_critic
+    limit = section.ref.log_prob_max_token_len_per_gpu
+    return Plan(
+        card=card,
+        ranks=ranks,
+        ranks_per_node=trainer.n_gpus_per_node,
+        policy=policy,
+        update=_passes(config, section.actor, section.actor.ppo_max_token_len_per_gpu, entropy=actor_entropy),
+        old_log_probs=None
+        if uses_engines
+        else _passes(config, section.actor, rollout.log_prob_max_token_len_per_gpu, entropy=True),
+        reference=_passes(config, section.ref, limit, entropy=False)
+        if section.actor.use_kl_loss and not policy.lora_rank
+        else None,
+        critic=as_critic(_trained(shape, config.critic.fsdp, ranks, lora_rank=0)) if has_critic else None,
+        critic_passes=Passes(
+            tokens=config.critic.ppo_max_token_len_per_gpu,
+            longest=_longest(config),
+            has_head=False,
+            has_checkpointing=config.critic.model.enable_gradient_checkpointing,
+            width=_width(config.critic.fsdp),
+        )
+        if has_critic
+        else None,
+        engine=_engine(config, shape, has_adapters=bool(policy.lora_rank)),
+        rollout_workers=math.ceil(rollout.agent.num_workers / trainer.nnodes),
+        rollouts=config.data.train_batch_size * rollout.n,
+        checkpoints=_checkpoints(config),
+    )
+
+
+def shape_of(model: str) -> ModelShape | None:
+    """The shape of a model in a folder, in the hub's cache or on the hub; None for one that is not a dense
+    transformer of a known type, or that cannot be asked for.
+    """
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(model)
+    except (OSError, ValueError):
+        return SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else None
+    return shape_from(config)
+
+
+def shape_from(config: Any) -> ModelShape | None:
+    """The shape that a configuration of Hugging Face's describes; None for another type of model."""
+    if config.model_type not in DENSE:
+        return None
+    return ModelShape(
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_hidden_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        num_key_value_heads=config.num_key_value_heads,
+        vocab_size=config.vocab_size,
+        head_dim=getattr(config, "head_dim", None),
+        tied=config.tie_word_embeddings,
+        qkv_bias=config.model_type == "qwen2",
+        qk_norm=config.model_type == "qwen3",
+    )
+
+
+def smallest_change(
+    needs_with: Callable[[Change], list[Need]], groups: Sequence[Sequence[Change]]
+) -> Change | None:
+    """The first change that makes everything fit, alone; or several, of which none can be left out.
+
+    Args:
+        needs_with: What a run needs under some changes.
+        groups: Kinds of changes, the least costly first, and within a kind the least first.
+
+    Returns:
+        None if all kinds together do not help.
+    """
+
+    def shortage(change: Change) -> float:
+        missing = (need.needed - need.available for need in needs_with(change) if need.available is not None)
+        return sum(max(0.0, bytes_missing) for bytes_missing in missing)
+
+    for change in (change for group in groups for change in group):
+        if not shortage(change):
+            return change
+    chosen: list[Change] = []
+    missing = shortage({})
+    for group in groups:
+        for change in group:
+            if (left := shortage(_joined([*chosen, change]))) < missing:
+                best, missing = change, left
+                if not left:
+                    break
+        else:
+            best = min(group, key=lambda change: shortage(_joined([*chosen, change])), default={})
+        chosen.append(best)
+        if not missing:
+            break
+    if missing:
+        return None
+    for change in list(chosen):
+        others = [other for other in chosen if other is not change]
+        if not shortage(_joined(others)):
+            chosen = others
+    return _joined(chosen)
+
+
+def describe(needs: Sequence[Need]) -> str:
+    """A table of what a run needs, a line for every phase; parts under 0.05 GiB are left out."""
+    rows = []
+    for need in needs:
+        parts = sorted(need.parts.items(), key=lambda part: -part[1])
+        words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size >= 0.05 * GIB)
+        available = "?" if need.available is None else f"{need.available / GIB:.1f}"
+        rows.append([need.place, need.phase, f"{need.needed / GIB:.1f}", available, words])
+    return markdown_table(("where", "when", "GiB", "of", "parts"), rows, num_names=2)
+
+
+def describe_recipes(compose: Callable[..., DictConfig]) -> str:
+    """A line for every recipe on the hardware of its script: what it needs at most, and what was chosen."""
+    rows = []
+    for recipe in recipes():
+        config = compose([f"recipe={recipe}"])
+        needs = needs_of(config)
+        section = config.actor_rollout_ref
+        fsdp = section.actor.fsdp_config
+        offload = [name for name in ("param", "optimizer") if fsdp[f"{name}_offload"]]
+        largest = [peak(needs, place) for place in ("GPU", "host", "disk")]
+        gpu = largest[0]
+        cells = [f"`{recipe}`", Path(section.model.path).name, gpu.phase if gpu else ""]
+        cells += [f"{need.needed / GIB:.0f}" if need else "" for need in largest]
+        cells += [str(section.rollout.tensor_model_parallel_size), " and ".join(offload) or "none"]
+        cells += [f"{section.rollout[key]:,}" for key in ("max_model_len", "max_num_seqs")]
+        rows.append(cells)
+    heads = ("recipe", "model", "GPU's peak in", "GPU, GiB", "host, GiB", "disk, GiB", "TP", "offloaded")
+    return markdown_table((*heads, "window", "sequences"), rows, num_names=3)
+
+
+def recipes() -> list[str]:
+    """The names of all recipes."""
+    folder = Path(__file__).parent / "config" / "recipe"
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def needs_of(config: DictConfig) -> list[Need]:
+    """What a configuration needs on its hardware file's cards, of all its stages, by the shapes that are known
+    here: nothing is asked for.
+    """
+    seele, model = read_settings(config), config.actor_rollout_ref.model.path
+    shape = SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else shape_of(model)
+    if shape is None:
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: the shape of {model!r} is not known; allowed are models of the "
+            f"types {list(DENSE)}: a folder, or one of {list(HUB_NAMES)}"
+        )
+    card = 0.0 if config.trainer.device == "cpu" else seele.memory.gpu_gib * GIB
+    return [
+        need
+        for stage in METHODS[seele.method].stages
+        for need in predict(plan_of(config, seele, shape, card=card, supervised=stage == "sft"))
+    ]
+
+
+def _trained(
+    shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int, offloads: bool = True
+) -> Trained:
+    sharded = fsdp.fsdp_size if 0 < fsdp.fsdp_size < ranks else ranks
+    return Trained(
+        shape=shape,
+        shards=sharded,
+        lora_rank=lora_rank,
+        master=2 if fsdp.model_dtype in ("bf16", "bfloat16", "fp16", "float16") else 4,
+        param_offload=offloads and fsdp.param_offload,
+        optimizer_offload=offloads and fsdp.optimizer_offload,
+        cpu_policy=fsdp.offload_policy,
+        defers_sync=fsdp.use_no_sync_for_gradient_accumulation,
+    )
+
+
+def _passes(config: DictConfig, section: DictConfig, limit: int, *, entropy: bool) -> Passes:
+    """Passes of verl's section ``actor`` or ``ref`` under a limit on tokens."""
+    model = config.actor_rollout_ref.model
+    tokens = limit
+    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
+        size = OmegaConf.select(section, "ppo_micro_batch_size_per_gpu") or 1
+        tokens = size * _longest(config) // sequence_parallel_size(section)
+    return Passes(
+        tokens=tokens,
+        longest=_longest(config),
+        is_fused=model.use_fused_kernels,
+        entropy="none" if not entropy else _entropy(config),
+        has_checkpointing=model.enable_gradient_checkpointing,
+        width=_width(section.fsdp_config),
+    )
+
+
+def _entropy(config: DictConfig) -> str:
+    return "chunked" if config.actor_rollout_ref.actor.entropy_from_logits_with_chunking else "whole"
+
+
+def _width(fsdp: DictConfig) -> int:
+    precision = OmegaConf.select(fsdp, "mixed_precision") or {}
+    return 4 if precision.get("param_dtype", "bf16") in ("fp32", "float32") else 2
+
+
+def _longest(config: DictConfig) -> int:
+    longest: int = config.data.max_prompt_length + config.data.max_response_length
+    return longest
+
+
+def _engine(config: DictConfig, shape: ModelShape, *, has_adapters: bool) -> Engine:
+    rollout = config.actor_rollout_ref.rollout
+    extra = rollout.engine_kwargs.vllm
+    cache = extra.get("kv_cache_memory_bytes")
+    if config.trainer.device == "cpu":
+        cache = float(config.ray_kwargs.ray_init.runtime_env.env_vars.VLLM_CPU_KVCACHE_SPACE) * GIB
+    return Engine(
+        shape=shape,
+        tensor_parallel=rollout.tensor_model_parallel_size,
+        memory_share=rollout.gpu_memory_utilization,
+        window=rollout.max_model_len or _longest(config),
+        sequences=rollout.max_num_seqs,
+        batched_tokens=rollout.max_num_batched_tokens,
+        kv_cache=None if cache is None else float(cache),
+        has_graphs=not rollout.enforce_eager,
+        sleeps=rollout.free_cache_engine,
+        keeps_copy=has_adapters,
+        width=4 if rollout.dtype == "float32" else 2,
+    )
+
+
+def _checkpoints(config: DictConfig) -> int:
+    """What may be on disk at once, without what is there already."""
+    trainer = config.trainer
+    if trainer.save_freq <= 0:
+        return 0
+    kept = trainer.max_actor_ckpt_to_keep
+    if kept is None:
+        kept = (trainer.total_training_steps or trainer.save_freq) // trainer.save_freq
+    there = len(list(Path(trainer.default_local_dir).glob("global_step_*")))
+    return max(1, kept + 1 - there)
+
+
+def _supervised_checkpoints(seele: SeeleConfig) -> int:
+    """All are kept until the last step: as many as epochs, or at least that where ``save_freq`` counts
+    steps.
+    """
+    every = seele.sft.save_freq
+    return 1 if every is not None and every < 1 else seele.sft.epochs
+
+
+def _changes(config: DictConfig, *, supervised: bool) -> list[list[Change]]:
+    """What could be changed, by how much it costs: kinds of changes, each from the least on."""
+    section = config.actor_rollout_ref
+    now = {key: OmegaConf.select(config, key) for key in TOKEN_LIMITS}
+    longest = _longest(config)
+    limits = sorted({24_576, 16_384, 12_288, 8192, 4096, longest}, reverse=True)
+    fewer = [
+        {key: limit for key, tokens in now.items() if tokens > limit} for limit in limits if limit >= longest
+    ]
+    fused = {
+        "actor_rollout_ref.model.use_fused_kernels": True,
+        f"{ACTOR}.entropy_from_logits_with_chunking": True,
+    }
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    of_node = config.trainer.n_gpus_per_node
+    groups: list[list[Change]] = [
+        [change for change in fewer if change],
+        [] if section.model.use_fused_kernels else [fused],
+        [{"trainer.max_actor_ckpt_to_keep": 1}],
+    ]
+    if not supervised:
+        groups += [
+            [{f"{ROLLOUT}.gpu_memory_utilization": tenths / 10} for tenths in range(8, 1, -1)],
+            [{f"{ACTOR}.fsdp_config.optimizer_offload": True}],
+            [{f"{ACTOR}.fsdp_config.param_offload": True}],
+            [
+                {f"{ROLLOUT}.tensor_model_parallel_size": size}
+                for size in (2, 4, 8)
+                if section.rollout.tensor_model_parallel_size < size <= of_node and ranks % size == 0
+            ],
+            [
+                {f"{ACTOR}.fsdp_config.optimizer_offload": False},
+                {
+                    f"{ACTOR}.fsdp_config.param_offload": False,
+                    f"{ACTOR}.fsdp_config.optimizer_offload": False,
+                },
+            ],
+            [] if section.model.lora_rank else [{"actor_rollout_ref.model.lora_rank": 32}],
+        ]
+    groups.append([{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if size > of_node])
+    groups.append([] if supervised else [{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
+    return groups
+
+
+def _joined(changes: Sequence[Change]) -> Change:
+    return {key: value for change in changes for key, value in change.items()}
+
+
+def _changed(config: DictConfig, change: Change) -> DictConfig:
+    if not change:
+        return config
+    changed: DictConfig = config.copy()
+    with open_dict(changed):
+        for key, value in change.items():
+            OmegaConf.update(changed, key, value)
+    return changed
+
+
+def _advice(change: Change | None) -> str:
+    if change is None:
+        return "No setting that is known to help makes it fit: take a smaller model or more GPUs"
+    return "This would fit: " + " ".join(f"{key}={_typed(value)}" for key, value in change.items())
+
+
+def _typed(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shortage(need: Need, machine: Machine) -> str:
+    assert need.available is not None, "what is not known is not short"
+    parts = sorted(need.parts.items(), key=lambda part: -part[1])[:4]
+    words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts)
+    where = {
+        "GPU": "a GPU",
+        "engine": "the engine's share of a GPU (gpu_memory_utilization)",
+        "host": "a node's memory",
+        "disk": "the disk of trainer.default_local_dir",
+    }[need.place]
+    assumed = machine.card_is_assumed and need.place in ("GPU", "engine")
+    of = " (seele.memory.gpu_gib, for this node has no GPU to ask)" if assumed else ""
+    return (
+        f"{need.phase} needs {need.needed / GIB:.1f} GiB of {where}, which has "
+        f"{need.available / GIB:.1f}{of}: {words}"
+    )
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def card_memory() -> float | None:
+    """Of this node's first GPU, in bytes, as CUDA and vLLM see it; None where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    return float(torch.cuda.get_device_properties(0).total_memory)
+
+
+def host_memory() -> float:
+    """Of this node, or of its container, in bytes."""
+    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min([memory, *_container_limits()])
+
+
+def _container_limits() -> Iterator[float]:
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            said = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if said.isdigit():
+            yield float(said)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The command line."""
+    from seele_verl.train import compose
+
+    try:
+        if list(arguments) == ["--recipes"]:
+            sys.stdout.write(describe_recipes(compose))
+        else:
+            sys.stdout.write(describe(needs_of(compose(list(arguments)))))
+    except SeeleError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
