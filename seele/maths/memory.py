@@ -237,7 +237,7 @@ def update_peak(model: Trained, passes: Passes) -> dict[str, float]:
         "activations": kept + (layer_backward(shape, passes) if passes.has_checkpointing else 0.0),
         "whole gradients": gradients,
     }
-    passing = {"gathered weights": gathered(shape, width), **max(at_head, at_layer, key=total)}
+    passing = {"gathered weights": gathered(shape, width), **_larger(at_head, at_layer)}
     return model.in_training | passing | {"unused by the allocator": UNUSED_SHARE * total(passing)}
 
 
@@ -245,7 +245,7 @@ def forward_peak(shape: ModelShape, passes: Passes) -> dict[str, float]:
     """The parts that a pass without gradient adds to what is there: at the output layer or in a layer."""
     at_head = {"logits": head(shape, passes, with_gradient=False)}
     at_layer = {"activations": layer_forward(shape, passes)}
-    passing = {"gathered weights": gathered(shape, passes.width), **max(at_head, at_layer, key=total)}
+    passing = {"gathered weights": gathered(shape, passes.width), **_larger(at_head, at_layer)}
     return passing | {"unused by the allocator": UNUSED_SHARE * total(passing)}
 
 
@@ -415,6 +415,10 @@ def total(parts: Mapping[str, float]) -> float:
     return sum(parts.values())
 
 
+def _larger(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    return first if total(first) > total(second) else second
+
+
 def _gpu_phases(plan: Plan) -> list[Need]:
     policy, critic, engine = plan.policy, plan.critic, plan.engine
     context = {"CUDA context": TRAINER_CONTEXT}
@@ -490,12 +494,12 @@ def _host_phases(plan: Plan) -> dict[str, dict[str, float]]:
 
 def _without_gpus(plan: Plan) -> dict[str, float]:
     """A run without GPUs: everything of all ranks and of the engine, whose cache has a size of its own."""
-    peaks = [update_peak(plan.policy, plan.update)]
+    peaks = [total(update_peak(plan.policy, plan.update))]
     if plan.critic is not None and plan.critic_passes is not None:
-        peaks.append(update_peak(plan.critic, plan.critic_passes))
+        peaks.append(total(update_peak(plan.critic, plan.critic_passes)))
     parts = {
         "processes": OTHER_PROCESSES,
-        "training": plan.ranks * total(max(peaks, key=total)),
+        "training": plan.ranks * max(peaks),
         "rollouts of a step": 2.0 * ROW_BYTES * plan.rollouts * plan.update.longest,
     }
     if plan.engine is not None:

@@ -1,4 +1,4 @@
-"""From a composed configuration to ``seele.maths.memory``: whether a run fits its GPUs, its node and its disk.
+"""From a composed configuration to ``seele.maths.memory``: does a run fit its GPUs, its node and its disk?
 
     python -m seele_verl.memory recipe=seele_qwen2.5-7b [overrides]     the table of a run
     python -m seele_verl.memory --recipes                               a line for every recipe
@@ -80,8 +80,8 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
 
 
 def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
-    """What this node has. Where it has no GPUs but the run wants some, as on a cluster's head node, the card is
-    the hardware file's, and the other nodes' memory is not known.
+    """What this node has. Where it has no GPUs but the run wants some, as on a cluster's head node, the card
+    is the hardware file's, and the other nodes' memory is not known.
     """
     disk = float(shutil.disk_usage(_existing(Path(config.trainer.default_local_dir).resolve())).free)
     if config.trainer.device == "cpu":
@@ -265,8 +265,8 @@ def recipes() -> list[str]:
 
 
 def needs_of(config: DictConfig) -> list[Need]:
-    """What a configuration needs on its hardware file's cards, of all its stages, by the shapes that are known
-    here: nothing is asked for.
+    """What a configuration needs on its hardware file's cards, of all its stages. A preset's model is not
+    asked for, but known by its shape.
     """
     seele, model = read_settings(config), config.actor_rollout_ref.model.path
     shape = SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else shape_of(model)

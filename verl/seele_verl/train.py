@@ -24,6 +24,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele.data.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.rollout.templates import CHAT, TEMPLATES
@@ -35,7 +36,6 @@ from seele_verl.overlong import count_fits, describe_fits, write_fits
 from seele_verl.preflight import Preflight, check_settings
 from seele_verl.progress import follow_metrics, terminal_apart_from
 from seele_verl.references import has_references, prepare_references
-import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele_verl.resume import find_start
 from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.run_log import RunLog
