@@ -77,6 +77,9 @@ def cost_command(
         list[str] | None, typer.Option(help="An efficiency, as in update_mfu=0.35; see docs/scaling.md.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the response lengths.")] = 0,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Show the memory of each GPU and node, too (docs/memory.md).")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for cost.json and cost.md.", file_okay=False)
@@ -135,9 +138,45 @@ def cost_command(
         write_atomically(out / "cost.json", text)
         write_atomically(out / "cost.md", table)
     typer.echo(text if as_json else table, nl=False)
+    if memory and not as_json:
+        for setup in {row.cluster: row for row, _ in rows}.values():
+            typer.echo(
+                f"\n{setup.cluster.num_gpus:,} GPUs, memory by phase:\n\n{_memory(model, setup)}", nl=False
+            )
     for setup, cost in rows:
         if cost.rounds_share > WARN_ABOVE:
             typer.echo(_warning(setup, cost), err=True)
+
+
+def _memory(model: str, setup: "Setup") -> str:
+    """The memory of such a run under FSDP2 with fused kernels, nothing offloaded, three checkpoints kept."""
+    from seele.maths.memory import Engine, Passes, Plan, Trained, memory_table, predict
+    from seele.maths.model_shapes import SHAPES
+
+    cluster, job, shape = setup.cluster, setup.job, SHAPES[model]
+    longest = round(job.prompt_tokens + job.hint_tokens) + job.max_response_tokens
+    passes = Passes(tokens=max(cluster.micro_batch_tokens, longest), longest=longest, is_fused=True)
+    plan = Plan(
+        card=setup.gpu.memory,
+        ranks=cluster.num_gpus,
+        ranks_per_node=min(cluster.num_gpus, cluster.gpus_per_node),
+        policy=Trained(shape=shape, shards=cluster.num_gpus),
+        update=passes,
+        old_log_probs=passes if job.has_old_log_probs else None,
+        reference=passes if job.has_reference else None,
+        engine=Engine(
+            shape=shape,
+            tensor_parallel=cluster.tensor_parallel,
+            memory_share=cluster.engine_memory_share,
+            window=longest,
+            sequences=cluster.max_sequences,
+            batched_tokens=8192,
+        ),
+        rollout_workers=min(cluster.num_gpus, cluster.gpus_per_node),
+        rollouts=job.prompts * job.rollouts,
+        checkpoints=4,
+    )
+    return memory_table(predict(plan))
 
 
 def _efficiency(assumptions: Sequence[str]) -> "Efficiency":

@@ -8,10 +8,11 @@ there. ``docs/memory.md`` compares them with published peaks. Not here: where se
 Units: bytes, tokens, parameters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seele.maths.model_shapes import ModelShape
+from seele.maths.tables import markdown_table
 
 GIB = 2.0**30
 
@@ -405,9 +406,20 @@ def predict(plan: Plan, *, host: float | None = None, disk: float | None = None)
     return needs
 
 
-def peak(needs: list[Need], place: str) -> Need | None:
+def peak(needs: Sequence[Need], place: str) -> Need | None:
     """The largest need of a place; None where it has none."""
     return max((need for need in needs if need.place == place), key=lambda need: need.needed, default=None)
+
+
+def memory_table(needs: Sequence[Need]) -> str:
+    """What a run needs, a line for every phase; parts under 0.05 GiB are left out."""
+    rows = []
+    for need in needs:
+        parts = sorted(need.parts.items(), key=lambda part: -part[1])
+        words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size >= 0.05 * GIB)
+        available = "?" if need.available is None else f"{need.available / GIB:.1f}"
+        rows.append([need.place, need.phase, words, f"{need.needed / GIB:.1f}", available])
+    return markdown_table(("where", "when", "parts", "GiB", "of"), rows, num_names=3)
 
 
 def total(parts: Mapping[str, float]) -> float:

@@ -19,6 +19,7 @@ from seele.maths.memory import (
     head,
     kept_activations,
     layer_token,
+    memory_table,
     peak,
     predict,
     reduced,
@@ -40,9 +41,7 @@ LAYER, EMBEDDING = 352, 80
 PARAMETERS = 2 * LAYER + 2 * EMBEDDING + 8
 PASSES = Passes(tokens=1024, longest=0)
 POLICY = Trained(shape=SHAPE, shards=4)
-ENGINE = Engine(
-    shape=SHAPE, tensor_parallel=2, memory_share=0.5, window=100, sequences=4, batched_tokens=64
-)
+ENGINE = Engine(shape=SHAPE, tensor_parallel=2, memory_share=0.5, window=100, sequences=4, batched_tokens=64)
 PLAN = Plan(
     card=64 * GIB,
     ranks=4,
@@ -108,7 +107,7 @@ def test_fused_kernels_hold_a_chunks_logits() -> None:
     assert head(SHAPE, fused, with_gradient=False) == 2 * 8 * 1024 + 14 * 512 * 10
     assert head(SHAPE, PASSES, with_gradient=False) == 2 * 8 * 1024 + 2 * 1024 * 10
     assert head(SHAPE, PASSES, with_gradient=True) == 3 * 2 * 8 * 1024 + 10 * 1024 * 10
-    # Logits of the paper's 7B run as they were: 49,152 tokens of 152,064 words, 14 GiB, and 56 for the entropy.
+    # 49,152 tokens of 152,064 words: 14 GiB of logits, and 56 more for their entropy.
     whole = Passes(tokens=49_152, longest=0, entropy="whole")
     words = 49_152 * 152_064
     assert head(SHAPES["qwen2.5-7b"], whole, with_gradient=False) == pytest.approx(10 * words, rel=0.01)
@@ -146,9 +145,7 @@ def test_what_is_on_a_gpu_while_the_engine_rolls_out() -> None:
     parts = parts_of(PLAN, "rolling out")
     assert parts["Adam's moments"] == 2 * PARAMETERS
     assert "gradients" not in parts
-    assert sum(parts.values()) == pytest.approx(
-        3 * PARAMETERS + 32 * GIB + CUDA_GRAPHS + TRAINER_CONTEXT
-    )
+    assert sum(parts.values()) == pytest.approx(3 * PARAMETERS + 32 * GIB + CUDA_GRAPHS + TRAINER_CONTEXT)
 
 
 def test_an_engine_that_cannot_sleep_stays_beside_the_trainer() -> None:
@@ -205,3 +202,8 @@ def test_without_gpus_everything_is_in_host_memory() -> None:
 def test_what_is_not_known_is_not_short() -> None:
     assert Need(place="host", phase="steps", parts={"all": 1e15}, available=None).fits
     assert peak([], "GPU") is None
+
+
+def test_a_table_shows_the_parts_that_count() -> None:
+    need = Need(place="GPU", phase="update", parts={"small": 1.0, "logits": 2.0 * GIB}, available=None)
+    assert memory_table([need]).splitlines()[2] == "| GPU | update | logits 2.0 | 2.0 | ? |"

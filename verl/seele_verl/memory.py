@@ -19,7 +19,18 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError, SeeleError
-from seele.maths.memory import GIB, Engine, Need, Passes, Plan, Trained, as_critic, peak, predict
+from seele.maths.memory import (
+    GIB,
+    Engine,
+    Need,
+    Passes,
+    Plan,
+    Trained,
+    as_critic,
+    memory_table,
+    peak,
+    predict,
+)
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
@@ -188,54 +199,45 @@ def shape_from(config: Any) -> ModelShape | None:
 def smallest_change(
     needs_with: Callable[[Change], list[Need]], groups: Sequence[Sequence[Change]]
 ) -> Change | None:
-    """The first change that makes everything fit, alone; or several, of which none can be left out.
+    """The least costly changes that make everything fit, of which none can be left out.
+
+    Kinds are tried in order, on top of those before them: of each the first change that is enough, or else
+    the one that helps most.
 
     Args:
         needs_with: What a run needs under some changes.
         groups: Kinds of changes, the least costly first, and within a kind the least first.
 
     Returns:
-        None if all kinds together do not help.
+        None if all kinds together are not enough.
     """
 
-    def shortage(change: Change) -> float:
-        missing = (need.needed - need.available for need in needs_with(change) if need.available is not None)
+    def shortage(changes: Sequence[Change]) -> float:
+        needs = needs_with(_joined(changes))
+        missing = (need.needed - need.available for need in needs if need.available is not None)
         return sum(max(0.0, bytes_missing) for bytes_missing in missing)
 
-    for change in (change for group in groups for change in group):
-        if not shortage(change):
-            return change
     chosen: list[Change] = []
-    missing = shortage({})
+    missing = shortage([])
     for group in groups:
+        best = None
         for change in group:
-            if (left := shortage(_joined([*chosen, change]))) < missing:
+            left = shortage([*chosen, change])
+            if left < missing:
                 best, missing = change, left
-                if not left:
-                    break
-        else:
-            best = min(group, key=lambda change: shortage(_joined([*chosen, change])), default={})
-        chosen.append(best)
+            if not missing:
+                break
+        if best is not None:
+            chosen.append(best)
         if not missing:
             break
     if missing:
         return None
     for change in list(chosen):
         others = [other for other in chosen if other is not change]
-        if not shortage(_joined(others)):
+        if not shortage(others):
             chosen = others
     return _joined(chosen)
-
-
-def describe(needs: Sequence[Need]) -> str:
-    """A table of what a run needs, a line for every phase; parts under 0.05 GiB are left out."""
-    rows = []
-    for need in needs:
-        parts = sorted(need.parts.items(), key=lambda part: -part[1])
-        words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size >= 0.05 * GIB)
-        available = "?" if need.available is None else f"{need.available / GIB:.1f}"
-        rows.append([need.place, need.phase, f"{need.needed / GIB:.1f}", available, words])
-    return markdown_table(("where", "when", "GiB", "of", "parts"), rows, num_names=2)
 
 
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
@@ -396,17 +398,16 @@ def _changes(config: DictConfig, *, supervised: bool) -> list[list[Change]]:
             [{f"{ROLLOUT}.gpu_memory_utilization": tenths / 10} for tenths in range(8, 1, -1)],
             [{f"{ACTOR}.fsdp_config.optimizer_offload": True}],
             [{f"{ACTOR}.fsdp_config.param_offload": True}],
+            [{f"{ACTOR}.fsdp_config.offload_policy": True}],
             [
                 {f"{ROLLOUT}.tensor_model_parallel_size": size}
                 for size in (2, 4, 8)
                 if section.rollout.tensor_model_parallel_size < size <= of_node and ranks % size == 0
             ],
+            # Where host memory is short.
             [
-                {f"{ACTOR}.fsdp_config.optimizer_offload": False},
-                {
-                    f"{ACTOR}.fsdp_config.param_offload": False,
-                    f"{ACTOR}.fsdp_config.optimizer_offload": False,
-                },
+                {f"{ACTOR}.fsdp_config.{name}": False for name in ("param_offload", "optimizer_offload")}
+                | {f"{ACTOR}.fsdp_config.offload_policy": False}
             ],
             [] if section.model.lora_rank else [{"actor_rollout_ref.model.lora_rank": 32}],
         ]
@@ -494,7 +495,7 @@ def main(arguments: Sequence[str]) -> None:
         if list(arguments) == ["--recipes"]:
             sys.stdout.write(describe_recipes(compose))
         else:
-            sys.stdout.write(describe(needs_of(compose(list(arguments)))))
+            sys.stdout.write(memory_table(needs_of(compose(list(arguments)))))
     except SeeleError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
