@@ -693,3 +693,34 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
     assert result.returncode == 2
     assert result.stderr.startswith(message) and result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+# Memory and fused kernels
+
+
+def test_a_run_that_its_node_cannot_hold_is_refused_unless_it_may_start_all_the_same(
+    check, monkeypatch, capsys
+):
+    monkeypatch.setattr("seele_verl.memory.host_memory", lambda: 2.0 * 2**30)
+    with pytest.raises(
+        ConfigError, match=r"^memory: steps needs \d\.\d GiB of a node's memory, which has 2.0"
+    ):
+        check()
+    assert check("seele.memory.check=warn").num_problems == 8
+    assert capsys.readouterr().err.startswith("warning: memory: steps needs")
+    with pytest.raises(ConfigError, match=r"seele.memory: check must be one of \['refuse', 'warn', 'off'\]"):
+        check("seele.memory.check=perhaps")
+
+
+def test_fused_kernels_without_what_gathers_an_untied_output_layer_are_refused(check):
+    fused = "actor_rollout_ref.model.use_fused_kernels=true"
+    assert check(fused).num_problems == 8
+    with pytest.raises(ConfigError, match=r"external_lib: got 'json'; .* 'seele_verl.fused_head' must be"):
+        check(fused, "actor_rollout_ref.model.external_lib=json")
+
+
+def test_a_sequence_that_the_model_has_no_window_for_is_named_as_the_models(check):
+    with pytest.raises(
+        ConfigError, match=r"the window of .* \(32768\) is shorter than data.max_prompt_length"
+    ):
+        check("data.max_response_length=40000", "actor_rollout_ref.rollout.max_model_len=41000")

@@ -118,7 +118,7 @@ def plan_of(
     section, trainer = config.actor_rollout_ref, config.trainer
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=section.model.lora_rank)
-    update = _passes(config, section.actor, section.actor.ppo_max_token_len_per_gpu, entropy=False)
+    update_limit = section.actor.ppo_max_token_len_per_gpu
     if supervised:
         # verl's SFT trainer is told to keep everything where it is (sft_config.py).
         policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=0, offloads=False)
@@ -127,7 +127,7 @@ def plan_of(
             ranks=ranks,
             ranks_per_node=trainer.n_gpus_per_node,
             policy=policy,
-            update=update,
+            update=_passes(config, section.actor, update_limit, rows=seele.sft.batch_size, entropy=False),
             checkpoints=_supervised_checkpoints(seele),
             saves_whole_model=True,
         )
@@ -135,22 +135,25 @@ def plan_of(
     actor_entropy = bool(section.actor.calculate_entropy or section.actor.entropy_coeff)
     uses_engines = config.algorithm.rollout_correction.bypass_mode and seele.off_policy.source != "prefix"
     has_critic = METHODS[seele.method].has_critic
-    limit = section.ref.log_prob_max_token_len_per_gpu
+    rows = config.data.train_batch_size * rollout.n
+    update_rows = section.actor.ppo_mini_batch_size * rollout.n
+    old_limit = rollout.log_prob_max_token_len_per_gpu
+    reference_limit = section.ref.log_prob_max_token_len_per_gpu
     return Plan(
         card=card,
         ranks=ranks,
         ranks_per_node=trainer.n_gpus_per_node,
         policy=policy,
-        update=_passes(config, section.actor, section.actor.ppo_max_token_len_per_gpu, entropy=actor_entropy),
+        update=_passes(config, section.actor, update_limit, rows=update_rows, entropy=actor_entropy),
         old_log_probs=None
         if uses_engines
-        else _passes(config, section.actor, rollout.log_prob_max_token_len_per_gpu, entropy=True),
-        reference=_passes(config, section.ref, limit, entropy=False)
+        else _passes(config, section.actor, old_limit, rows=rows, entropy=True),
+        reference=_passes(config, section.ref, reference_limit, rows=rows, entropy=False)
         if section.actor.use_kl_loss and not policy.lora_rank
         else None,
         critic=as_critic(_trained(shape, config.critic.fsdp, ranks, lora_rank=0)) if has_critic else None,
         critic_passes=Passes(
-            tokens=config.critic.ppo_max_token_len_per_gpu,
+            tokens=min(config.critic.ppo_max_token_len_per_gpu, _all_tokens(config, update_rows)),
             longest=_longest(config),
             has_head=False,
             has_checkpointing=config.critic.model.enable_gradient_checkpointing,
@@ -160,7 +163,7 @@ def plan_of(
         else None,
         engine=_engine(config, shape, has_adapters=bool(policy.lora_rank)),
         rollout_workers=math.ceil(rollout.agent.num_workers / trainer.nnodes),
-        rollouts=config.data.train_batch_size * rollout.n,
+        rollouts=rows,
         checkpoints=_checkpoints(config),
     )
 
@@ -301,10 +304,10 @@ def _trained(
     )
 
 
-def _passes(config: DictConfig, section: DictConfig, limit: int, *, entropy: bool) -> Passes:
-    """Passes of verl's section ``actor`` or ``ref`` under a limit on tokens."""
+def _passes(config: DictConfig, section: DictConfig, limit: int, *, rows: int, entropy: bool) -> Passes:
+    """Passes of verl's section ``actor`` or ``ref`` over so many rows, under a limit on tokens."""
     model = config.actor_rollout_ref.model
-    tokens = limit
+    tokens = min(limit, _all_tokens(config, rows))
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
         size = OmegaConf.select(section, "ppo_micro_batch_size_per_gpu") or 1
         tokens = size * _longest(config) // sequence_parallel_size(section)
@@ -330,6 +333,12 @@ def _width(fsdp: DictConfig) -> int:
 def _longest(config: DictConfig) -> int:
     longest: int = config.data.max_prompt_length + config.data.max_response_length
     return longest
+
+
+def _all_tokens(config: DictConfig, rows: int) -> int:
+    """Of a rank's part of the rows: a small job never fills a micro-batch."""
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    return math.ceil(rows / ranks) * _longest(config)
 
 
 def _engine(config: DictConfig, shape: ModelShape, *, has_adapters: bool) -> Engine:
