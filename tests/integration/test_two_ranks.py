@@ -1,6 +1,6 @@
 """Two FSDP ranks and the Bayesian controller on the real stack, with probes and hint-conditional advantages,
-with spare problems, and with what only the GPU files switch on: packed sequences, a pass of its own for old
-log-probabilities, several workers and storage units.
+with spare problems, and with what only the GPU files switch on: packed sequences, fused kernels, a pass of
+its own for old log-probabilities, several workers and storage units.
 
 Apart from the one-rank runs so that both can run side by side.
 """
@@ -32,7 +32,9 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     overrides += ("seele.hints.controller=bayes", "+seele.hints.settings.probes=1")
     overrides += ("seele.curriculum.spare_problems=2",)
     overrides += ("seele.advantage.baseline=hint_conditional", "seele.advantage.prior_rollouts=2")
-    overrides += ("actor_rollout_ref.model.use_remove_padding=true",)
+    model = "actor_rollout_ref.model"
+    overrides += (f"{model}.use_remove_padding=true", f"{model}.use_fused_kernels=true")
+    overrides += (f"{model}.fused_kernel_options.impl_backend=torch",)
     overrides += ("algorithm.rollout_correction.bypass_mode=false",)
     overrides += ("actor_rollout_ref.rollout.agent.num_workers=2",)
     overrides += ("transfer_queue.backend.SimpleStorage.num_data_storage_units=2",)
@@ -40,6 +42,7 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == [0, 1, 2]
     assert all(line["actor/grad_norm"] > 0 for line in metrics[1:])
+    assert "Using Torch backend for fused kernels" in (run / "logs" / "train.log").read_text()
     # The engine's log-probabilities are those of the trainer, whose sequences lie end to end.
     assert all(line["training/rollout_probs_diff_max"] < 1e-4 for line in metrics[1:])
     assert len(list((run / "global_step_2" / "actor").glob("model_world_size_2_rank_*.pt"))) == 2

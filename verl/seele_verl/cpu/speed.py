@@ -16,7 +16,7 @@ def take_log_probs_at_once() -> None:
     ``verl/utils/torch_functional.py: logprobs_from_logits_v2`` loops over the first axis to save memory. It
     was written for (rows, tokens, vocabulary); the FSDP engine hands it (tokens, vocabulary), which makes
     one graph node per token: most of an update's time on a CPU. verl's own ``_naive`` has the same values;
-    on a GPU flash-attn's kernel takes the place of both.
+    on a GPU verl's fused kernels (``use_fused_kernels``) or flash-attn's take the place of both.
     """
     torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
 
