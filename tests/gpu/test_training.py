@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DEVICE = "hardware=gpu_tiny"
+# A cache for so small a model on all of a GPU would be millions of blocks, each an object in Python.
+SMALL = ("--gpu-memory-share", "0.05")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +52,7 @@ def test_the_step_learns_from_both_rounds(metrics):
 
 def test_the_merged_model_is_evaluated(run, finish):
     finish([sys.executable, "-m", "seele_verl.merge", str(run)])
-    # The default share of 0.9 would be millions of blocks of cache for so small a model.
-    share = ("--gpu-memory-share", "0.05")
-    finish([sys.executable, "-m", "seele_eval.run", "--run", str(run), "--out", str(run / "eval"), *share])
+    finish([sys.executable, "-m", "seele_eval.run", "--run", str(run), "--out", str(run / "eval"), *SMALL])
     scores = json.loads((run / "eval" / "scores.json").read_text())["scores"]
     heldout = [score for score in scores if re.search("heldout$", score["benchmark"])]
     assert [score["problems"] for score in heldout] == [32]
