@@ -226,7 +226,7 @@ def test_the_container_is_made_as_set_up_says() -> None:
     # What set-up and Triton ask for.
     for package in ("gcc", "python3-dev", "python3-venv"):
         assert f" {package}" in text
-    ignored = (ROOT / ".containerignore").read_text().split()
+    ignored = (ROOT / ".dockerignore").read_text().split()
     # A build copies nothing that the commands make.
     assert {"models", "runs", "data/prepared"} < set(ignored)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
