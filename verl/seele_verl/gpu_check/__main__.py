@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.gpu_check.agreement import CheckFailed
 
 
@@ -113,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--result", type=Path, help="run the one check here, and write its finding there")
     arguments = parser.parse_args(argv)
+    if arguments.device == "cpu":
+        os.environ.update(ENVIRONMENT)
     if arguments.result is not None:
         run_here(arguments.only[0], arguments.device, arguments.result)
         sys.stdout.flush()
@@ -127,6 +131,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         finding = run_in_process(check.what, command, limit_s=check.limit_s, folder=folder)
         sys.stdout.write(json.dumps(finding) + "\n")
         sys.stdout.flush()
+        if finding["verdict"] == "yes":
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _possible(device: str) -> list[str]:

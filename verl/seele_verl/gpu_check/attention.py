@@ -32,7 +32,7 @@ def check(device: str, *, packed_attention: str | None = None) -> str:
     plain, single = _alone(model, sequences), _alone(in_precision(model, torch.float32), sequences)
     said = [compare("log-probabilities", checked[0], plain[0], single[0])]
     said.append(compare("gradient", checked[1], plain[1], single[1], relative=True))
-    return f"{packed_attention}: {'; '.join(said)}"
+    return f"{packed_model.config._attn_implementation}: {'; '.join(said)}"
 
 
 def _alone(model: torch.nn.Module, sequences: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
