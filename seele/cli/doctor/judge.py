@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from seele.cli.doctor.facts import Machine
-from seele.cli.doctor.needs import PRESETS, ModelSize, least_memory
+from seele.cli.doctor.needs import PRESETS, ModelSize, Needs, least_memory
 
 Verdict = Literal["yes", "warning", "no"]
 
@@ -15,10 +15,13 @@ GPUS_OF_HARDWARE: Mapping[str, int] = {
     "gpu_tiny": 1,
     "gpu1": 1,
     "gpu1_48": 1,
+    "gpu1_24": 1,
     "gpu8": 8,
     "gpu16": 8,
 }
-"""GPUs of a node by ``hardware=NAME``; not ``gpu1_24``, which keeps all states on the host."""
+"""GPUs of a node by ``hardware=NAME``."""
+OFFLOADS = ("gpu1_24",)
+"""Hardware whose weights, gradients and optimizer stay on the host (``offload_policy``)."""
 
 _BOTH_STACKS = {
     "verl": "0.9.1",
@@ -46,7 +49,10 @@ USUAL_OPEN_FILES = 8192
 """Below half of it Ray warns and asks for this (``ray/_private/worker.py``)."""
 SETUP = "bash scripts/setup.sh installs packages"
 SETUP_CPU, SETUP_GPU = "bash scripts/setup.sh cpu", "bash scripts/setup.sh gpu"
-FETCH_KERNEL = "python -c 'from kernels import get_kernel; get_kernel(\"kernels-community/flash-attn2\")'"
+_INSTALL_KERNEL = (
+    "from kernels import install_kernel; install_kernel('kernels-community/flash-attn2', 'main')"
+)
+FETCH_KERNEL = f'python -c "{_INSTALL_KERNEL}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +89,8 @@ def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize
     ]
     if machine.gpus or hardware != "cpu":
         gpus = max(1, GPUS_OF_HARDWARE[hardware])
-        parts = list(judge_gpu_parts(machine, gpus=gpus, model=model, size=size))
+        offloads = hardware in OFFLOADS
+        parts = list(judge_gpu_parts(machine, gpus=gpus, model=model, size=size, offload_policy=offloads))
         findings += [_training_on_gpus("gpu1" if hardware == "cpu" else hardware, parts), *parts]
     else:
         what = "training on GPUs (hardware=gpu1, gpu8)"
@@ -133,20 +140,22 @@ def _training_on_gpus(hardware: str, parts: Sequence[Finding]) -> Finding:
 
 
 def judge_gpu_parts(
-    machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None
+    machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None, offload_policy: bool = False
 ) -> Iterator[Finding]:
     """What training on ``gpus`` GPUs of this node needs, one finding each."""
+    needs = None if size is None else least_memory(size, gpus=gpus, offload_policy=offload_policy)
     yield _judge_gpus(machine, gpus=gpus)
     yield _judge_driver(machine)
     yield _judge_torch(machine, gpus=gpus)
     if machine.gpus or machine.environment.devices:
         yield _judge_capability(machine)
     if machine.gpus:
-        yield _judge_gpu_memory(machine, gpus=gpus, model=model, size=size)
+        yield _judge_gpu_memory(machine, gpus=gpus, model=model, needs=needs)
     yield _judge_attention(machine)
     if gpus > 1 and machine.environment.cuda_build is not None:
         yield _judge_nccl(machine)
-    yield _judge_host_memory(machine, gpus=gpus, model=model, size=size)
+    ranks = gpus if size is not None and size.is_tied else 1
+    yield _judge_host_memory(machine, loading_ranks=ranks, model=model, needs=needs)
     yield _judge_shm(machine)
     yield _judge_open_files(machine)
     yield Finding(
@@ -222,10 +231,10 @@ def _judge_capability(machine: Machine) -> Finding:
     return Finding(what=what, verdict="yes", because=named)
 
 
-def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None) -> Finding:
+def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, needs: Needs | None) -> Finding:
     what = "GPU memory"
     smallest = min(gpu.memory_gib for gpu in machine.gpus)
-    if size is None:
+    if needs is None:
         fitting = [
             name for name, preset in PRESETS.items() if least_memory(preset, gpus=gpus).gpu_gib <= smallest
         ]
@@ -236,22 +245,22 @@ def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, size: M
         few = len(fitting) < 2
         remedy = "a larger GPU, or more of them" if few else ""
         return Finding(what=what, verdict="warning" if few else "yes", because=because, remedy=remedy)
-    needed = least_memory(size, gpus=gpus).gpu_gib
-    because = f"{smallest:.0f} GiB; {model} takes {needed:.1f} or more for weights, gradients and optimizer"
-    if needed > smallest:
+    because = f"{smallest:.0f} GiB; {model} takes {needs.gpu_gib:.1f} or more, without activations and cache"
+    if needs.gpu_gib > smallest:
         remedy = "more GPUs (hardware=gpu8), states on the host (gpu1_24), or a smaller model"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=because)
 
 
-def _judge_host_memory(machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None) -> Finding:
+def _judge_host_memory(
+    machine: Machine, *, loading_ranks: int, model: str | None, needs: Needs | None
+) -> Finding:
     what, here = "host memory", f"{machine.memory_gib:.0f} GiB"
-    if size is None:
+    if needs is None:
         return Finding(what=what, verdict="yes", because=f"{here}; --model says what a model takes")
-    needed = least_memory(size, gpus=gpus).host_gib
-    each = f"; each of the {gpus} ranks loads it whole, for its embeddings are tied" if size.is_tied else ""
-    because = f"{here}; {model} takes {needed:.1f} or more{each}"
-    if needed > machine.memory_gib:
+    each = f"; each of the {loading_ranks} ranks loads it whole, for its embeddings are tied"
+    because = f"{here}; {model} takes {needs.host_gib:.1f} or more{each if loading_ranks > 1 else ''}"
+    if needs.host_gib > machine.memory_gib:
         remedy = "a node (or a container limit) with more memory, or a smaller model"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=because)
