@@ -131,7 +131,7 @@ SHAPES = {
     "llama-3.1-8b": _llama(4096, 14_336, 32, 32, 128_256),
     "mathstral-7b": _llama(4096, 14_336, 32, 32, 32_768),
 }
-"""Of the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1; Qwen3: arXiv:2505.09388)."""
+"""Of the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1)."""
 
 HUB_NAMES = {
     "Qwen/Qwen2.5-1.5B": "qwen2.5-1.5b",

@@ -717,10 +717,3 @@ def test_fused_kernels_without_what_gathers_an_untied_output_layer_are_refused(c
     assert check(fused).num_problems == 8
     with pytest.raises(ConfigError, match=r"external_lib: got 'json'; .* 'seele_verl.fused_head' must be"):
         check(fused, "actor_rollout_ref.model.external_lib=json")
-
-
-def test_a_sequence_that_the_model_has_no_window_for_is_named_as_the_models(check):
-    with pytest.raises(
-        ConfigError, match=r"the window of .* \(32768\) is shorter than data.max_prompt_length"
-    ):
-        check("data.max_response_length=40000", "actor_rollout_ref.rollout.max_model_len=41000")
