@@ -6,6 +6,7 @@
 ``preflight.py`` refuses what does not fit before Ray starts. docs/memory.md says what is counted.
 """
 
+import dataclasses
 import math
 import os
 import shutil
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError, SeeleError
@@ -34,20 +35,11 @@ from seele.maths.memory import (
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
+from seele_verl.memory_changes import Change, advice, possible_changes, smallest_change, with_change
 from seele_verl.settings import read_settings, sequence_parallel_size
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose parameters ``ModelShape`` counts."""
-
-TOKEN_LIMITS = (
-    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
-    "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
-    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu",
-)
-ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-
-Change = dict[str, Any]
-"""Settings that would make a run smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +67,7 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
     machine = this_machine(config, seele)
 
     def needs_with(change: Change) -> list[Need]:
-        changed = _changed(config, change)
+        changed = with_change(config, change)
         plan = plan_of(changed, read_settings(changed), shape, card=machine.card, supervised=supervised)
         return predict(plan, host=machine.host, disk=machine.disk)
 
@@ -83,8 +75,8 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
     short = [need for need in needs if not need.fits]
     if not short:
         return
-    change = smallest_change(needs_with, _changes(config, supervised=supervised))
-    said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + _advice(change)
+    change = smallest_change(needs_with, possible_changes(config, supervised=supervised))
+    said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + advice(change)
     if seele.memory.check == "refuse":
         raise ConfigError(f"{said}; seele.memory.check=warn starts all the same")
     sys.stderr.write(f"warning: {said}\n")
@@ -121,7 +113,7 @@ def plan_of(
     update_limit = section.actor.ppo_max_token_len_per_gpu
     if supervised:
         # verl's SFT trainer is told to keep everything where it is (sft_config.py).
-        policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=0, offloads=False)
+        policy = dataclasses.replace(policy, param_offload=False, optimizer_offload=False)
         return Plan(
             card=card,
             ranks=ranks,
@@ -199,50 +191,6 @@ def shape_from(config: Any) -> ModelShape | None:
     )
 
 
-def smallest_change(
-    needs_with: Callable[[Change], list[Need]], groups: Sequence[Sequence[Change]]
-) -> Change | None:
-    """The least costly changes that make everything fit, of which none can be left out.
-
-    Kinds are tried in order, on top of those before them: of each the first change that is enough, or else
-    the one that helps most.
-
-    Args:
-        needs_with: What a run needs under some changes.
-        groups: Kinds of changes, the least costly first, and within a kind the least first.
-
-    Returns:
-        None if all kinds together are not enough.
-    """
-
-    def shortage(changes: Sequence[Change]) -> float:
-        needs = needs_with(_joined(changes))
-        missing = (need.needed - need.available for need in needs if need.available is not None)
-        return sum(max(0.0, bytes_missing) for bytes_missing in missing)
-
-    chosen: list[Change] = []
-    missing = shortage([])
-    for group in groups:
-        best = None
-        for change in group:
-            left = shortage([*chosen, change])
-            if left < missing:
-                best, missing = change, left
-            if not missing:
-                break
-        if best is not None:
-            chosen.append(best)
-        if not missing:
-            break
-    if missing:
-        return None
-    for change in list(chosen):
-        others = [other for other in chosen if other is not change]
-        if not shortage(others):
-            chosen = others
-    return _joined(chosen)
-
-
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
     """A line for every recipe on the hardware of its script: what it needs at most, and what was chosen."""
     rows = []
@@ -288,17 +236,15 @@ def needs_of(config: DictConfig) -> list[Need]:
     ]
 
 
-def _trained(
-    shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int, offloads: bool = True
-) -> Trained:
+def _trained(shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int) -> Trained:
     sharded = fsdp.fsdp_size if 0 < fsdp.fsdp_size < ranks else ranks
     return Trained(
         shape=shape,
         shards=sharded,
         lora_rank=lora_rank,
         master=2 if fsdp.model_dtype in ("bf16", "bfloat16", "fp16", "float16") else 4,
-        param_offload=offloads and fsdp.param_offload,
-        optimizer_offload=offloads and fsdp.optimizer_offload,
+        param_offload=fsdp.param_offload,
+        optimizer_offload=fsdp.optimizer_offload,
         cpu_policy=fsdp.offload_policy,
         defers_sync=fsdp.use_no_sync_for_gradient_accumulation,
     )
@@ -380,73 +326,6 @@ def _supervised_checkpoints(seele: SeeleConfig) -> int:
     """
     every = seele.sft.save_freq
     return 1 if every is not None and every < 1 else seele.sft.epochs
-
-
-def _changes(config: DictConfig, *, supervised: bool) -> list[list[Change]]:
-    """What could be changed, by how much it costs: kinds of changes, each from the least on."""
-    section = config.actor_rollout_ref
-    now = {key: OmegaConf.select(config, key) for key in TOKEN_LIMITS}
-    longest = _longest(config)
-    limits = sorted({24_576, 16_384, 12_288, 8192, 4096, longest}, reverse=True)
-    fewer = [
-        {key: limit for key, tokens in now.items() if tokens > limit} for limit in limits if limit >= longest
-    ]
-    fused = {
-        "actor_rollout_ref.model.use_fused_kernels": True,
-        f"{ACTOR}.entropy_from_logits_with_chunking": True,
-    }
-    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    of_node = config.trainer.n_gpus_per_node
-    groups: list[list[Change]] = [
-        [change for change in fewer if change],
-        [] if section.model.use_fused_kernels else [fused],
-        [{"trainer.max_actor_ckpt_to_keep": 1}],
-    ]
-    if not supervised:
-        groups += [
-            [{f"{ROLLOUT}.gpu_memory_utilization": tenths / 10} for tenths in range(8, 1, -1)],
-            [{f"{ACTOR}.fsdp_config.optimizer_offload": True}],
-            [{f"{ACTOR}.fsdp_config.param_offload": True}],
-            [{f"{ACTOR}.fsdp_config.offload_policy": True}],
-            [
-                {f"{ROLLOUT}.tensor_model_parallel_size": size}
-                for size in (2, 4, 8)
-                if section.rollout.tensor_model_parallel_size < size <= of_node and ranks % size == 0
-            ],
-            # Where host memory is short.
-            [
-                {f"{ACTOR}.fsdp_config.{name}": False for name in ("param_offload", "optimizer_offload")}
-                | {f"{ACTOR}.fsdp_config.offload_policy": False}
-            ],
-            [] if section.model.lora_rank else [{"actor_rollout_ref.model.lora_rank": 32}],
-        ]
-    groups.append([{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if size > of_node])
-    groups.append([] if supervised else [{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
-    return groups
-
-
-def _joined(changes: Sequence[Change]) -> Change:
-    return {key: value for change in changes for key, value in change.items()}
-
-
-def _changed(config: DictConfig, change: Change) -> DictConfig:
-    if not change:
-        return config
-    changed: DictConfig = config.copy()
-    with open_dict(changed):
-        for key, value in change.items():
-            OmegaConf.update(changed, key, value)
-    return changed
-
-
-def _advice(change: Change | None) -> str:
-    if change is None:
-        return "No setting that is known to help makes it fit: take a smaller model or more GPUs"
-    return "This would fit: " + " ".join(f"{key}={_typed(value)}" for key, value in change.items())
-
-
-def _typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shortage(need: Need, machine: Machine) -> str:
