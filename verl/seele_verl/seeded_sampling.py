@@ -60,11 +60,12 @@ def exponential_noise(
     keys_R = mix_64(seeds_R + mix_64((positions_R + 1) * GAMMA))
     low_R, high_R = keys_R.to(torch.int32), (keys_R >> 32).to(torch.int32)
     words_RV = mix_32(low_R[:, None] + tokens_V)
-    words_RV = mix_32(words_RV ^ high_R[:, None])
+    words_RV = mix_32(words_RV.bitwise_xor_(high_R[:, None]))
     # 31 bits, of which float32 keeps the leading 24: fine steps near 0, where the first clock rings. Never 1,
     # even where the conversion rounds up.
-    uniform_RV = ((words_RV & 0x7FFFFFFF).to(torch.float32) + 0.5) * (2.0**-31 * (1 - 2.0**-24))
-    return -torch.log1p(-uniform_RV)
+    bits_RV = words_RV.bitwise_and_(0x7FFFFFFF).to(torch.float32)
+    uniform_RV = bits_RV.add_(0.5).mul_(2.0**-31 * (1 - 2.0**-24))
+    return uniform_RV.neg_().log1p_().neg_()
 
 
 GAMMA = -0x61C8864680B583EB
@@ -79,15 +80,15 @@ def mix_64(states: torch.Tensor) -> torch.Tensor:
 
 
 def mix_32(words: torch.Tensor) -> torch.Tensor:
-    """The last step of MurmurHash3 (Appleby, 2011; public domain) on int32 words."""
-    words = (words ^ _shifted(words, 16, 32)) * -0x7A143595
-    words = (words ^ _shifted(words, 13, 32)) * -0x3D4D51CB
-    return words ^ _shifted(words, 16, 32)
+    """The last step of MurmurHash3 (Appleby, 2011; public domain) on int32 words, in place."""
+    words.bitwise_xor_(_shifted(words, 16, 32)).mul_(-0x7A143595)
+    words.bitwise_xor_(_shifted(words, 13, 32)).mul_(-0x3D4D51CB)
+    return words.bitwise_xor_(_shifted(words, 16, 32))
 
 
 def _shifted(words: torch.Tensor, by: int, bits: int) -> torch.Tensor:
     """Shifted right without the copies of the sign that torch shifts in."""
-    return (words >> by) & ((1 << (bits - by)) - 1)
+    return (words >> by).bitwise_and_((1 << (bits - by)) - 1)
 
 
 def _first_to_ring(
@@ -95,7 +96,7 @@ def _first_to_ring(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(R,) float32 and (R,) int64: minus the logarithm of the time of the first ring, and its token."""
     noise_RV = exponential_noise(seeds_R, positions_R, tokens_V)
-    scores_R, places_R = (logits_RV - noise_RV.log()).max(dim=1)
+    scores_R, places_R = (logits_RV - noise_RV.log_()).max(dim=1)
     return scores_R, places_R + tokens_V[0]
 
 
