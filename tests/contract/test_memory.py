@@ -39,8 +39,8 @@ LARGEST = {
     "gpu1": "qwen2_5_3b",
     "gpu1_48": "qwen2_5_1_5b",
     "gpu1_24": "qwen2_5_1_5b",
-    "gpu8": "qwen2_5_7b",
-    "gpu16": "qwen2_5_7b",
+    "gpu8": "qwen3_8b",
+    "gpu16": "qwen3_8b",
 }
 
 
