@@ -23,8 +23,8 @@ fi
 bash scripts/setup.sh "${stack[@]}"
 
 if [ $# -eq 0 ]; then
-    # The integration tests wait much: two processes, a file at a time. xdist waits for ever for what a process
+    # The integration tests wait much: three processes, a file at a time. xdist waits for ever for what a process
     # that died should have run, unless it may not start another.
-    set -- -q -n 2 --dist loadfile --max-worker-restart 0 --durations=10 --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
+    set -- -q -n 3 --dist loadfile --max-worker-restart 0 --durations=10 --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
 fi
 run python -m pytest "$@"
