@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,10 +209,11 @@ def test_the_check_may_warn_or_be_off(
 
 
 @pytest.fixture(scope="module")
-def parse() -> Callable[[DictConfig], Any]:
+def parse() -> Iterator[Callable[[DictConfig], Any]]:
     """vLLM's arguments as verl's server makes and parses them, up to the start of the engine."""
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
 
     class Server(vLLMHttpServer):
         def __init__(self, config: DictConfig) -> None:
@@ -242,7 +243,10 @@ def parse() -> Callable[[DictConfig], Any]:
         asyncio.run(server.launch_server())
         return server.parsed
 
-    return parsed
+    with pytest.MonkeyPatch.context() as patch:
+        if not current_platform.device_type:  # vLLM's CUDA build without a GPU
+            patch.setattr(current_platform, "device_type", "cuda")
+        yield parsed
 
 
 def distinct_engines(composed: Compose) -> list[DictConfig]:
