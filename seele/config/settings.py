@@ -342,10 +342,7 @@ class EngineConfig:
     that vLLM itself runs with it (docs/rollout.md)."""
 
     def __post_init__(self) -> None:
-        require(
-            self.model_runner in MODEL_RUNNERS,
-            f"model_runner must be one of {list(MODEL_RUNNERS)}, got {self.model_runner!r}",
-        )
+        _require_one_of("model_runner", self.model_runner, MODEL_RUNNERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 Llama, Mistral, Qwen2 and Qwen3 differ here in biases and norms alone. No arrays, no models: counts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +86,7 @@ def _qwen2(hidden: int, intermediate: int, layers: int, heads: int, kv: int, voc
 
 
 def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, *, tied: bool) -> ModelShape:
-    return ModelShape(
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=8,
-        head_dim=128,
-        vocab_size=151_936,
-        tied=tied,
-        qk_norm=True,
-    )
+    return replace(_llama(hidden, intermediate, layers, heads, 151_936, tied=tied), qk_norm=True)
 
 
 def _llama(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seele import host
 from seele.cli.doctor import command, gather, gpu_checks, judge, needs
 from seele.cli.doctor.facts import Environment, Gpu, Machine
 from seele.cli.main import main
@@ -440,12 +441,12 @@ def test_the_probe_tells_what_a_torch_for_cuda_says(fake_libraries):
 
 
 def test_the_container_limits_the_memory(tmp_path, monkeypatch):
-    whole = gather.memory_limit()
-    monkeypatch.setattr(gather, "CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
+    whole = host.host_memory()
+    monkeypatch.setattr(host, "CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
     (tmp_path / "max").write_text("max\n")
-    unlimited = gather.memory_limit()
+    unlimited = host.host_memory()
     (tmp_path / "limit").write_text("4096\n")
-    assert gather.memory_limit() == 4096 < whole <= unlimited
+    assert host.host_memory() == 4096 < whole <= unlimited
 
 
 def test_checks_are_handed_on_as_they_come(executable, monkeypatch):

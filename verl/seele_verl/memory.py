@@ -8,10 +8,9 @@
 
 import dataclasses
 import math
-import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError, SeeleError
+from seele.host import host_memory
 from seele.maths.memory import (
     GIB,
     Engine,
@@ -357,22 +357,6 @@ def card_memory() -> float | None:
     if not torch.cuda.is_available():
         return None
     return float(torch.cuda.get_device_properties(0).total_memory)
-
-
-def host_memory() -> float:
-    """Of this node, or of its container, in bytes."""
-    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return min([memory, *_container_limits()])
-
-
-def _container_limits() -> Iterator[float]:
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            said = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if said.isdigit():
-            yield float(said)
 
 
 def main(arguments: Sequence[str]) -> None:

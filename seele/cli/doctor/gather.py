@@ -15,13 +15,10 @@ from typing import Any
 
 from seele.cli.doctor.facts import GIB, Environment, Gpu, Machine
 from seele.cli.doctor.judge import OTHER_PACKAGES, PINS
+from seele.host import host_memory
 
 PROBE_TIMEOUT_S = 180
 """Importing torch and transformers from a slow disk takes a minute."""
-CGROUP_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "WANDB_API_KEY")
 QUICKSTART_FILES = ("models/chains", "data/prepared/chains")
 
@@ -34,7 +31,7 @@ def gather() -> Machine:
         environment=ask_environment(),
         packages={name: found for name in sorted(names) if (found := _version(name))},
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
-        memory_gib=memory_limit() / GIB,
+        memory_gib=host_memory() / GIB,
         shm_gib=_free("/dev/shm"),
         max_open_files=_max_open_files(),
         compiles=_compiles(),
@@ -88,16 +85,6 @@ def read_environment(said: dict[str, Any]) -> Environment:
     """``Environment`` from the probe's JSON, in which tuples are lists."""
     devices = tuple((major, minor) for major, minor in said.pop("devices"))
     return Environment(devices=devices, **said)
-
-
-def memory_limit() -> int:
-    """Bytes of the host's memory, or of the container's limit where that is lower."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in CGROUP_LIMITS:
-        text = path.read_text().strip() if path.is_file() else ""
-        if text.isdigit():
-            limits.append(int(text))
-    return min(limits)
 
 
 def _free(folder: str) -> float:
