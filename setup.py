@@ -53,6 +53,6 @@ setup(
     },
     entry_points={
         "console_scripts": ["seele = seele.cli.main:main"],
-        "vllm.general_plugins": ["seele = seele_verl.vllm_plugin:register"],
+        "vllm.general_plugins": ["seele = seele_verl.engine.plugin:register"],
     },
 )

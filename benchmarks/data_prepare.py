@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-READ = "import sys; from pathlib import Path; from seele.data.schema import read_problems; "
+READ = "import sys; from pathlib import Path; from seele.data.storage.schema import read_problems; "
 READ += "print(len(read_problems(Path(sys.argv[1]))))"
 
 

@@ -33,7 +33,7 @@ def requests(model: Path, problems: Path, step: int) -> Iterator[tuple[list[int]
     from transformers import AutoTokenizer
 
     from seele.curriculum import UniformCurriculum
-    from seele.data.schema import read_problems
+    from seele.data.storage.schema import read_problems
     from seele.rollout.seeding import rollout_seed
     from seele.rollout.templates import encode_prompt
 

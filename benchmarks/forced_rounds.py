@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from benchmarks.lengths import PROMPTS, ROUNDS, lengths_of_step, variant_of_step
 from seele_verl import rounds_worker
-from seele_verl.engine_client import generate_round
+from seele_verl.engine.client import generate_round
 
 
 class ForcedRoundsWorker(rounds_worker.RoundsWorker):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from seele_verl.seeded_sampling import sample_seeded_at_once
+from seele_verl.engine.seeded_sampling import sample_seeded_at_once
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.gsm8k import read_gsm8k
-from seele.data.leakage import mentioned_at, revealed_at
-from seele.data.protected import legal_cuts, protected_spans
-from seele.data.steps import join_steps, split_steps
+from seele.data.steps.cutting import join_steps, split_steps
+from seele.data.steps.leakage import mentioned_at, revealed_at
+from seele.data.steps.protected import legal_cuts, protected_spans
+from seele.data.tasks.gsm8k import read_gsm8k
 
 
 @dataclass

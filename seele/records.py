@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from seele.shares import at_least
+from seele.rounding import at_least
 
 State = Mapping[str, Any]
 """What a stateful part saves with a checkpoint: nested dicts, lists, strings, numbers, booleans and None
@@ -43,12 +43,12 @@ class Instance:
 
     revealed_at: int | None = None
     """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
-    where nobody looked (``seele.data.leakage``).
+    where nobody looked (``seele.data.steps.leakage``).
     """
 
     longest_hint: int | None = None
     """Most steps that a hint may reveal in this run; None for all but the last. Not stored with the problem:
-    see ``seele.data.units``.
+    see ``seele.data.steps.hint_units``.
     """
 
     @property

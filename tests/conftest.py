@@ -116,8 +116,8 @@ def python() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def problems(tmp_path_factory) -> Path:
     """Folder with train, heldout and harder problems of the chains task."""
-    from seele.data.chains import ChainsConfig, generate_splits
-    from seele.data.schema import write_problems
+    from seele.data.storage.schema import write_problems
+    from seele.data.tasks.chains import ChainsConfig, generate_splits
 
     folder = tmp_path_factory.mktemp("chains")
     for split, instances in generate_splits(ChainsConfig()).items():

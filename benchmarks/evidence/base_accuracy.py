@@ -11,8 +11,8 @@ from typing import Any
 from plan import BASE_ACCURACY, load_plan, problems_of, response_tokens
 from run import prepare
 
-from seele.data.files import write_atomically
-from seele.data.schema import read_problems
+from seele.data.storage.files import write_atomically
+from seele.data.storage.schema import read_problems
 from seele_eval.conditions import installed_versions
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import sample_hinted

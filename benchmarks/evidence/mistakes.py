@@ -14,8 +14,8 @@ from typing import Any
 from plan import MISTAKES, heldout_of, load_plan, response_tokens
 from run import prepare
 
-from seele.data.files import file_sha256, write_atomically
-from seele.data.schema import read_problems
+from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.schema import read_problems
 from seele.records import Instance
 from seele.rollout.seeding import rollout_seed
 from seele_eval.conditions import installed_versions

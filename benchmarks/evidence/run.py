@@ -37,10 +37,10 @@ from plan import (
 )
 
 from seele.config.build import from_mapping
-from seele.data import chains, reasoning
-from seele.data.chains import ChainsConfig
-from seele.data.files import write_atomically
-from seele.data.schema import write_problems
+from seele.data.storage.files import write_atomically
+from seele.data.storage.schema import write_problems
+from seele.data.tasks import chains, reasoning
+from seele.data.tasks.chains import ChainsConfig
 from seele.records import Instance
 from seele_verl.base_model import RECIPES, make_base_model
 

@@ -19,7 +19,7 @@ import numpy as np
 from plan import MISTAKES, STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.costs import COSTS

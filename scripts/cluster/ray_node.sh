@@ -81,7 +81,7 @@ start_ray() {
 if [ "$rank" = 0 ]; then
     start_ray --head --port="$port" --include-dashboard=false
     export RAY_ADDRESS="$address"
-    attend python -m seele_verl.cluster "$nodes"
+    attend python -m seele_verl.checks.cluster "$nodes"
     attend "$@"
 else
     start_ray --address="$address"

@@ -90,7 +90,7 @@ def cost_command(
     Raises:
         ConfigError: If a name is unknown or a number not allowed.
     """
-    from seele.data.files import write_atomically
+    from seele.data.storage.files import write_atomically
     from seele.simulate.cost import step_cost
     from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup
 

@@ -14,7 +14,7 @@ from seele.endpoint import API_KEY
 from seele.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seele.data.annotate import Outcome
+    from seele.data.annotation.annotate import Outcome
 
 _GRADERS = min(4, os.cpu_count() or 1)
 
@@ -72,10 +72,10 @@ def annotate_command(
     The same command goes on where a killed one stopped; what was answered is never paid for again. Exit
     status 1: the money did not suffice for all problems.
     """
-    from seele.data.annotate_calls import Annotator
-    from seele.data.annotate_cost import Prices
-    from seele.data.annotate_file import AnnotationOrder, prepare
-    from seele.data.annotate_prompt import DEFAULT_PROMPT, AnnotatorPrompt
+    from seele.data.annotation.calls import Annotator
+    from seele.data.annotation.cost import Prices
+    from seele.data.annotation.file import AnnotationOrder, prepare
+    from seele.data.annotation.prompt import DEFAULT_PROMPT, AnnotatorPrompt
     from seele.endpoint import Endpoint, Patience
     from seele.reward.grader import GraderPool
 

@@ -47,7 +47,7 @@ def filter_command(
     options of the sampler, such as --server URL, --template, --grader, --tensor-parallel or --seed.
     """
     from seele.data.difficulty import COUNTS, SAMPLES, Band, filter_file
-    from seele.data.files import check_output
+    from seele.data.storage.files import check_output
 
     check_output(file, out)
     wanted = Band.parse(band)

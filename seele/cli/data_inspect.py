@@ -36,9 +36,9 @@ def inspect_problems(
     from rich.console import Console
     from rich.text import Text
 
-    from seele.data.files import write_atomically
-    from seele.data.schema import count_unhintable, read_problems
     from seele.data.statistics import describe_problems, with_revelation
+    from seele.data.storage.files import write_atomically
+    from seele.data.storage.schema import count_unhintable, read_problems
     from seele.report.problem_page import problem_page
 
     instances = read_problems(file)

@@ -96,8 +96,8 @@ def prepare_source(
     template: TemplateOption = DEFAULT_TEMPLATE,
 ) -> None:
     """Any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
-    from seele.data.prepare_source import prepare_source
     from seele.data.sources import find_settings
+    from seele.data.sources.prepare_source import prepare_source
     from seele.reward.golds import GoldCheck
 
     changes = parse_settings(settings or [])
@@ -136,7 +136,7 @@ def prepare_chains(
     from dataclasses import asdict
 
     from seele.config.build import from_mapping
-    from seele.data.chains import DATA_SOURCE, ChainsConfig, generate_splits
+    from seele.data.tasks.chains import DATA_SOURCE, ChainsConfig, generate_splits
 
     config = from_mapping(ChainsConfig, {"seed": seed} | parse_settings(settings or []), "chains")
     write_splits(out, generate_splits(config), origin={"source": DATA_SOURCE, "settings": asdict(config)})
@@ -157,8 +157,8 @@ def prepare_gsm8k(
     template: TemplateOption = DEFAULT_TEMPLATE,
 ) -> None:
     """GSM8K: its training split, and its test split as held-out problems."""
-    from seele.data.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
     from seele.data.prepare import prepare
+    from seele.data.tasks.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
     from seele.reward.golds import GoldCheck
 
     splits = {

@@ -61,8 +61,8 @@ def _prepare(task: str, out: Path, seed: int, preset: str, settings: list[str] |
     from rich.progress import Progress
 
     from seele.config.build import from_mapping
-    from seele.data.reasoning import CONFIGS, PRESETS, generate_splits
-    from seele.data.reasoning_tasks import LIBRARY, VERSION
+    from seele.data.tasks.reasoning import CONFIGS, PRESETS, generate_splits
+    from seele.data.tasks.reasoning_tasks import LIBRARY, VERSION
     from seele.errors import ConfigError
 
     if preset not in PRESETS:

@@ -13,7 +13,7 @@ from seele.errors import CheckpointError, ConfigError
 
 # Other processes, because nothing here may know verl.
 _MERGER = "seele_verl.merge"
-_DEFAULTS = "seele_verl.method_defaults"
+_DEFAULTS = "seele_verl.checks.method_defaults"
 LAST = "last"
 
 

@@ -69,7 +69,7 @@ def grade_command(
     them, from the list `options`. A row whose `data_source` is countdown, zebra or arc_1d is graded by the
     checker of that task, whatever the grader.
     """
-    from seele.data.files import read_json_lines, write_atomically
+    from seele.data.storage.files import read_json_lines, write_atomically
     from seele.reward.reasoning import CHECKERS
 
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
@@ -135,7 +135,7 @@ def _write_cross_check(
     path: Path, cases: Sequence[Case], first: Sequence[Grade], second: Sequence[Grade]
 ) -> str:
     """Write the page, and tell in a line what is on it."""
-    from seele.data.files import write_atomically
+    from seele.data.storage.files import write_atomically
     from seele.reward.cross_check import TwiceGraded, disagreements_page
 
     answers = [

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
 
 

@@ -51,7 +51,7 @@ def simulate_command(
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.
     """
-    from seele.data.files import write_atomically
+    from seele.data.storage.files import write_atomically
     from seele.hints import build_controller
     from seele.simulate.summary import markdown, report
     from seele.simulate.visits import Schedule, simulate

@@ -53,7 +53,7 @@ class HintConfig:
     """
 
     revealing: str = "allow"
-    """``forbid``: no hint may state the answer (``seele.data.leakage``). The paper does not look."""
+    """``forbid``: no hint may state the answer (``seele.data.steps.leakage``). The paper does not look."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the controller, checked by the controller itself."""

@@ -34,7 +34,7 @@ def build_curriculum(config: CurriculumConfig, rows: Sequence[Mapping[str, Any]]
     Args:
         config: The settings.
         rows: One mapping a problem, in the order of the problems' indices, with the values of
-            ``columns_needed(config)`` (``seele.data.schema.read_columns``).
+            ``columns_needed(config)`` (``seele.data.storage.schema.read_columns``).
         seed: Seeds whatever the curriculum draws; not negative.
 
     Raises:

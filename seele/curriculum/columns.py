@@ -1,6 +1,6 @@
 """Problems ranked by their values in columns of the training data.
 
-The columns are read elsewhere (``seele.data.schema.read_columns``). P counts all problems.
+The columns are read elsewhere (``seele.data.storage.schema.read_columns``). P counts all problems.
 """
 
 import math

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
-from seele.curriculum.saved_state import read_state
-from seele.curriculum.turns import EpochQueue, Problems, Supply
+from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply
 from seele.records import State
+from seele.saved_state import read_state
 
 VERSION = 1
 """Of the saved state."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.config.settings import SelectionConfig
-from seele.curriculum.saved_state import read_count, read_share, read_state
 from seele.records import State
-from seele.shares import at_most
+from seele.rounding import at_most
+from seele.saved_state import read_count, read_ratio, read_state
 
 Array = NDArray[np.float64]
 
@@ -154,6 +154,6 @@ def _summary(rates: Array, energies: Array, *, num_kept: int, target_ratio: floa
 
 def _read(state: Mapping[str, Any]) -> tuple[int, dict[str, tuple[float, float]]]:
     histories = {
-        name: (read_share(first), read_share(average)) for name, (first, average) in state["problems"].items()
+        name: (read_ratio(first), read_ratio(average)) for name, (first, average) in state["problems"].items()
     }
     return read_count(state["num_selections"]), histories

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seele.curriculum.columns import rank_problems
+from seele.curriculum.epoch_queue import Problems, shuffled
 from seele.curriculum.epochs import EpochCurriculum
-from seele.curriculum.turns import Problems, shuffled
 
 
 class OrderedCurriculum(EpochCurriculum):

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seele.config.settings import SelectionConfig
-from seele.curriculum.saved_state import read_count, read_state
 from seele.records import State
+from seele.saved_state import read_count, read_state
 
 # Tells the sample from what others draw from the run's seed and the epoch, such as a curriculum's order.
 STREAM = int.from_bytes(b"replay")

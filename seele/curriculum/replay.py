@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seele.config import ReplayConfig
-from seele.curriculum.saved_state import read_count, read_state
 from seele.records import Completion, Finish, Rollout, State
-from seele.shares import at_most
+from seele.rounding import at_most
+from seele.saved_state import read_count, read_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.curriculum.columns import Key, rank_problems
-from seele.curriculum.saved_state import read_count, read_state
-from seele.curriculum.turns import EpochQueue, Problems, Supply, shuffled
+from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply, shuffled
 from seele.records import State
+from seele.saved_state import read_count, read_state
 
 VERSION = 1
 """Of the saved state."""

@@ -10,8 +10,8 @@ from typing import ClassVar, Protocol
 
 from seele.config.settings import SelectionConfig
 from seele.curriculum.lze import LearningZoneSelection
-from seele.curriculum.saved_state import read_state
 from seele.records import State
+from seele.saved_state import read_state
 
 
 class Selection(Protocol):

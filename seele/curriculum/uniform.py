@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from seele.curriculum.epoch_queue import shuffled
 from seele.curriculum.epochs import EpochCurriculum
-from seele.curriculum.turns import shuffled
 
 
 class UniformCurriculum(EpochCurriculum):

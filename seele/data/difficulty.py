@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from seele.data.files import check_output, file_sha256, read_json_lines, write_atomically
-from seele.data.parquet import copy_rows
-from seele.data.schema import read_problems
+from seele.data.storage.files import check_output, file_sha256, read_json_lines, write_atomically
+from seele.data.storage.parquet import copy_rows
+from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError, DataError
 
 COUNTS = "counts.jsonl"

@@ -2,7 +2,7 @@
 
 It is decided once, by the run's driver, and written down. The trainers and the validation follow the record
 when they read the run's files, so that all have the same problems in the same order. Tokens are counted
-elsewhere (``seele_verl.overlong``).
+elsewhere (``seele_verl.runs.overlong``).
 """
 
 import itertools
@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seele.data.files import write_atomically
-from seele.data.schema import read_problem_files
+from seele.data.storage.files import write_atomically
+from seele.data.storage.schema import read_problem_files
 from seele.errors import DataError
 from seele.records import Instance
 
@@ -137,7 +137,7 @@ def write_record(path: Path, fits: Sequence[Fits]) -> None:
 def read_fitting_problems(
     files: str | Sequence[str], max_samples: int = -1, record: str | Path | None = None
 ) -> list[Problem]:
-    """The problems of ``seele.data.schema.read_problem_files`` without those that the record leaves out.
+    """``seele.data.storage.schema.read_problem_files`` without the problems that the record leaves out.
 
     A file that is trained and validated on lacks the same problems in both.
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256, write_atomically
-from seele.data.leakage import revealed_at
-from seele.data.parquet import ParquetSink
-from seele.data.sample import Sample
-from seele.data.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.data.sources.rows import Counts
+from seele.data.steps.leakage import revealed_at
+from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.parquet import ParquetSink
+from seele.data.storage.sample import Sample
+from seele.data.storage.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 
@@ -67,8 +67,8 @@ def prepare(
 
     Raises:
         ConfigError: A file of a source stands where one of ours would be written.
-        DataError: A problem breaks the rules of ``seele.data.schema``, a split has none, or ``check_golds``
-            refuses one.
+        DataError: A problem breaks the rules of ``seele.data.storage.schema``, a split has none, or
+            ``check_golds`` refuses one.
         OSError: If the folder cannot be written.
     """
     _check_targets(out, splits)

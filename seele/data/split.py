@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from seele.data.parquet import copy_rows
-from seele.data.schema import iterate_problems
+from seele.data.storage.parquet import copy_rows
+from seele.data.storage.schema import iterate_problems
 
 
 def is_in_first_part(instance_id: str, *, share: float, seed: int) -> bool:

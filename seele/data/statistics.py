@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seele.data.leakage import mentioned_at, revealed_at
+from seele.data.steps.leakage import mentioned_at, revealed_at
 from seele.records import Instance
 
 

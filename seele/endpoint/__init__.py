@@ -3,7 +3,7 @@
 What is asked, and what is done with the text that comes, is the caller's.
 """
 
-from seele.endpoint.exchange import (
+from seele.endpoint.http import (
     API_KEY,
     Endpoint,
     PassingError,
@@ -11,8 +11,8 @@ from seele.endpoint.exchange import (
     RequestRefusedError,
     exchange,
 )
-from seele.endpoint.patience import GaveUpError, Patience, StoppedError
 from seele.endpoint.reply import Reply, read_reply
+from seele.endpoint.retries import GaveUpError, Patience, StoppedError
 
 __all__ = [
     "API_KEY",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from seele.endpoint.exchange import PassingError
+from seele.endpoint.http import PassingError
 from seele.records import Finish
 
 _SHOWN_CHARS = 500

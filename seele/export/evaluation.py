@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256
+from seele.data.storage.files import file_sha256
 from seele.report.run_folder import ScoreLine, read_evaluation
 
 WEIGHTS = ("*.safetensors", "*.bin")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256
+from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, ConfigError
 from seele.export.base_model import find_base_model, find_licence, licence_files
 from seele.export.card import render_card

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256
 from seele.data.prepare import MANIFEST
-from seele.data.schema import read_columns
+from seele.data.storage.files import file_sha256
+from seele.data.storage.schema import read_columns
 from seele.errors import DataError
 from seele.export.base_model import FIRST_STAGE, HUB_NAME
 from seele.report.run_folder import RunFolder, read_run

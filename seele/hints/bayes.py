@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
-from seele.hints.contract import OneByOne, check_outcome
+from seele.hints.contract import SequentialController, check_outcome
 from seele.hints.settings import check_number
-from seele.hints.split import best_plan
-from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
 from seele.hints.withdrawal import Withdrawal
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
 from seele.maths.irt import Array
 from seele.records import HintShare, RoundOutcome, RoundRequest, State
+from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 TIE = 1e-5
 """Hints whose expected worth differs by less are equal; the shorter one is chosen."""
@@ -58,7 +57,7 @@ class _Visit:
     """What this visit adds to the population until it ends."""
 
 
-class BayesController(OneByOne):
+class BayesController(SequentialController):
     """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
 
     What rounds of a step bring may come in any order. A visit that ends teaches the population, and so those
@@ -71,7 +70,6 @@ class BayesController(OneByOne):
             (``curve_grid.utility_table``).
         probes: Rollouts of each visit's first round that are given no hint (``plan_rounds``). They measure
             what the policy can do alone, and count as observations like all others.
-        split_rounds: Whether ``plan_rounds`` may divide a round over two hints (``seele.hints.split``).
         settle_below: The rounds of a visit end early, its remaining rollouts in one round, once knowing the
             problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
         withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
@@ -92,7 +90,6 @@ class BayesController(OneByOne):
         rollouts_per_round: int | None = None,
         target_accuracy: float = 0.5,
         probes: int = 0,
-        split_rounds: bool = False,
         settle_below: float = 0.0,
         withdraw_from: int = 0,
         withdraw_by: int | None = None,
@@ -117,7 +114,6 @@ class BayesController(OneByOne):
                 "seele.hints.settings.withdraw_at: needs rollouts without hint; set probes to at least 1"
             )
         switches = {
-            "split_rounds": split_rounds,
             "uses_memory": uses_memory,
             "learns_population": learns_population,
             "learns_drift": learns_drift,
@@ -125,7 +121,7 @@ class BayesController(OneByOne):
         for key, value in switches.items():
             if not isinstance(value, bool):
                 raise ConfigError(f"seele.hints.settings.{key}: expected true or false, got {value!r}")
-        self._rounds, self._probes, self._split_rounds = rounds, probes, split_rounds
+        self._probes = probes
         self._settle_below = check_number("settle_below", settle_below)
         self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)
         self._worth_GT = curve_grid.utility_table(target_accuracy)
@@ -157,8 +153,8 @@ class BayesController(OneByOne):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``: the probes of the first round, then one hint, or two that promise more; and all
-        the rollouts that are left, where the curve is known well enough.
+        """See ``Controller``: the probes of the first round, then one hint for the others; all rollouts that
+        are left, where the curve is known well enough.
         """
         self._open_visits(requests)
         belief_NG = self._current([request.instance_id for request in requests])
@@ -170,16 +166,14 @@ class BayesController(OneByOne):
         ):
             can_probe = request.round_index == 0 and 0.0 in request.legal_ratios
             probes = min(self._probes, num_rollouts) if can_probe else 0
-            size, is_last = num_rollouts, request.round_index + 1 >= self._rounds
+            size = num_rollouts
             if request.rollouts_left and self._is_settled(belief_G, allowed):
-                size, is_last = request.rollouts_left, True
+                size = request.rollouts_left
             if probes:
                 self._visits[request.instance_id].is_probed = True
             plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
             hinted = size - probes
-            if self._split_rounds and not is_last and hinted > 1:
-                plan += best_plan(belief_G, self._worth_GT, allowed=allowed, best=best, num_rollouts=hinted)
-            elif hinted:
+            if hinted:
                 plan.append(HintShare(float(allowed[best]), hinted))
             predicted = np.interp([share.hint_ratio for share in plan], curve_grid.RATIOS, accuracy_T)
             plans.append(

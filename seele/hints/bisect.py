@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from seele.hints.contract import OneByOne, check_outcome, nearest_legal
+from seele.hints.contract import SequentialController, check_outcome, nearest_legal
 from seele.hints.settings import check_number
-from seele.hints.state import check_state, read_ratio, read_section, state_header
 from seele.records import State
+from seele.saved_state import check_state, read_ratio, read_section, state_header
 
 _VERSION = 1
 
@@ -59,7 +59,7 @@ class Interval:
         return self.low < ratio < self.high
 
 
-class BisectController(OneByOne):
+class BisectController(SequentialController):
     """Reveal the legal ratio nearest to the middle of each problem's interval.
 
     A round above the target says that the crossing lies below its hint ratio, a round below that it lies

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from seele.hints.contract import OneByOne, check_outcome, nearest_legal
+from seele.hints.contract import SequentialController, check_outcome, nearest_legal
 from seele.hints.settings import check_number
-from seele.hints.state import check_state, state_header
 from seele.records import State
+from seele.saved_state import check_state, state_header
 
 _VERSION = 1
 
 
-class FixedHint(OneByOne):
+class FixedHint(SequentialController):
     """Reveals the same share of every solution in every round: the legal ratio nearest to ``ratio``.
 
     Args:

@@ -92,7 +92,7 @@ class Controller(Protocol):
         ...
 
 
-class OneByOne(ABC):
+class SequentialController(ABC):
     """The parts of the contract that follow from the others, for controllers without a better way."""
 
     def begin_step(self, step: int) -> None:  # noqa: B027 - most controllers need no clock

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.contract import OneByOne, check_outcome, nearest_legal
-from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
+from seele.hints.contract import SequentialController, check_outcome, nearest_legal
 from seele.maths.irt import ItemCurve, invert, predict_accuracy
 from seele.maths.irt_fit import fit_one_by_one, with_margins
 from seele.maths.irt_grid_fit import fit_on_grid
 from seele.records import HintShare, RoundRequest, State
+from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 STORE_RATES = ("last_used", "refit")
 SOLVERS = {"trf": fit_one_by_one, "grid": fit_on_grid}
@@ -55,7 +55,7 @@ class _Visit:
     observations: list[Observation] = field(default_factory=list)
 
 
-class PaperController(OneByOne):
+class PaperController(SequentialController):
     """Choose the hint ratio at which the problem's fitted curve crosses the target accuracy.
 
     Round 0 uses the rate stored by the problem's previous visit, and on its first visit the largest legal

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from seele.hints.contract import OneByOne, check_outcome, nearest_legal
+from seele.hints.contract import SequentialController, check_outcome, nearest_legal
 from seele.hints.settings import check_number
-from seele.hints.state import check_state, read_count, read_ratio, read_section, state_header
 from seele.records import State
+from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 _VERSION = 1
 
@@ -24,7 +24,7 @@ class _Track:
     num_rounds: int = 0
 
 
-class RobbinsMonroController(OneByOne):
+class RobbinsMonroController(SequentialController):
     """Move each problem's rate after each of its rounds, over all visits.
 
         x <- x - gain_k (accuracy - target),  gain_k = max(gain / k^decay, smallest_gain)

@@ -1,7 +1,7 @@
 """Controllers that look at no outcome: uniform draws, and the schedules of UFT and Prefix-RFT.
 
 Only the choice of the hint is theirs; losses and advantages of those methods live elsewhere. What a draw
-depends on is in ``seele.hints.blind``.
+depends on is in ``seele.hints.scheduled``.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from random import Random
 from typing import ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.blind import Blind
 from seele.hints.contract import nearest_legal
+from seele.hints.scheduled import ScheduledController
 from seele.hints.settings import check_count, check_number
 from seele.maths.schedule import cosine_decay
 from seele.records import HintShare, RoundRequest
@@ -21,7 +21,7 @@ TRAINING_STEPS = 500
 UFT_MODES = ("uft", "stage", "r3")
 
 
-class UniformController(Blind):
+class UniformController(ScheduledController):
     """Every round of every visit draws one of the legal ratios, all equally likely."""
 
     name: ClassVar[str] = "uniform"
@@ -33,7 +33,7 @@ class UniformController(Blind):
         return legal_ratios[int(draw * len(legal_ratios))]
 
 
-class UftController(Blind):
+class UftController(ScheduledController):
     """UFT (arXiv:2505.16984): reveal a number of up to five chunks, in the three modes of the authors' code.
 
         uft    l ~ Binomial(L, p(t)),  L = min(max_chunks, number of solution steps),  hint ratio l / L
@@ -113,7 +113,7 @@ class UftController(Blind):
         return {**super().metrics(), "chunk_probability": self.chunk_probability(self._step)}
 
 
-class PrefixRftController(Blind):
+class PrefixRftController(ScheduledController):
     """Prefix-RFT (arXiv:2507.01679): one rollout of eight continues a prefix of the solution.
 
     The share of the solution in the prefix is drawn once a visit from U[low(t), p_high] and cut down to a

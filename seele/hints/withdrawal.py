@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.errors import CheckpointError, ConfigError
-from seele.hints.state import read_count, read_ratio
+from seele.saved_state import read_count, read_ratio
 
 PROBE_MEMORY = 256
 """Visits over which the probes' accuracy is averaged, with weights that fall off exponentially."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seele.maths.irt import Array
-from seele.shares import at_least
+from seele.rounding import at_least
 
 # Added to the standard deviation of a group by verl 0.9.1.
 STD_EPSILON = 1e-6

@@ -17,8 +17,8 @@ from typing import Self
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, DataError
 from seele.records import UNGRADED, Grade, GradeReason, Instance
+from seele.reward.expression_filter import is_too_deep
 from seele.reward.extract import answer_in, last_boxed
-from seele.reward.gate import is_too_deep
 from seele.reward.graders import GRADERS
 from seele.reward.process import WorkerProcess
 from seele.reward.reasoning import CHECKERS, check_answer

@@ -7,8 +7,8 @@ r"""The graders by name: what compares an answer with its reference answer.
 - ``multiple_choice``: ``seele.reward.multiple_choice``, where the texts of the options are not known.
 
 The first three hand text to sympy, which evaluates it as Python. They are loaded by ``seele.reward.worker``
-only, in a process of their own and behind ``seele.reward.gate``. Time limits are the process's, too: those of
-the libraries are alarms, which do not ring in threads and which MathRuler swallows.
+only, in a process of their own and behind ``seele.reward.expression_filter``. Time limits are the process's,
+too: those of the libraries are alarms, which do not ring in threads and which MathRuler swallows.
 """
 
 import functools
@@ -19,10 +19,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from seele.reward.expression_filter import guard
 from seele.reward.extract import answer_in
-from seele.reward.gate import guard
+from seele.reward.fast_simplify import simplify
 from seele.reward.multiple_choice import LETTERS, grade_choice
-from seele.reward.zero import simplify
 
 P = ParamSpec("P")
 R = TypeVar("R")

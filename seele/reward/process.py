@@ -17,8 +17,8 @@ from typing import Any
 import seele
 from seele.errors import DependencyError
 from seele.records import GradeReason
-from seele.reward.jail import NO_NETWORK
-from seele.reward.lines import LineProcess
+from seele.reward.line_process import LineProcess
+from seele.reward.sandbox import NO_NETWORK
 
 # Importing sympy takes one to two seconds on an idle machine, and start-up is not the answer's fault.
 _START_LIMIT_S = 120.0

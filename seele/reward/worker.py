@@ -2,8 +2,8 @@ r"""The grading process: reads questions, writes verdicts, and lets the kernel e
 
 Started as ``python -m seele.reward.worker GRADER TIME_LIMIT_S MEMORY_LIMIT_MB`` by ``seele.reward.process``.
 It is two processes. One loads the libraries, which takes a second or two, and from then on does nothing but
-fork. Its child gives up what grading does not need (``seele.reward.jail``) and grades; where an answer ends
-it, the next one is there within milliseconds, with everything loaded.
+fork. Its child gives up what grading does not need (``seele.reward.sandbox``) and grades; where an answer
+ends it, the next one is there within milliseconds, with everything loaded.
 
 A line in is ``{"batch": n, "pairs": [[answer, gold], ...]}``. A line out is ``{"batch": n, "correct": bool}``
 for each pair, in order, or ``{"batch": n, "error": text}`` where the grader raised; ``{"ended": status}``
@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from seele.reward import jail
+from seele.reward import sandbox
 from seele.reward.graders import Judge, die_of_memory, load_judge
 
 # sympy remembers much of what it worked out; a child that has graded so many answers makes room for a fresh
@@ -83,7 +83,7 @@ def keep_alive(work: Callable[[], int], replies: TextIO) -> None:
             replies.flush()
 
 
-# Runs in processes of its own only: there is no way back from a jail.
+# Runs in processes of its own only: there is no way back from a sandbox.
 def main(grader: str, time_limit_s: str, memory_limit_mb: str) -> None:  # pragma: no cover
     """Load the grader and serve standard input."""
     judge = load_judge(grader)
@@ -95,10 +95,10 @@ def main(grader: str, time_limit_s: str, memory_limit_mb: str) -> None:  # pragm
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    jail.enter_nowhere()
+    sandbox.enter_nowhere()
 
     def work() -> int:
-        jail.give_up(int(memory_limit_mb))
+        sandbox.give_up(int(memory_limit_mb))
         return _MAKE_ROOM if serve(sys.stdin, replies, judge, time_limit_s=float(time_limit_s)) else os.EX_OK
 
     replies.write("ready\n")

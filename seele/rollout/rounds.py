@@ -56,7 +56,7 @@ class Grader(Protocol):
         ...
 
 
-class Unhinted:
+class NoHintController:
     """Never reveals anything and remembers nothing: validation, whatever the method trains with."""
 
     async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
@@ -174,7 +174,7 @@ async def run_rounds(
     return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
 
 
-async def add_given(
+async def append_supplied_rollouts(
     completions: Sequence[Completion],
     instance: Instance,
     *,

@@ -8,8 +8,8 @@ drawn, extracted and judged. Defaults follow SEELE (arXiv:2509.06923, section 5.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seele.data.gsm8k import HUB_NAME, HUB_REVISION
-from seele.data.hub import HubSource
+from seele.data.storage.hub import HubSource
+from seele.data.tasks.gsm8k import HUB_NAME, HUB_REVISION
 from seele.errors import ConfigError
 from seele_eval.grading import (
     Extract,

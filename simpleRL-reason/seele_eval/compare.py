@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import DataError
 from seele.maths.irt import Array
 from seele.report.charts import shortened

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.contamination import COMMON, DEFAULT_N, Contaminated, Questions, find_contaminated
-from seele.data.files import file_sha256, write_atomically
-from seele.data.parquet import copy_rows
-from seele.data.schema import iterate_problems
+from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.parquet import copy_rows
+from seele.data.storage.schema import iterate_problems
 from seele.errors import ConfigError, DataError
 from seele_eval.benchmarks import find_benchmarks
 from seele_eval.command import run_command
@@ -105,7 +105,7 @@ def check(
     """Look every problem of a file up among the questions.
 
     Raises:
-        DataError: As ``seele.data.schema.read_problems``.
+        DataError: As ``seele.data.storage.schema.read_problems``.
     """
     num_problems = 0
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import CheckpointError
 from seele.report.charts import legend_below, new_chart, nth_colour, plain, share_on_y, step_axis, style_axes
 from seele_eval.command import run_command

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_counts
-from seele.data.schema import read_problems
+from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError
 from seele.records import Finish
 from seele_eval.arguments import Arguments, parse_arguments

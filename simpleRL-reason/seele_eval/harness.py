@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 from seele.errors import ConfigError, DataError
 from seele.rollout.templates import QUESTION
 from seele_eval.command import run_command

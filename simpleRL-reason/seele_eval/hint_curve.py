@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from seele.data.files import write_atomically
-from seele.data.schema import read_problems
+from seele.data.storage.files import write_atomically
+from seele.data.storage.schema import read_problems
 from seele.errors import DataError
 from seele.records import Chat, Instance
 from seele.reward.grader import GraderPool

@@ -1,7 +1,7 @@
 """The samples of an output folder as they come: appended one by one, so that a killed evaluation can go on.
 
-How lines survive a kill is in ``seele.data.appending``. A finished evaluation under other conditions, such as
-that of an older checkpoint, is moved to ``earlier_N``; an unfinished one is refused.
+How lines survive a kill is in ``seele.data.storage.append_log``. A finished evaluation under other
+conditions, such as that of an older checkpoint, is moved to ``earlier_N``; an unfinished one is refused.
 """
 
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seele.data.appending import LineAppender
 from seele.data.difficulty import COUNTS
+from seele.data.storage.append_log import LineAppender
 from seele.errors import ConfigError
 from seele_eval.conditions import differing
 from seele_eval.predictions import PREDICTIONS, Key, Prediction, read_predictions

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256
+from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele.records import Chat
 from seele.rollout.seeding import rollout_seed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seele.data.appending import read_whole_lines
+from seele.data.storage.append_log import read_whole_lines
 from seele.errors import CheckpointError
 from seele.records import Finish, GradeReason
 

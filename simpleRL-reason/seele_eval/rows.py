@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seele.data.gsm8k import split_solution
+from seele.data.tasks.gsm8k import split_solution
 from seele.errors import DataError
 from seele.reward.extract import last_boxed
 from seele_eval.answers import split_answers

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seele.config.settings import RewardConfig
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
 from seele.reward.grader import GraderPool
 from seele_eval.arguments import Arguments, parse_arguments

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.files import file_sha256, read_json_lines
-from seele.data.hub import read_hub_rows
-from seele.data.schema import read_problems
+from seele.data.storage.files import file_sha256, read_json_lines
+from seele.data.storage.hub import read_hub_rows
+from seele.data.storage.schema import read_problems
 from seele.errors import DataError
 from seele_eval.benchmarks import Benchmark
 from seele_eval.columns import columns_of, groupable
@@ -96,7 +96,7 @@ def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Se
     values of the columns ``by``.
 
     Raises:
-        DataError: As ``seele.data.schema.read_problems``.
+        DataError: As ``seele.data.storage.schema.read_problems``.
     """
     rows = [row for _, row in read_rows(path)] if by and path.is_file() else []
     problems, columns = _with_columns(list(map(from_instance, read_problems(path))), rows, by)

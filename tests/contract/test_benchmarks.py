@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from seele_verl.compositions import check_composition
+from seele_verl.checks.compositions import check_composition
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 

@@ -19,12 +19,12 @@ import seele.config.settings
 import seele.methods
 import seele.methods.method
 import seele.methods.supervised
-import seele_verl.compositions
+import seele_verl.checks.compositions
 from seele.config.settings import CURRICULA, SELECTIONS
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, configured_controller
 from seele.methods import METHODS, check_method
-from seele_verl.compositions import check_composition
+from seele_verl.checks.compositions import check_composition
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -170,7 +170,12 @@ def refuse(row: dict[str, str]) -> ConfigError:
 def places_that_refuse() -> set[tuple[str, int]]:
     """File and line of each check of one setting against another."""
     found = set()
-    for module in (seele.methods, seele.methods.method, seele.methods.supervised, seele_verl.compositions):
+    for module in (
+        seele.methods,
+        seele.methods.method,
+        seele.methods.supervised,
+        seele_verl.checks.compositions,
+    ):
         tree = ast.parse(inspect.getsource(module))
         found |= {(module.__file__, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     # Of the settings, the checks of one section against another.

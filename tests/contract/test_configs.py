@@ -13,9 +13,9 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 from omegaconf import OmegaConf
 
 from seele.methods import METHODS, check_method
-from seele_verl.compositions import check_composition
+from seele_verl.checks.compositions import check_composition
+from seele_verl.checks.preflight import check_batches
 from seele_verl.cpu.environment import ENVIRONMENT
-from seele_verl.preflight import check_batches
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 

@@ -236,7 +236,7 @@ SAMPLE = """
 from types import SimpleNamespace
 import torch
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
-from seele_verl import vllm_plugin
+from seele_verl.engine import plugin as vllm_plugin
 
 vllm_plugin.register()
 vllm_plugin.register()  # as vLLM does

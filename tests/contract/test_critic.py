@@ -18,7 +18,7 @@ from verl.workers.utils.losses import value_loss
 
 from seele_verl.critic import CriticWorker, load_value_model
 from seele_verl.protocol import CRITIC_COLUMNS, LOG_PROB_COLUMNS
-from seele_verl.run_card import count_critic_parameters, count_parameters
+from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.train import compose
 
 

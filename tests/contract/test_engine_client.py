@@ -15,10 +15,10 @@ import torch
 import transfer_queue.interface
 
 from seele.errors import ConfigError
-from seele_verl import cluster
-from seele_verl.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
-from seele_verl.engine import RoundServer
-from seele_verl.engine_client import generate_round
+from seele_verl.checks import cluster
+from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
+from seele_verl.engine.client import generate_round
+from seele_verl.engine.replica import RoundServer
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
 from seele_verl.train import compose
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_is_too_small_is_refused(server):
 
 
 def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
-    monkeypatch.setattr("seele_verl.cluster.check_nodes", lambda *_: None)
+    monkeypatch.setattr("seele_verl.checks.cluster.check_nodes", lambda *_: None)
     config = compose(["method=seele", "hardware=gpu1"])
     refuse_a_small_cluster(config)
     config.trainer.nnodes = 2

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from seele.data.files import file_sha256
+from seele.data.storage.files import file_sha256
 from seele.records import Instance
 from seele_verl.settings import read_settings
 from seele_verl.train import compose

@@ -46,7 +46,7 @@ touch "$STATE/$kind"
 echo "Ray runtime started."
 while true; do sleep 0.05; done
 """
-# Waits, as seele_verl.cluster does, until both nodes are there.
+# Waits, as seele_verl.checks.cluster does, until both nodes are there.
 PYTHON = """#!/usr/bin/env bash
 echo "python $*" >>"$EVENTS"
 until [ -e "$STATE/worker" ]; do sleep 0.05; done
@@ -117,7 +117,7 @@ def test_a_job_starts_ray_on_all_nodes_and_ends_with_its_run(allocation: Allocat
     said, _ = job.communicate()
     assert job.returncode == status, said
     assert allocation.count(r"^train it's at node-a:20041$") == 1
-    assert allocation.count(r"^python -m seele_verl.cluster 2$") == 1
+    assert allocation.count(r"^python -m seele_verl.checks.cluster 2$") == 1
     assert allocation.count(r"^srun --ntasks=2 --ntasks-per-node=1 --cpus-per-task=96 ") == 1
     assert allocation.count(r"^ray start --head --port=20041 .*--block --num-gpus=8$") >= 1
     assert allocation.count(r"^ray start --address=node-a:20041 --block --num-gpus=8$") >= 1

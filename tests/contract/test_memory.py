@@ -25,8 +25,8 @@ from seele.errors import ConfigError
 from seele.maths.memory import GIB, Passes, layer_token, memory_table
 from seele.maths.model_shapes import HUB_NAMES, SHAPES
 from seele_verl import memory
+from seele_verl.checks.memory_changes import TOKEN_LIMITS, with_change
 from seele_verl.memory import check_memory, describe_recipes, needs_of, recipes, shape_from
-from seele_verl.memory_changes import TOKEN_LIMITS, with_change
 from seele_verl.settings import read_settings
 
 Compose = Callable[..., DictConfig]

@@ -154,7 +154,7 @@ def test_import_verl_from_the_root_is_the_released_package() -> None:
     ("group", "name", "target"),
     [
         ("console_scripts", "seele", "seele.cli.main:main"),
-        ("vllm.general_plugins", "seele", "seele_verl.vllm_plugin:register"),
+        ("vllm.general_plugins", "seele", "seele_verl.engine.plugin:register"),
     ],
 )
 def test_entry_point_is_installed_and_its_target_exists(group: str, name: str, target: str) -> None:

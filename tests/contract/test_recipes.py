@@ -13,14 +13,14 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import DictConfig
 
-from seele.data.commands import commands_that_make
-from seele.data.schema import write_problems
 from seele.data.sources.settings import GENERATED, source_names
+from seele.data.storage.commands import commands_that_make
+from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
-from seele_verl.preflight import check_run
+from seele_verl.checks.preflight import check_run
+from seele_verl.runs.stages import stages
 from seele_verl.settings import read_settings
-from seele_verl.stages import stages
 
 Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]

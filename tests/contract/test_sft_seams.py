@@ -12,7 +12,7 @@ from verl.trainer import sft_trainer
 from verl.utils.checkpoint import CheckpointHandler
 from verl.utils.config import omega_conf_to_dataclass
 
-from seele_verl.sft_config import verl_sft_config
+from seele_verl.sft.config import verl_sft_config
 from seele_verl.train import compose, verl_config_folder
 
 
@@ -41,7 +41,7 @@ def test_the_trainer_calls_what_we_override_and_looks_its_tracking_up_by_name():
 
 
 def test_the_data_set_is_called_with_the_names_that_ours_has():
-    from seele_verl.sft_dataset import SolutionDataset
+    from seele_verl.sft.dataset import SolutionDataset
 
     source = inspect.getsource(sft_trainer.create_sft_dataset)
     for name in ("parquet_files=", "tokenizer=", "config=", "processor=", "max_samples="):

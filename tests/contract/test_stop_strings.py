@@ -18,7 +18,7 @@ from seele_eval.generation import EngineSettings, _sampling_params
 from seele_eval.prompts import Prompt
 from seele_verl import rounds_worker as module
 from seele_verl.base_model import byte_tokenizer
-from seele_verl.engine import RoundServer
+from seele_verl.engine.replica import RoundServer
 
 # Token ids are positions here; the last one is a special token.
 PIECES = ["\\boxed{4}", " User:", " \\boxed{7}", "<end>", "<|im_end|>"]

@@ -11,7 +11,7 @@ def test_verls_own_data_set_reads_a_file_of_problems(tmp_path):
     from transformers import Qwen2Tokenizer
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
-    from seele.data.schema import write_problems
+    from seele.data.storage.schema import write_problems
     from seele.records import Instance
 
     problems = [

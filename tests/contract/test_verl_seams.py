@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele_verl.compat import VERL, undecorated
-from seele_verl.model_runner import V2_ARCHITECTURES
+from seele_verl.engine.model_runner import V2_ARCHITECTURES
 
 
 def parameters(function):

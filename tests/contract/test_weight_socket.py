@@ -9,7 +9,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, utils, vllm_rollout
 
-from seele_verl import weight_socket
+from seele_verl.engine import weight_socket
 
 NAME = "rl-colocate-zmq-{job_id}-replica-{"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from seele_verl.seeded_sampling import _compiled, draw_tokens, exponential_noise
+from seele_verl.engine.seeded_sampling import _compiled, draw_tokens, exponential_noise
 
 REQUESTS, VOCABULARY, POSITIONS = 64, 151_936, 50
 

@@ -21,8 +21,8 @@ from seele.config import SeeleConfig
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele_verl import train
+from seele_verl.checks.preflight import check_run
 from seele_verl.cpu.fork_server import forked_workers
-from seele_verl.preflight import check_run
 from seele_verl.settings import read_settings
 
 TURNS = "METHODS_IN_TURN"

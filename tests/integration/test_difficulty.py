@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seele.data.difficulty import COUNTS, Band, filter_file, read_counts
-from seele.data.schema import read_problems
+from seele.data.storage.schema import read_problems
 
 SAMPLES = 4
 

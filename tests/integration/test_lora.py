@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 SETTINGS = [
     *("adapter=lora", "actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.actor.optim.lr=1e-2"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 EVERYTHING = (
     "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "

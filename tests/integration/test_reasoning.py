@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
 
@@ -16,7 +16,7 @@ ARMS = {f"data_source={task},level={level}" for task in ("countdown", "zebra", "
 
 def small_splits(task: str, num_train: int) -> dict:
     from seele.config.build import from_mapping
-    from seele.data.reasoning import CONFIGS, PRESETS, generate_splits
+    from seele.data.tasks.reasoning import CONFIGS, PRESETS, generate_splits
 
     few = {"num_heldout": 1, "num_harder": 1, "train_levels": (1, 2), "harder_levels": (3,)}
     settings = {**PRESETS["small"][task], **few, "num_train": num_train}
@@ -26,7 +26,7 @@ def small_splits(task: str, num_train: int) -> dict:
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory) -> Path:
     """Folder with a training and a held-out file that hold problems of all three tasks."""
-    from seele.data.schema import write_problems
+    from seele.data.storage.schema import write_problems
 
     by_task = [small_splits(task, 8) for task in ("countdown", "zebra", "arc_1d")]
     folder = tmp_path_factory.mktemp("mixed")
@@ -39,7 +39,7 @@ def mixed(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     """A base model that has seen worked Countdown only, enough to box an expression; made in seconds."""
-    from seele.data.schema import write_problems
+    from seele.data.storage.schema import write_problems
     from seele_verl.base_model import RECIPES, make_base_model
 
     folder = tmp_path_factory.mktemp("worked")

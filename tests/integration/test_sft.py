@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seele.data.files import read_json_lines
-from seele.data.schema import read_problems
-from seele_verl.checkpoints import TRACKER
+from seele.data.storage.files import read_json_lines
+from seele.data.storage.schema import read_problems
+from seele_verl.runs.checkpoints import TRACKER
 
 STEPS, SAVE_FREQ = 40, 20
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seele.data.files import read_json_lines
-from seele.data.schema import read_problems
+from seele.data.storage.files import read_json_lines
+from seele.data.storage.schema import read_problems
 
 
 def rows_of(path: Path) -> list[dict]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 SETTINGS = (
     "seele.hints.controller=paper",

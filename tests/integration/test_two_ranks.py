@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from seele.curriculum import UniformCurriculum
-from seele.data.files import read_json_lines
+from seele.data.storage.files import read_json_lines
 
 
 def rows_of(path: Path) -> list[dict]:

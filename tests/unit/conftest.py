@@ -23,7 +23,7 @@ def boxed_digit(prompt: str, seed: int) -> str:
 @pytest.fixture(autouse=True)
 def no_waiting_for_the_hub(monkeypatch):
     """Attempts at a hub that is not there follow one another at once."""
-    monkeypatch.setattr("seele.data.hub.RETRY_DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr("seele.data.storage.hub.RETRY_DELAYS_S", (0.0, 0.0))
 
 
 class HubDouble(ModuleType):

@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 
-from seele.data.annotate import Annotation
-from seele.data.annotate_calls import Annotator
-from seele.data.annotate_cost import Budget, Prices
-from seele.data.annotate_file import AnnotationOrder, prepare
-from seele.data.annotate_ledger import CallLedger
-from seele.data.annotate_prompt import AnnotatorPrompt
-from seele.data.files import file_sha256
-from seele.data.schema import content_id, read_problems, write_problems
+from seele.data.annotation.annotate import Annotation
+from seele.data.annotation.calls import Annotator
+from seele.data.annotation.cost import Budget, Prices
+from seele.data.annotation.file import AnnotationOrder, prepare
+from seele.data.annotation.ledger import CallLedger
+from seele.data.annotation.prompt import AnnotatorPrompt
+from seele.data.storage.files import file_sha256
+from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.endpoint import Endpoint, Patience, RefusedError
 from seele.errors import CheckpointError, ConfigError, DataError
 from seele.records import Instance

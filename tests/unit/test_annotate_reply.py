@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.data.annotate_reply import Rejection, judge
+from seele.data.annotation.reply import Rejection, judge
 from seele.endpoint import Reply
 from seele.records import Finish, Grade, GradeReason, Instance
 

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from seele.cli.main import main
-from seele.data.annotate_calls import Annotator
-from seele.data.schema import read_problems, write_problems
+from seele.data.annotation.calls import Annotator
+from seele.data.storage.schema import read_problems, write_problems
 from seele.endpoint import Endpoint
 from seele.records import Instance
 

@@ -26,7 +26,7 @@ ROLLOUTS = 8
 
 VARIANTS = [
     pytest.param({}, id="plain"),
-    pytest.param({"probes": 2, "split_rounds": True, "withdraw_at": 0.9}, id="probes and two hints"),
+    pytest.param({"probes": 2, "withdraw_at": 0.9}, id="probes"),
     pytest.param({"withdraw_from": 20, "withdraw_by": 200, "target_accuracy": 0.7}, id="withdrawn"),
     pytest.param(
         {"uses_memory": False, "learns_population": False, "learns_drift": False}, id="nothing learnt"
@@ -530,63 +530,6 @@ def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
     assert controller.metrics()["hint_cap"] == 1.0
 
 
-# --- two hints in one round ------------------------------------------------------------------------------
-
-
-@settings(max_examples=10, deadline=None)
-@given(SEEDS)
-def test_a_round_is_divided_over_neighbouring_hints_and_the_last_round_is_not(seed):
-    generator = random.Random(seed)
-    controller = build(split_rounds=True, probes=generator.choice((0, 2)))
-    legal = legal_ratios(generator.randint(2, 12))
-    for _ in range(3):
-        for round_index in range(4):
-            (plan,) = controller.plan_rounds([RoundRequest("p", round_index, legal)], num_rollouts=16)
-            assert sum(share.num_rollouts for share in plan) == 16
-            hinted = [share for share in plan if not share.is_probe]
-            assert len(plan) - len(hinted) <= (round_index == 0)
-            positions = [legal.index(share.hint_ratio) for share in hinted]
-            assert len(positions) == 1 or (round_index < 3 and abs(positions[0] - positions[1]) == 1)
-            for share in plan:
-                controller.observe(
-                    "p",
-                    hint_ratio=share.hint_ratio,
-                    num_correct=generator.randint(0, share.num_rollouts),
-                    num_rollouts=share.num_rollouts,
-                )
-        controller.end_visit("p")
-
-
-def test_the_last_round_has_no_next_one_to_learn_for():
-    legal = legal_ratios(5)
-    hints = [len(planned(build(split_rounds=True), round_index, legal=legal)) for round_index in range(4)]
-    assert hints == [2, 2, 2, 1]
-
-
-def test_an_unknown_problem_is_worth_two_hints_and_a_known_one_is_not():
-    controller = build(split_rounds=True)
-    (ratio, *rest), (other, *other_rest) = planned(controller, 0, legal=legal_ratios(5), instance_id="unseen")
-    assert (rest, other_rest, ratio != other) == ([4, False], [4, False], True)
-    for _ in range(100):
-        controller.observe("p", hint_ratio=0.4, num_correct=4, num_rollouts=8)
-        controller.observe("p", hint_ratio=0.2, num_correct=0, num_rollouts=8)
-        controller.observe("p", hint_ratio=0.6, num_correct=8, num_rollouts=8)
-    assert planned(controller, 1, legal=legal_ratios(5)) == [(0.4, 8, False)]
-
-
-@pytest.mark.parametrize("num_rollouts", [1, 2, 7, 64, 200])
-def test_any_number_of_rollouts_can_be_divided(num_rollouts):
-    shares = planned(build(split_rounds=True), 0, num_rollouts=num_rollouts)
-    assert sum(number for _, number, _ in shares) == num_rollouts
-    assert planned(build(), 0, num_rollouts=num_rollouts)[0][1] == num_rollouts
-
-
-def test_a_split_stays_within_the_cap():
-    controller = build(split_rounds=True, withdraw_by=100)
-    controller.begin_step(70)
-    assert {ratio for ratio, _, _ in planned(controller, 0)} <= {0.0, 0.25}
-
-
 # --- settings and states ---------------------------------------------------------------------------------
 
 
@@ -597,7 +540,6 @@ def test_a_split_stays_within_the_cap():
         ({"probes": -1}, "probes: expected a whole number, 0 or more, got -1"),
         ({"probes": 1.0}, "probes: expected a whole number, 0 or more, got 1.0"),
         ({"probes": True}, "probes: expected a whole number, 0 or more, got True"),
-        ({"split_rounds": "yes"}, "split_rounds: expected true or false, got 'yes'"),
         ({"uses_memory": 1}, "uses_memory: expected true or false, got 1"),
         ({"learns_population": None}, "learns_population: expected true or false, got None"),
         ({"learns_drift": 0}, "learns_drift: expected true or false, got 0"),

@@ -7,7 +7,7 @@ from itertools import islice, repeat
 
 import pytest
 
-from seele.data.chains import (
+from seele.data.tasks.chains import (
     Chain,
     ChainsConfig,
     StudentConfig,

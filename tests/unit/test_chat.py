@@ -13,7 +13,7 @@ from transformers import Qwen2Config
 
 from seele.config import from_mapping
 from seele.config.settings import PromptConfig
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
 from seele.records import Chat, Instance
 from seele.reward.extract import opens_thoughts
@@ -29,9 +29,9 @@ from seele_eval.server import Server, complete_on_server
 from seele_eval.validation import read_conditions, requests_of_step
 from seele_verl import train
 from seele_verl.base_model import byte_tokenizer
-from seele_verl.preflight import check_run
+from seele_verl.checks.preflight import check_run
 from seele_verl.settings import read_settings
-from seele_verl.sft_dataset import SolutionDataset
+from seele_verl.sft.dataset import SolutionDataset
 
 # As Qwen3's: thinking that is switched off is shown as an empty thought.
 TEMPLATE = (

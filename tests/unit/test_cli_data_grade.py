@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from seele.cli.main import main
-from seele.data.files import file_sha256
-from seele.data.schema import read_problems
+from seele.data.storage.files import file_sha256
+from seele.data.storage.schema import read_problems
 
 CASES = Path(__file__).parents[2].parent / "shared" / "data" / "grader_cases.jsonl"
 
@@ -253,6 +253,6 @@ def test_mathruler_agrees_with_the_collected_cases_as_measured(tmp_path):
 
 def test_the_command_line_imports_a_stage_only_to_run_it():
     probe = "import sys, seele.cli.main; print([m for m in sys.argv[1:] if m in sys.modules])"
-    stages = ["pyarrow", "sympy", "numpy", "matplotlib", "seele.reward.grader", "seele.data.chains"]
+    stages = ["pyarrow", "sympy", "numpy", "matplotlib", "seele.reward.grader", "seele.data.tasks.chains"]
     ended = subprocess.run([sys.executable, "-c", probe, *stages], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seele.data.contamination import Overlap, Questions, find_contaminated, tokens
-from seele.data.schema import read_problems, write_problems
+from seele.data.storage.schema import read_problems, write_problems
 from seele.records import Instance
 from seele_eval.contamination import main
 

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 import pytest
 
 from seele.cli.main import main
-from seele.data.schema import write_problems
 from seele.data.statistics import describe_problems
+from seele.data.storage.schema import write_problems
 from seele.records import Instance
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from seele.cli.main import main
 from seele.data.difficulty import Band, Count, filter_file, problem_key, read_counts, write_counts
-from seele.data.files import file_sha256
-from seele.data.schema import read_problems, write_problems
+from seele.data.storage.files import file_sha256
+from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_eval.difficulty import parse, sample

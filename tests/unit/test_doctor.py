@@ -416,7 +416,7 @@ def fake_libraries(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.skipif(not find_spec("seele_verl.machine_probe"), reason="the bindings are not installed")
+@pytest.mark.skipif(not find_spec("seele_verl.checks.machine_probe"), reason="the bindings are not installed")
 def test_the_probe_tells_what_a_torch_for_cuda_says(fake_libraries):
     pytest.importorskip("huggingface_hub")
     sees = fake_libraries(available=True, has_flash_attn=True)

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
 from seele_eval import run as evaluation

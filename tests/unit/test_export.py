@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.export.folder import Wish, export
 from seele.export.prompt import PromptForm, render_snippet

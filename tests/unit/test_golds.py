@@ -8,7 +8,7 @@ import pytest
 
 from seele.cli.main import main
 from seele.data import prepare as prepare_module
-from seele.data.sample import Sample
+from seele.data.storage.sample import Sample
 from seele.errors import ConfigError, DataError
 from seele.records import GradeReason, Instance
 from seele.reward.golds import GoldCheck, grade_golds

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seele.errors import DataError
 from seele.records import UNGRADED, GradeReason
-from seele.reward import zero
+from seele.reward import fast_simplify as zero
 from seele.reward.extract import answer_in, last_boxed
 from seele.reward.grader import GraderPool
 from seele.reward.graders import load_judge

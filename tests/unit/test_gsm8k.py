@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seele.data.gsm8k import HUB_NAME, HUB_REVISION, read_gsm8k, split_solution
+from seele.data.tasks.gsm8k import HUB_NAME, HUB_REVISION, read_gsm8k, split_solution
 from seele.errors import DataError, DependencyError
 from seele.reward.extract import last_boxed
 

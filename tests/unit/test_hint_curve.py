@@ -2,7 +2,7 @@
 
 import pytest
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
 from seele_eval.hint_curve import choose_problems, curve, main, markdown

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from seele.data import hub
-from seele.data.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
+from seele.data.sources import hub
+from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
 from seele.errors import DataError
 
 COMMIT, OTHER = "a" * 40, "b" * 40

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.data.leakage import mentioned_at, mentioned_end, revealed_at, stated_end
+from seele.data.steps.leakage import mentioned_at, mentioned_end, revealed_at, stated_end
 
 STATED = [
     ("so \\boxed{12}", "12"),

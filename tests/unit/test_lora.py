@@ -11,8 +11,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from seele.errors import ConfigError
+from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
-from seele_verl.preflight import check_settings
 from seele_verl.train import compose
 
 REFUSED = [

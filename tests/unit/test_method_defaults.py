@@ -5,7 +5,7 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from seele_verl.method_defaults import main, method_defaults
+from seele_verl.checks.method_defaults import main, method_defaults
 from seele_verl.train import compose
 
 

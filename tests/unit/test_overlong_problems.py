@@ -15,7 +15,7 @@ from seele.data.overlong import (
     read_record,
     write_record,
 )
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
 

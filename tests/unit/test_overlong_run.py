@@ -15,14 +15,14 @@ from seele.config import SeeleConfig
 from seele.config.data import DataConfig
 from seele.config.off_policy import OffPolicyConfig
 from seele.data.overlong import Fits
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
 from seele_eval.validation import read_conditions
 from seele_verl.base_model import byte_tokenizer
 from seele_verl.dataset import ProblemDataset
-from seele_verl.overlong import RECORD, count_fits, describe_fits, keep_problems, write_fits
-from seele_verl.sft_dataset import SolutionDataset
+from seele_verl.runs.overlong import RECORD, count_fits, describe_fits, keep_problems, write_fits
+from seele_verl.sft.dataset import SolutionDataset
 
 TOKENIZER = byte_tokenizer()  # a byte is a token
 

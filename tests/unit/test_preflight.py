@@ -15,18 +15,18 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
-from seele_verl.cluster import capability, check_nodes
-from seele_verl.misspelt import explain
-from seele_verl.model_runner import check_model_runner
-from seele_verl.preflight import check_run
+from seele_verl.checks.cluster import capability, check_nodes
+from seele_verl.checks.override_hints import explain
+from seele_verl.checks.preflight import check_run
+from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
+from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.settings import read_settings
 from seele_verl.train import set_environment, verl_config_folder
-from seele_verl.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 
 MODEL_PATH = "actor_rollout_ref.model.path"
 ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from seele.cli.main import main
-from seele.data import parquet
-from seele.data.files import PartialFile, file_sha256, write_atomically
-from seele.data.parquet import copy_rows
 from seele.data.prepare import Split, prepare
-from seele.data.schema import content_id, read_problems, write_problems
+from seele.data.storage import parquet
+from seele.data.storage.files import PartialFile, file_sha256, write_atomically
+from seele.data.storage.parquet import copy_rows
+from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.errors import DataError
 from seele.records import Instance
 

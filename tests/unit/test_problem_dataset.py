@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from omegaconf import OmegaConf
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
 from seele.records import Instance
 from seele_verl.dataset import ProblemDataset

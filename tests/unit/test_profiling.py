@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.errors import ConfigError
-from seele_verl.profiling import check_profiler
+from seele_verl.checks.profiling import check_profiler
 from seele_verl.train import compose
 
 STEPS, UPDATE = "global_profiler.steps=[3]", "actor_rollout_ref.actor.profiler.enable=true"

@@ -17,11 +17,11 @@ from seele.cli.main import main
 from seele.config.build import from_mapping
 from seele.config.settings import CurriculumConfig
 from seele.curriculum import build_curriculum
-from seele.data import reasoning_tasks
-from seele.data.countdown_steps import countdown_steps
-from seele.data.reasoning import CONFIGS, PRESETS, generate_splits
-from seele.data.reasoning_tasks import TASKS, Values
-from seele.data.schema import read_columns, read_problems, write_problems
+from seele.data.storage.schema import read_columns, read_problems, write_problems
+from seele.data.tasks import reasoning_tasks
+from seele.data.tasks.countdown_steps import countdown_steps
+from seele.data.tasks.reasoning import CONFIGS, PRESETS, generate_splits
+from seele.data.tasks.reasoning_tasks import TASKS, Values
 from seele.errors import ConfigError, DataError, DependencyError
 from seele.maths.arithmetic import evaluate, parse
 from seele.reward.reasoning import CHECKERS, check_reference

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 
 from seele.cli.main import main
-from seele.data.gsm8k import read_gsm8k
-from seele.data.hub import HubSource, open_configs
-from seele.data.schema import read_problems
 from seele.data.sources import Counts, find_settings, read_source
+from seele.data.storage.hub import HubSource, open_configs
+from seele.data.storage.schema import read_problems
+from seele.data.tasks.gsm8k import read_gsm8k
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "datasets"
 GSM8K = "https://huggingface.co/datasets/openai/gsm8k?config=main&split=train"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
-from seele.rollout.rounds import Unhinted, run_rounds
+from seele.rollout.rounds import NoHintController, run_rounds
 
 CHAIN = Instance(
     instance_id="chain", data_source="chains", question="q", steps=("a", "b", "c", "d"), answer="yes"
@@ -138,7 +138,7 @@ def test_problems_do_not_wait_for_each_other():
 
 
 def test_validation_never_reveals_anything():
-    rollouts = rollouts_of(Unhinted())
+    rollouts = rollouts_of(NoHintController())
     assert {(rollout.hint_ratio, rollout.hint_steps) for rollout in rollouts} == {(0.0, 0)}
 
 

@@ -12,11 +12,11 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import OmegaConf
 
-from seele.data.schema import read_problems, write_problems
+from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_verl import train
-from seele_verl.references import has_references, prepare_references
+from seele_verl.runs.references import has_references, prepare_references
 
 GSM8K = "https://huggingface.co/datasets/openai/gsm8k?config=main&split="
 ROWS = [{"question": f"{n} boxes of 6?", "answer": f"{n}*6={6 * n}\n#### {6 * n}"} for n in (2, 3)]

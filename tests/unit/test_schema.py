@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seele.data import schema
-from seele.data.files import file_sha256, read_json_lines, write_atomically
-from seele.data.schema import count_unhintable, read_columns, read_problems, write_problems
+from seele.data.storage import schema
+from seele.data.storage.files import file_sha256, read_json_lines, write_atomically
+from seele.data.storage.schema import count_unhintable, read_columns, read_problems, write_problems
 from seele.errors import DataError
 from seele.records import Instance
 

@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from seele_verl import seeded_sampling  # noqa: E402
-from seele_verl.seeded_sampling import (  # noqa: E402
+from seele_verl.engine import seeded_sampling  # noqa: E402
+from seele_verl.engine.seeded_sampling import (  # noqa: E402
     GAMMA,
     draw_tokens,
     exponential_noise,

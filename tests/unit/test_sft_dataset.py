@@ -7,11 +7,11 @@ pytest.importorskip("torch", reason="torch is not installed")
 import itertools
 from types import SimpleNamespace
 
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.records import Instance
 from seele.rollout.solutions import encode_problem
 from seele_verl.base_model import byte_tokenizer
-from seele_verl.sft_dataset import SolutionDataset, StepBatches
+from seele_verl.sft.dataset import SolutionDataset, StepBatches
 
 TOKENIZER = byte_tokenizer()
 

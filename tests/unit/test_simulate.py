@@ -458,7 +458,7 @@ def run(*arguments):
 
 
 def test_json_holds_every_controller_in_every_world(capsys):
-    specs = ["none", "fixed:ratio=0.4", "bayes:probes=2,split_rounds=true"]
+    specs = ["none", "fixed:ratio=0.4", "bayes:probes=2"]
     options = [option for spec in specs for option in ("--controller", spec)]
     assert run(*options, *SMALL, "--json") == 0
     figures = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from seele.data.steps import split_steps
+from seele.data.steps.cutting import split_steps
 from seele.errors import ConfigError
 from seele.rollout.solutions import encode_problem, without_repeat
 from seele.rollout.templates import TEMPLATES, prompt_text

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.data.schema import read_columns, read_problems, write_problems
 from seele.data.split import divide_file, is_in_first_part
+from seele.data.storage.schema import read_columns, read_problems, write_problems
 from seele.records import Instance
 
 

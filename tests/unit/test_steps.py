@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seele.data.gsm8k import read_gsm8k
-from seele.data.protected import legal_cuts, protected_spans
-from seele.data.steps import join_steps, split_sentences, split_steps
+from seele.data.steps.cutting import join_steps, split_sentences, split_steps
+from seele.data.steps.protected import legal_cuts, protected_spans
+from seele.data.tasks.gsm8k import read_gsm8k
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 needs_real_data = pytest.mark.skipif(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seele.config import PromptConfig, SeeleConfig, from_mapping
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
 from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool

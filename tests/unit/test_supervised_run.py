@@ -12,17 +12,17 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import DictConfig, OmegaConf
 
-from seele.data.schema import read_problem_files, read_problems, write_problems
+from seele.data.storage.schema import read_problem_files, read_problems, write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_verl import train
-from seele_verl.checkpoints import last_complete_step
 from seele_verl.merge import merge_checkpoint
-from seele_verl.progress import format_step
-from seele_verl.run_card import describe_cost
-from seele_verl.run_log import RunLog
-from seele_verl.sft import due_models, supervised_steps
-from seele_verl.stages import describe_stages, problems_of_stage, stages
+from seele_verl.runs.card import describe_cost
+from seele_verl.runs.checkpoints import last_complete_step
+from seele_verl.runs.log import RunLog
+from seele_verl.runs.progress import format_step
+from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
+from seele_verl.sft.run import due_models, supervised_steps
 from seele_verl.train import compose
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("omegaconf", reason="omegaconf is not installed")
 from omegaconf import OmegaConf
 
 from seele.config import RewardConfig, SeeleConfig
-from seele.data.schema import write_problems
+from seele.data.storage.schema import write_problems
 from seele.records import Finish, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.seeding import rollout_seed

@@ -38,10 +38,10 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
-from seele.data import chains
-from seele.data.chains import ChainsConfig, StudentConfig
-from seele.data.gsm8k import read_gsm8k
-from seele.data.schema import read_problems
+from seele.data.storage.schema import read_problems
+from seele.data.tasks import chains
+from seele.data.tasks.chains import ChainsConfig, StudentConfig
+from seele.data.tasks.gsm8k import read_gsm8k
 from seele.rollout.templates import render_prompt
 
 END_OF_TEXT = "<|im_end|>"

@@ -10,8 +10,8 @@ from torch.utils.data import Dataset
 
 from seele.config import HintConfig
 from seele.data.overlong import read_fitting_problems
-from seele.data.schema import read_columns
-from seele.data.units import for_hints
+from seele.data.steps.hint_units import for_hints
+from seele.data.storage.schema import read_columns
 from seele_verl.settings import read_hints
 
 

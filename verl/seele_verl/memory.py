@@ -35,7 +35,7 @@ from seele.maths.memory import (
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
-from seele_verl.memory_changes import Change, advice, possible_changes, smallest_change, with_change
+from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change, with_change
 from seele_verl.settings import read_settings, sequence_parallel_size
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")

@@ -17,9 +17,9 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, SeeleError
-from seele_verl.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
+from seele_verl.runs.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 
 STEP_FILE = "merged_step.txt"
 """Beside the weights: the step that they come from."""

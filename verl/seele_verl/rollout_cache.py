@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, DataError
 from seele.records import Completion, Finish
 

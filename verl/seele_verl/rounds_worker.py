@@ -22,14 +22,14 @@ from seele.records import Completion, Finish, Grade, GradeReason, Instance, Orig
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
-from seele.rollout.rounds import Unhinted, add_given, run_rounds
+from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
 from seele.rollout.seeding import rollout_seed
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.stop import text_before_stop
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
-from seele_verl.engine_client import generate_round
+from seele_verl.engine.client import generate_round
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
 from seele_verl.settings import read_settings
@@ -162,7 +162,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if validate:
             rollouts = await run_rounds(
                 instance,
-                controller=Unhinted(),
+                controller=NoHintController(),
                 sample=sample,
                 grade=self._grade,
                 rounds=1,
@@ -187,7 +187,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
             quorum=self.seele.hints.round_quorum,
         )
-        rollouts += await add_given(
+        rollouts += await append_supplied_rollouts(
             given, instance, first_index=len(rollouts), origin=self._given_origin, grade=self._grade
         )
         visit = Visit(

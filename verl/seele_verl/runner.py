@@ -14,13 +14,13 @@ from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 import seele_verl.resolvers  # noqa: F401  verl resolves the configuration in this process
-from seele_verl.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
+from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.compat import patient_ray, undecorated
 
 
 def load_replica() -> type[RolloutReplica]:
     """Our engine replica, which takes the place of verl's under ``rollout.name=vllm``."""
-    from seele_verl.engine import RoundReplica
+    from seele_verl.engine.replica import RoundReplica
 
     return RoundReplica
 

@@ -25,22 +25,22 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 import seele_verl.resolvers  # noqa: F401  what hardware files compute
-from seele.data.files import write_atomically
+from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.rollout.templates import CHAT, TEMPLATES
+from seele_verl.checks.override_hints import explain
+from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
-from seele_verl.misspelt import explain
-from seele_verl.model_runner import runner_variables
-from seele_verl.overlong import count_fits, describe_fits, write_fits
-from seele_verl.preflight import Preflight, check_settings
-from seele_verl.progress import follow_metrics, terminal_apart_from
-from seele_verl.references import has_references, prepare_references
-from seele_verl.resume import find_start
-from seele_verl.run_card import count_parameters, describe_cost, describe_environment, write_run_card
-from seele_verl.run_log import RunLog
-from seele_verl.sft import supervised_steps, train_supervised
-from seele_verl.stages import describe_stages, stages
+from seele_verl.engine.model_runner import runner_variables
+from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
+from seele_verl.runs.log import RunLog
+from seele_verl.runs.overlong import count_fits, describe_fits, write_fits
+from seele_verl.runs.progress import follow_metrics, terminal_apart_from
+from seele_verl.runs.references import has_references, prepare_references
+from seele_verl.runs.resume import find_start
+from seele_verl.runs.stages import describe_stages, stages
+from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
 

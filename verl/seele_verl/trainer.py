@@ -33,16 +33,11 @@ from seele.errors import CheckpointError
 from seele.maths.flops import model_flops
 from seele.records import Completion, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens, tokens_by_round
-from seele_verl.checkpoints import (
-    drop_old_checkpoints,
-    load_part,
-    save_part,
-    step_folder,
-)
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.critic import CriticWorker
+from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.losses import needs_seele_loss, seele_loss
 from seele_verl.off_policy import (
     count_tokens,
@@ -61,10 +56,15 @@ from seele_verl.protocol import (
     parse_row_key,
 )
 from seele_verl.rollout_correction import verl_rollout_correction
-from seele_verl.run_card import count_critic_parameters, count_parameters
-from seele_verl.run_log import RunLog
+from seele_verl.runs.card import count_critic_parameters, count_parameters
+from seele_verl.runs.checkpoints import (
+    drop_old_checkpoints,
+    load_part,
+    save_part,
+    step_folder,
+)
+from seele_verl.runs.log import RunLog
 from seele_verl.settings import read_settings
-from seele_verl.weight_socket import send_on_own_socket
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
 # every key.

@@ -19,7 +19,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What torch and transformers answer in a process of this environment (``seele_verl.machine_probe``)."""
+    """What torch and transformers answer in this environment (``seele_verl.checks.machine_probe``)."""
 
     error: str | None = None
     """Why there is no answer, such as a torch that cannot be imported."""

@@ -69,8 +69,8 @@ def _gpu(line: str) -> Gpu:
 
 
 def ask_environment() -> Environment:
-    """What ``python -m seele_verl.machine_probe`` prints last, or why it printed nothing."""
-    command = [sys.executable, "-m", "seele_verl.machine_probe"]
+    """What ``python -m seele_verl.checks.machine_probe`` prints last, or why it printed nothing."""
+    command = [sys.executable, "-m", "seele_verl.checks.machine_probe"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -6,13 +6,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seele.data.files import file_sha256
-from seele.data.hub import HubSource, commit_of, iterate_hub_rows, open_configs
 from seele.data.sources.local import find_files, iterate_file
 from seele.data.sources.mapping import parse_path
 from seele.data.sources.reference import HubReference, parse_reference
 from seele.data.sources.rows import Counts, to_instances
 from seele.data.sources.settings import SourceSettings, find_settings, source_names
+from seele.data.storage.files import file_sha256
+from seele.data.storage.hub import HubSource, commit_of, iterate_hub_rows, open_configs
 from seele.records import Instance
 
 __all__ = [

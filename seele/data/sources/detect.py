@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seele.data.gsm8k import is_gsm8k_solution
 from seele.data.sources.mapping import as_text, look_up
 from seele.data.sources.settings import Columns, SourceSettings
+from seele.data.tasks.gsm8k import is_gsm8k_solution
 from seele.maths.boxed import OPENING
 
 Rows = Iterable[tuple[str, Any]]

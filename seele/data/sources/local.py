@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.files import iterate_json_lines
+from seele.data.storage.files import iterate_json_lines
 from seele.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".json")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from seele.data.hub import LATEST
+from seele.data.storage.hub import LATEST
 from seele.errors import ConfigError
 
 _HUB_HOSTS = frozenset({"huggingface.co", "hf.co", "www.huggingface.co"})

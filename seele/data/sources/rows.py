@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seele.data.gsm8k import DATA_SOURCE as GSM8K
-from seele.data.gsm8k import problem_id, split_solution
-from seele.data.row_rules import check_unicode, shown
-from seele.data.schema import content_id
 from seele.data.sources.detect import with_columns
 from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.sources.settings import Reason, SourceSettings
-from seele.data.steps import join_steps, split_steps
+from seele.data.steps.cutting import join_steps, split_steps
+from seele.data.storage.row_rules import check_unicode, shown
+from seele.data.storage.schema import content_id
+from seele.data.tasks.gsm8k import DATA_SOURCE as GSM8K
+from seele.data.tasks.gsm8k import problem_id, split_solution
 from seele.errors import DataError
 from seele.maths.boxed import last_boxed
 from seele.records import Instance

@@ -1,0 +1,124 @@
+"""Turns: which problems a draw may take, and the queue in which epochs line up for it.
+
+Shared by all curricula. What an epoch's order is, and which of several queues a problem comes from, is
+theirs. P counts all problems.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.errors import DataError
+from seele.saved_state import read_count
+
+Problems = NDArray[np.int64]
+"""Indices of problems."""
+
+
+def shuffled(problems: Problems | int, *, seed: tuple[int, ...]) -> Problems:
+    """``problems``, or all below a number, in an order that depends on nothing but ``seed``."""
+    return np.random.default_rng(seed).permutation(problems)
+
+
+class Supply:
+    """What one draw may still take: eligible problems, and when there are no more of them, pruned ones."""
+
+    def __init__(
+        self, num_problems: int, *, wanted: int, postponed: Collection[int], pruned: Collection[int]
+    ) -> None:
+        """Sort ``num_problems`` problems into eligible, pruned and neither; the last are those postponed.
+
+        Raises:
+            DataError: If fewer than ``wanted`` problems are not postponed.
+        """
+        available_P = np.ones(num_problems, dtype=np.bool_)
+        available_P[list(postponed)] = False
+        num_available = int(available_P.sum())
+        if wanted > num_available:
+            raise DataError(
+                f"the step needs {wanted} problems, the training data has {num_available} of its "
+                f"{num_problems} left, the others are being rolled out already; add data, or lower "
+                "data.train_batch_size or seele.curriculum.spare_problems"
+            )
+        self.is_pruned_P = np.zeros(num_problems, dtype=np.bool_)
+        self.is_pruned_P[list(pruned)] = True
+        self.is_pruned_P &= available_P
+        self.is_eligible_P = available_P & ~self.is_pruned_P
+        self._fall_back()
+
+    def take(self, problem: int) -> int:
+        """Draw ``problem``, which no later draw from this supply returns."""
+        self.is_eligible_P[problem] = False
+        self._fall_back()
+        return problem
+
+    def _fall_back(self) -> None:
+        if not self.is_eligible_P.any():
+            self.is_eligible_P, self.is_pruned_P = self.is_pruned_P, self.is_eligible_P
+
+
+class EpochQueue:
+    """Epochs one after the other; each problem has one place in an epoch, and at most one in the queue.
+
+    So the queue is never longer than an epoch. A problem that still waits when the next epoch begins, because
+    it is postponed whenever its turn comes, gets no second place.
+    """
+
+    def __init__(self, order_of_epoch: Callable[[int], Problems]) -> None:
+        """Queue up ``order_of_epoch(0)``, then ``order_of_epoch(1)``, and so on, each the same problems."""
+        self._order_of_epoch = order_of_epoch
+        self._epochs_begun = 0
+        self._pending: deque[int] = deque()
+
+    @property
+    def epochs_begun(self) -> int:
+        """Number of epochs that have begun; 0 before the first draw."""
+        return self._epochs_begun
+
+    def __len__(self) -> int:
+        """Problems that wait for their turn."""
+        return len(self._pending)
+
+    def next_eligible(self, supply: Supply) -> int:
+        """Remove and return the first problem that ``supply`` has; one of the queue's must be eligible.
+
+        Pruned problems before it lose their places, others (postponed, or in the draw already) keep them.
+        """
+        kept: list[int] = []
+        while True:
+            if not self._pending:
+                self._begin_epoch(besides=kept)
+            problem = self._pending.popleft()
+            if supply.is_eligible_P[problem]:
+                break
+            if not supply.is_pruned_P[problem]:
+                kept.append(problem)
+        self._pending.extendleft(reversed(kept))
+        return problem
+
+    def _begin_epoch(self, *, besides: Collection[int]) -> None:
+        waiting = set(besides)
+        order = self._order_of_epoch(self._epochs_begun).tolist()
+        self._pending.extend(problem for problem in order if problem not in waiting)
+        self._epochs_begun += 1
+
+    def state(self) -> dict[str, Any]:
+        """How far the queue has come."""
+        return {"epochs_begun": self._epochs_begun, "pending": list(self._pending)}
+
+    def restored(self, state: Mapping[str, Any]) -> Self:
+        """A queue of the same epochs that has come as far as ``state`` says.
+
+        Raises:
+            KeyError, TypeError, ValueError: If ``state`` is not an ``EpochQueue.state`` over these problems.
+        """
+        pending = [read_count(problem) for problem in state["pending"]]
+        if len(set(pending)) < len(pending) or not set(self._order_of_epoch(0).tolist()).issuperset(pending):
+            raise ValueError("pending holds problems twice, or problems that have no turns here")
+        restored = type(self)(self._order_of_epoch)
+        restored._epochs_begun = read_count(state["epochs_begun"])
+        restored._pending.extend(pending)
+        return restored

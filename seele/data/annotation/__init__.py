@@ -1,0 +1,1 @@
+"""Worked solutions from an annotator: asking, cost, ledger, reading of replies, report."""

@@ -1,0 +1,187 @@
+"""One annotation from a file of problems to the file of those whose solution was kept, with its manifest."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from seele.data.annotation.annotate import Annotation, Outcome
+from seele.data.annotation.calls import Annotator, Task
+from seele.data.annotation.cost import Budget, Forecast, Prices, forecast
+from seele.data.annotation.ledger import CallLedger
+from seele.data.annotation.reply import Grader, Rejection
+from seele.data.annotation.report import (
+    Tally,
+    annotated_instances,
+    describe_costs,
+    describe_settings,
+    forecast_text,
+    summary_text,
+    tally,
+)
+from seele.data.storage.files import check_output, file_sha256, write_atomically
+from seele.data.storage.schema import read_problems, write_problems
+from seele.endpoint import Patience
+from seele.errors import ConfigError, DataError
+from seele.records import Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationOrder:
+    """Which file, by whom, and for how much."""
+
+    file: Path
+    out: Path
+    calls: Path
+    """The ledger; may be shared by several orders, one after the other."""
+    annotator: Annotator
+    prices: Prices
+    max_cost: float | None = None
+    """Most that may be spent on this model in all; None for nothing, or for anything if ``may_exceed``."""
+    may_exceed: bool = False
+    """Whether to start although more is expected to be spent."""
+
+    def __post_init__(self) -> None:
+        check_output(self.file, self.out)
+        if self.max_cost is not None and not self.prices.are_given:
+            raise ConfigError("--max-cost needs --price-in or --price-out: without prices nothing costs")
+
+    @property
+    def manifest(self) -> Path:
+        """Beside the file; written last, so that its presence stands for completeness."""
+        return self.out.with_suffix(".manifest.json")
+
+    @property
+    def limit(self) -> float:
+        """Most that may be spent."""
+        if self.max_cost is not None:
+            return self.max_cost
+        return math.inf if self.may_exceed else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an annotation ended."""
+
+    text: str
+    is_complete: bool
+    """Whether the money sufficed for every problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedAnnotation:
+    """An order that nothing is wrong with, and what is expected of it."""
+
+    order: AnnotationOrder
+    instances: tuple[Instance, ...]
+    tasks: tuple[Task, ...]
+    """One for each instance; equal ones are asked once."""
+    ledger: CallLedger
+    expected: Forecast
+
+    @property
+    def forecast_text(self) -> str:
+        """What is left to ask, and what it may cost."""
+        account = self.ledger.account(self.order.annotator.model)
+        return forecast_text(self.expected, account, self.order.prices)
+
+    @property
+    def num_tasks(self) -> int:
+        """Different ones."""
+        return self.expected.tasks
+
+    def check_cost(self) -> None:
+        """Refuse what is expected to cost more than is allowed.
+
+        Raises:
+            ConfigError: If it does.
+        """
+        order = self.order
+        total = self.expected.cost + order.prices.spent(self.ledger.account(order.annotator.model))
+        if self.expected.cost and total > order.limit and not order.may_exceed:
+            raise ConfigError(
+                f"{total:.2f} in all is expected, which is more than may be spent ({order.limit:.2f}): raise "
+                "--max-cost, or start all the same with --yes; where --max-cost is given, the run then ends "
+                "there, and goes on with a higher one"
+            )
+
+    def annotate(
+        self,
+        grader: Grader,
+        *,
+        grader_name: str,
+        patience: Patience,
+        concurrency: int,
+        on_outcome: Callable[[Outcome], None],
+    ) -> Report:
+        """Ask, then write the file and its manifest.
+
+        Raises:
+            RefusedError: If the server wants nothing of this kind.
+            DataError: If it does not reply, or no solution at all was kept; nothing is written then.
+        """
+        order, ledger = self.order, self.ledger
+        spent = order.prices.spent(ledger.account(order.annotator.model))
+        annotation = Annotation(
+            annotator=order.annotator,
+            ledger=ledger,
+            grader=grader,
+            prices=order.prices,
+            budget=Budget(order.prices, limit=order.limit, spent=spent),
+            patience=patience,
+        )
+        with ledger:
+            outcomes = annotation.run(
+                dict.fromkeys(self.tasks), concurrency=concurrency, on_outcome=on_outcome
+            )
+        annotated = annotated_instances(self.instances, self.tasks, outcomes)
+        counts = tally(annotated, self.tasks, outcomes)
+        account = ledger.account(order.annotator.model)
+        text = summary_text(counts, account, order.prices, outcomes.values())
+        if not annotated:
+            raise DataError(f"{order.out}: not written, because no solution was kept.\n{text}")
+        self._write(annotated, counts, grader_name=grader_name)
+        return Report(f"{text}\n{order.out}", is_complete=Rejection.BUDGET.value not in counts.problems)
+
+    def _write(self, annotated: list[Instance], counts: Tally, *, grader_name: str) -> None:
+        order = self.order
+        order.manifest.unlink(missing_ok=True)
+        write_problems(order.out, annotated, split="train")
+        manifest = {
+            "file": order.out.name,
+            "sha256": file_sha256(order.out),
+            "source": {"file": order.file.name, "sha256": file_sha256(order.file)},
+            "settings": describe_settings(order.annotator, grader=grader_name),
+            "served_as": self.ledger.served_as(order.annotator.model),
+            **asdict(counts),
+            "paid": describe_costs(self.ledger.account(order.annotator.model), order.prices),
+        }
+        write_atomically(order.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def prepare(order: AnnotationOrder, grader: Grader, *, reply_tokens: int) -> PreparedAnnotation:
+    """Read the problems and the ledger. Nothing is asked or changed.
+
+    Args:
+        order: What is wanted.
+        grader: Says which replies of the ledger are kept.
+        reply_tokens: Expected length of a reply, for the forecast.
+
+    Raises:
+        DataError: As ``seele.data.storage.schema.read_problems``.
+        CheckpointError: If the ledger is damaged.
+    """
+    instances = tuple(read_problems(order.file))
+    tasks = tuple(map(order.annotator.task, instances))
+    ledger = CallLedger(order.calls)
+    different = list(dict.fromkeys(tasks))
+    return PreparedAnnotation(
+        order=order,
+        instances=instances,
+        tasks=tasks,
+        ledger=ledger,
+        expected=forecast(
+            different, order.annotator, ledger, grader, order.prices, reply_tokens=reply_tokens
+        ),
+    )

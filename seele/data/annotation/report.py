@@ -1,0 +1,160 @@
+"""What an annotation came to: the problems with their new steps, the counts, the manifest, the summary."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from seele.data.annotation.annotate import Outcome
+from seele.data.annotation.calls import Annotator, Task
+from seele.data.annotation.cost import Forecast, Prices
+from seele.data.annotation.ledger import Account
+from seele.data.annotation.reply import Rejection
+from seele.data.steps.leakage import revealed_at
+from seele.data.storage.schema import content_id
+from seele.records import Instance
+
+ACCEPTED = "accepted"
+ANNOTATED = "annotated"
+TWIN = "twin"
+"""The same as an annotated problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Counts of an annotation. Each of the two mappings adds up to a whole."""
+
+    problems: Mapping[str, int]
+    """Annotated ones, and the others by the reason for which there are no steps."""
+    replies: Mapping[str, int]
+    """Accepted ones, and the others by the reason for which they were not kept."""
+    revealed_early: int
+    """Annotated problems whose answer shows before the last step."""
+
+
+def annotated_instances(
+    instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
+) -> list[Instance]:
+    """The problems whose annotation was kept, with its steps, in their order.
+
+    Their ids follow from their content, hence are new. Of problems that have become the same in all, because
+    they were asked as one, the first is kept.
+
+    Args:
+        instances: All problems.
+        tasks: The task of each of them.
+        outcomes: What became of it.
+    """
+    by_id: dict[str, Instance] = {}
+    for instance, task in zip(instances, tasks, strict=True):
+        if steps := outcomes[task].steps:
+            answer = instance.answer
+            annotated = replace(
+                instance,
+                instance_id=content_id(instance.data_source, instance.question, steps, answer),
+                steps=steps,
+                revealed_at=revealed_at(steps, answer),
+            )
+            by_id.setdefault(annotated.instance_id, annotated)
+    return list(by_id.values())
+
+
+def tally(annotated: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]) -> Tally:
+    """Count what ``annotated_instances`` kept and what it left out."""
+    problems = Counter(_word(outcomes[task].reason, ANNOTATED) for task in tasks)
+    twins = problems[ANNOTATED] - len(annotated)
+    problems[ANNOTATED] -= twins
+    replies: Counter[str] = Counter()
+    for outcome in outcomes.values():
+        replies.update(rejection.value for rejection in outcome.rejections)
+        replies[ACCEPTED] += bool(outcome.steps)
+    return Tally(
+        problems=_in_order(problems, ANNOTATED) | ({TWIN: twins} if twins else {}),
+        replies=_in_order(replies, ACCEPTED),
+        revealed_early=sum(_shows_early(instance) for instance in annotated),
+    )
+
+
+def describe_settings(annotator: Annotator, *, grader: str) -> dict[str, Any]:
+    """What decides the outcome besides problems and replies. Neither address nor key."""
+    prompt = annotator.prompt
+    return {
+        "model": annotator.model,
+        "prompt_sha256": prompt.sha256,
+        "prompt": prompt.template,
+        "min_steps": prompt.min_steps,
+        "max_steps": prompt.max_steps,
+        "shows_solution": prompt.shows_solution,
+        "temperature": annotator.temperature,
+        "retry_temperature": annotator.retry_temperature,
+        "max_tokens": annotator.max_tokens,
+        "attempts": annotator.attempts,
+        "seed": annotator.seed,
+        "extra": dict(annotator.extra),
+        "grader": grader,
+    }
+
+
+def describe_costs(account: Account, prices: Prices) -> dict[str, Any]:
+    """Tokens and money for the manifest."""
+    return {
+        **asdict(account),
+        **asdict(prices),
+        "cost": round(prices.paid(account), 6),
+        "lost_cost_at_most": round(prices.lost(account), 6),
+    }
+
+
+def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
+    """What is left to ask, in a sentence or two."""
+    text = (
+        f"{expected.tasks} different problems, {expected.calls} of them still to be asked about: about "
+        f"{expected.tokens_in:,} tokens in, {expected.tokens_out:,} out"
+    )
+    if not prices.are_given:
+        return f"{text}; no prices given, so no cost"
+    so_far = f"spent so far {prices.spent(account):.2f}"
+    return f"{text}, cost {expected.cost:.2f} (at most {expected.most:.2f}); {so_far}"
+
+
+def summary_text(counts: Tally, account: Account, prices: Prices, outcomes: Iterable[Outcome]) -> str:
+    """The end of a run, a line each: problems, replies, an example of each failure, payments."""
+    total = sum(counts.problems.values())
+    lines = [
+        f"problems: {total}, {_list(counts.problems)}",
+        f"replies: {sum(counts.replies.values())}, {_list(counts.replies)}; "
+        f"answer visible before the last step: {counts.revealed_early} of the accepted",
+        *_failure_lines(outcomes),
+        f"paid: {account.replies} replies, {account.tokens_in:,} tokens in, {account.tokens_out:,} out, "
+        f"cost {prices.paid(account):.4f}",
+    ]
+    if account.lost_calls:
+        lines.append(
+            f"lost: {account.lost_calls} requests without a reply that could be read, which may have been "
+            f"paid for, at most {prices.lost(account):.4f}"
+        )
+    return "\n".join(lines)
+
+
+def _failure_lines(outcomes: Iterable[Outcome]) -> list[str]:
+    """What the server said, once for each reason."""
+    said = {each.failure: " ".join(each.failure_text.split()) for each in outcomes if each.failure_text}
+    return [f"{reason}, for instance: {said[reason]}" for reason in Rejection if reason in said]
+
+
+def _shows_early(instance: Instance) -> bool:
+    return instance.revealed_at is not None and instance.revealed_at < len(instance.steps)
+
+
+def _word(reason: Rejection | None, otherwise: str) -> str:
+    return otherwise if reason is None else reason.value
+
+
+def _in_order(counts: Counter[str], first: str) -> dict[str, int]:
+    """All that occur, ``first`` among them in any case, in the order of the reasons."""
+    words = [reason.value for reason in Rejection if counts[reason.value]]
+    return {word: counts[word] for word in (first, *words)}
+
+
+def _list(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in counts.items())

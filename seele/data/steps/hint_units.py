@@ -1,0 +1,152 @@
+"""What a hint is cut into: steps as they are stored, sentences, or tokens; and how far a hint may go.
+
+A problem is turned into the one that a run works with: its steps become the units of ``seele.hints.unit``;
+hints end before the last box, since what is graded must be the response's own, and with
+``seele.hints.revealing=forbid`` before the answer is stated at all. Nothing of this is stored.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from seele.config import HintConfig
+from seele.data.steps.cutting import split_sentences
+from seele.data.steps.leakage import fewest_steps, revealed_at
+from seele.errors import ConfigError
+from seele.maths.boxed import OPENING
+from seele.records import Instance
+
+_LONGEST_RUN = 32  # tokens that make up a unit at most, so that a step is cut in linear time
+_PROBE = "There are 12 apples and 30 pears."
+
+
+class Tokenizer(Protocol):
+    """The part of a Hugging Face tokenizer that cutting needs."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Token ids of ``text``."""
+        ...
+
+    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
+        """The text of tokens."""
+        ...
+
+    def __hash__(self) -> int:
+        """Tokens are remembered by tokenizer."""
+        ...
+
+
+def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> Instance:
+    """The problem as a run with these settings gives hints for it; unchanged where it gives none.
+
+    The answer's first statement is looked up anew where the units are not the stored steps, or where nobody
+    has looked it up. Cut into tokens, a solution has the tokens of its steps, exactly.
+
+    Raises:
+        ConfigError: As ``check_unit``.
+    """
+    if not hints.gives_hints or not instance.steps:
+        return instance
+    before_answer = _start_of_answer(instance.steps, hints.unit)
+    if hints.unit == "sentence":
+        sentences = (sentence for step in instance.steps for sentence in split_sentences(step))
+        instance = dataclasses.replace(instance, steps=tuple(sentences), revealed_at=None)
+    elif hints.unit == "token":
+        check_unit(hints, tokenizer)
+        tokens = (token for step in instance.steps for token in split_tokens(step, tokenizer))
+        instance = dataclasses.replace(instance, steps=tuple(tokens), revealed_at=None)
+    longest = fewest_steps(instance.steps, before_answer + 1) - 1
+    if hints.revealing == "forbid":
+        revealed = instance.revealed_at
+        if revealed is None:
+            revealed = revealed_at(instance.steps, instance.answer)
+        instance = dataclasses.replace(instance, revealed_at=revealed)
+        longest = min(longest, max(revealed - 1, 0))
+    return (
+        dataclasses.replace(instance, longest_hint=longest) if longest < len(instance.steps) - 1 else instance
+    )
+
+
+def _start_of_answer(steps: Sequence[str], unit: str) -> int:
+    """The characters of the solution that a hint may reveal: those before the last box.
+
+    Without a box anything but the whole, in steps; smaller units keep out of the last step.
+    """
+    text = "".join(steps)
+    box = text.rfind(OPENING)
+    if box >= 0:
+        return box
+    return len(text) if unit == "step" else len(text) - len(steps[-1])
+
+
+@functools.lru_cache(maxsize=8)
+def _cuts_text(tokenizer: Tokenizer) -> bool:
+    return len(split_tokens(_PROBE, tokenizer)) > 1
+
+
+def check_unit(hints: HintConfig, tokenizer: Tokenizer) -> None:
+    """Refuse tokens as units where the tokenizer has none that stand for themselves.
+
+    Raises:
+        ConfigError: If a text cut between tokens would not have the same tokens, as where SentencePiece puts
+            a blank before every text.
+    """
+    if hints.unit == "token" and hints.gives_hints and not _cuts_text(tokenizer):
+        raise ConfigError(
+            "seele.hints.unit: 'token', but the parts of a text have other tokens than the whole under this "
+            "model's tokenizer; allowed with it are 'step' and 'sentence'"
+        )
+
+
+def split_tokens(text: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Cut a text into pieces that are encoded one by one into the tokens of the whole.
+
+    A piece is one token where that is a text of its own, and not blank; otherwise it is joined with the next
+    ones (a character of several tokens, the blanks before a word).
+
+    Returns:
+        Pieces whose concatenation is ``text``; none for a blank text.
+    """
+    if not text.strip():
+        return ()
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    pieces: list[tuple[str, int]] = []
+    first = position = 0
+    for piece, last in _standalone_runs(ids, text, tokenizer):
+        pieces.append((piece, first))
+        first, position = last, position + len(piece)
+    while position < len(text):
+        rest = text[position:]
+        if rest.strip() and tokenizer.encode(rest, add_special_tokens=False) == ids[first:]:
+            pieces.append((rest, first))
+            break
+        if not pieces:
+            return (text,)
+        piece, first = pieces.pop()
+        position -= len(piece)
+    return tuple(piece for piece, _ in pieces)
+
+
+def _standalone_runs(ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:
+    """Texts of the shortest runs of tokens that stand for themselves, from the start, each with the number of
+    tokens passed; ends where no such run follows.
+    """
+    first = position = 0
+    while first < len(ids):
+        for last in range(first + 1, min(first + _LONGEST_RUN, len(ids)) + 1):
+            piece = _standalone_text(tokenizer, tuple(ids[first:last]))
+            if piece is not None and text.startswith(piece, position):
+                break
+        else:
+            return
+        yield piece, last
+        first, position = last, position + len(piece)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _standalone_text(tokenizer: Tokenizer, ids: tuple[int, ...]) -> str | None:
+    """The tokens' text, if it is not blank and is encoded into just these tokens."""
+    text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    is_same = text.strip() and tokenizer.encode(text, add_special_tokens=False) == list(ids)
+    return text if is_same else None

@@ -1,0 +1,103 @@
+"""Parquet files written row by row in bounded memory: the same rows give the same bytes, complete or absent.
+
+Nothing here knows what the columns mean; see ``seele.data.storage.schema``.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seele.data.storage.files import PartialFile
+
+# A row group is encoded at once: it ends at whichever comes first, and depends on the rows alone.
+MAX_GROUP_ROWS = 10_000
+MAX_GROUP_CHARS = 32_000_000
+
+
+class ParquetSink:
+    """A parquet file of one schema that takes rows one by one.
+
+    Under one pyarrow, the same rows in the same order give the same bytes. As a context manager it removes
+    what was not committed.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        """Open it beside its place; ``commit`` gives it its name.
+
+        Raises:
+            OSError: If the folder cannot be written.
+        """
+        self._file = PartialFile(path)
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            self._file.stream, schema, version="2.6", compression="zstd", compression_level=3
+        )
+        self._rows: list[Mapping[str, Any]] = []
+        self._chars = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def add(self, row: Mapping[str, Any], *, num_chars: int) -> None:
+        """Append a row.
+
+        Args:
+            row: Value by column; a missing one is null.
+            num_chars: About how many characters it holds, which bounds the memory of a row group.
+        """
+        self._rows.append(row)
+        self._chars += num_chars
+        if len(self._rows) >= MAX_GROUP_ROWS or self._chars >= MAX_GROUP_CHARS:
+            self._end_group()
+
+    def finish(self) -> None:
+        """Write what is left, and the footer. The file has no name yet."""
+        self._end_group()
+        self._writer.close()
+
+    def commit(self) -> None:
+        """Put the finished file in its place."""
+        self._file.commit()
+
+    def discard(self) -> None:
+        """Leave no trace of a file that was not committed."""
+        if self._writer.is_open:
+            self._writer.close()
+        self._file.discard()
+
+    def _end_group(self) -> None:
+        if self._rows:
+            table = pa.Table.from_pylist(self._rows, schema=self._schema)
+            self._writer.write_table(table, row_group_size=len(self._rows))
+            self._rows, self._chars = [], 0
+
+
+def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
+    """Copy the rows that ``keep`` says, one claim a row in the file's order, with all their columns.
+
+    Raises:
+        OSError: If a file cannot be read or written.
+    """
+    claims = iter(keep)
+    file = pq.ParquetFile(source)
+    with ParquetSink(target, file.schema_arrow) as sink:
+        for batch in file.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                if next(claims):
+                    sink.add(row, num_chars=_count_chars(row))
+        sink.finish()
+        sink.commit()
+
+
+def _count_chars(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_count_chars, value.values()))
+    return sum(map(_count_chars, value)) if isinstance(value, list) else 1

@@ -1,0 +1,92 @@
+"""What a row of a file of problems must be, with the place in the message where it is not."""
+
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from seele.errors import DataError
+
+
+def check_row(row: Mapping[str, Any], at: str) -> None:
+    """Refuse a row that breaks the rules of ``seele.data.storage.schema.read_problems``.
+
+    Raises:
+        DataError: With the place, the column, what came and what is allowed.
+    """
+    steps = row["steps"]
+    if not isinstance(steps, list):
+        raise DataError(f"{at}, column 'steps': expected a list of texts, got {shown(steps)}")
+    for number, step in enumerate(steps):
+        _check_text(
+            step, f"{at}, column 'steps', step {number}", allowed="a text that is not blank; drop blank steps"
+        )
+    for name in ("instance_id", "data_source", "question", "answer"):
+        allowed = "a text that is not blank" + ("; write numbers as text" if name == "answer" else "")
+        _check_text(row[name], f"{at}, column {name!r}", allowed=allowed)
+    level = row.get("level", 0)
+    if not _is_count(level):
+        raise DataError(
+            f"{at}, column 'level': expected an integer >= 0 (0 = unknown) and < 2**63, got {shown(level)}"
+        )
+    revealed_at = row.get("revealed_at")
+    if revealed_at is not None and not (_is_count(revealed_at) and revealed_at <= len(steps)):
+        raise DataError(
+            f"{at}, column 'revealed_at': expected an integer from 0 to {len(steps)}, the number of steps, "
+            f"or null (unknown), got {shown(revealed_at)}"
+        )
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written: half a surrogate pair, which JSON can escape, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_unicode(text: str, at: str) -> None:
+    """Refuse what ``is_unicode`` denies.
+
+    Raises:
+        DataError: With the place and what came.
+    """
+    if not is_unicode(text):
+        raise DataError(f"{at}: expected text in valid Unicode, got half a surrogate pair in {shown(text)}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _check_text(value: Any, at: str, *, allowed: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{at}: expected {allowed}; got {shown(value)}")
+    check_unicode(value, at)
+
+
+class UniqueIds:
+    """Refuses the second row of an id."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self._first_row: dict[str, int] = {}
+
+    def check(self, instance_id: str, number: int) -> None:
+        """Note the id of a row.
+
+        Raises:
+            DataError: If an earlier row has it.
+        """
+        earlier = self._first_row.setdefault(instance_id, number)
+        if earlier != number:
+            raise DataError(
+                f"{self._at}: row {number} (counted from 0), column 'instance_id': "
+                f"{shown(instance_id)} already stands in row {earlier}; ids must be unique, "
+                "the hint controller remembers problems by them"
+            )
+
+
+def shown(value: Any) -> str:
+    """A value and its type for a message, shortened."""
+    return "nothing (null)" if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"

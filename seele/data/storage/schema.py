@@ -1,0 +1,253 @@
+"""The parquet file of problems: one row an instance, checked when it is written and when it is read.
+
+Our own columns come first and say everything; ``prompt``, ``reward_model`` and ``extra_info`` repeat it in
+the form that verl's data set expects, are written for it, and are ignored here. Other columns are ignored
+too, unless verl's agent loop uses their name for something of its own. Where problems come from does not live
+here: see ``seele.data.sources``. The columns are documented in ``docs/data.md``.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seele.data.storage.commands import how_to_make
+from seele.data.storage.parquet import ParquetSink
+from seele.data.storage.row_rules import UniqueIds, check_row, shown
+from seele.errors import DataError
+from seele.records import Instance
+
+SCHEMA_VERSION = 1
+"""Counts changes of the columns after which earlier files cannot be read any more."""
+
+SCHEMA = pa.schema(
+    [
+        ("instance_id", pa.string()),
+        ("data_source", pa.string()),
+        ("question", pa.string()),
+        ("steps", pa.list_(pa.string())),
+        ("answer", pa.string()),
+        ("level", pa.int64()),
+        ("revealed_at", pa.int64()),
+        ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string())])),
+    ]
+)
+
+REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
+OPTIONAL_COLUMNS = ("level", "revealed_at")
+
+# verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, beside these of its own ...
+_ARGUMENTS = "sampling_params session_id trace trajectory"
+# ... reads these as instructions ...
+_INSTRUCTIONS = "__do_sample__ __rollout_n__ agent_name interaction_kwargs tools_kwargs"
+# ... and writes the columns over what the data set, the rollout or the trainer returned under these names.
+_OUTPUTS = """
+    __num_turns__ advantages attention_mask dummy_tensor entropy entropys global_steps input_ids loss_mask
+    multi_modal_data multi_modal_inputs old_log_probs position_ids prompts raw_prompt ref_log_prob
+    response_mask responses returns rm_scores rollout_log_probs token_level_rewards token_level_scores uid
+    values
+"""
+RESERVED_COLUMNS = frozenset(f"{_ARGUMENTS} {_INSTRUCTIONS} {_OUTPUTS}".split())
+"""Column names that a file of problems must not have."""
+
+
+def content_id(data_source: str, question: str, steps: Sequence[str], answer: str) -> str:
+    """Id of a problem that follows from what it says: another order or another file leaves it alone.
+
+    ``<data_source>-<16 hexadecimal digits>``, of SHA-256 over the parts. How the text of a solution is cut
+    counts, because a controller remembers a problem's curve over its steps.
+    """
+    # Lengths before the parts: no two lists of parts give one text.
+    parts = (data_source, question, answer, *steps)
+    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode())
+    return f"{data_source}-{digest.hexdigest()[:16]}"
+
+
+def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> None:
+    """Write ``instances`` as one parquet file; under one pyarrow, the same instances give the same bytes.
+
+    They are taken one by one, so that a generator of a million needs little memory.
+
+    Raises:
+        DataError: An instance breaks the rules of ``read_problems``; the message has its row. Nothing is
+            written then.
+    """
+    with ParquetSink(path, SCHEMA) as sink:
+        for _ in fill(sink, instances, split=split):
+            pass
+        sink.finish()
+        sink.commit()
+
+
+def fill(sink: ParquetSink, instances: Iterable[Instance], *, split: str) -> Iterator[Instance]:
+    """Check each instance, append it as a row of ``SCHEMA``, and pass it on.
+
+    Raises:
+        DataError: As ``write_problems``.
+    """
+    ids = UniqueIds(split)
+    for index, instance in enumerate(instances):
+        at = f"{split}: row {index} (counted from 0)"
+        row = _to_row(instance, index, split)
+        check_row(row, at)
+        ids.check(instance.instance_id, index)
+        sink.add(row, num_chars=2 * len(instance.question) + sum(map(len, instance.steps)))
+        yield instance
+
+
+def read_problems(path: Path) -> list[Instance]:
+    """Read and check a file of problems.
+
+    Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
+    (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
+    blank). ``level`` (integer >= 0) and ``revealed_at`` (integer from 0 to the number of steps, or null) may
+    be absent. Instances with fewer than two steps are kept: see ``count_unhintable``.
+
+    Raises:
+        DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
+            rules above; the message has file, row (counted from 0), column, what came and what is allowed.
+    """
+    return list(iterate_problems(path))
+
+
+def read_problem_files(files: str | Sequence[str], max_samples: int = -1) -> list[tuple[Instance, Path]]:
+    """The problems of one file or of several, in their order, each with its file: what a run's
+    ``data.train_files`` or ``data.val_files`` mean. ``max_samples`` keeps the first problems of them all, -1
+    keeps everything.
+
+    Raises:
+        DataError: As ``read_problems`` does.
+    """
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    problems = [(instance, path) for path in paths for instance in read_problems(path)]
+    return problems if max_samples < 0 else problems[:max_samples]
+
+
+def iterate_problems(path: Path) -> Iterator[Instance]:
+    """The problems of ``read_problems``, one by one, with its errors as they are met."""
+    file = _open(path)
+    if not file.metadata.num_rows:
+        raise DataError(f"{path}: the file has no rows; prepare it again with `seele data prepare`")
+    wanted = [name for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS) if name in file.schema_arrow.names]
+    ids = UniqueIds(str(path))
+    for number, row in enumerate(_rows(file, wanted, path)):
+        at = f"{path}: row {number} (counted from 0)"
+        check_row(row, at)
+        ids.check(row["instance_id"], number)
+        yield Instance(**row | {"steps": tuple(row["steps"])})
+
+
+def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of some columns, whether or not they are ours, row by row in the file's order.
+
+    Args:
+        path: A file of problems.
+        names: Columns of texts, integers, floats or booleans; ``extra_info.split`` is the field ``split`` of
+            the structured column ``extra_info``.
+
+    Raises:
+        DataError: As ``read_problems`` for the file and its columns, or an unknown column, or a value that is
+            missing or of another type.
+    """
+    file = _open(path)
+    keys_of_column = dict(_plain_columns(file.schema_arrow))
+    if unknown := [name for name in names if name not in keys_of_column]:
+        raise DataError(f"{path}: no columns {unknown}; the file has {list(keys_of_column)}")
+    rows = _rows(file, [keys_of_column[name][0] for name in names], path)
+    return [
+        {
+            name: _read_value(row, keys_of_column[name], f"{path}: row {number} (counted from 0)")
+            for name in names
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+def count_unhintable(instances: Iterable[Instance]) -> int:
+    """Number of instances whose solution has fewer than two steps, so that no hint can be given."""
+    return sum(len(instance.steps) < 2 for instance in instances)
+
+
+def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
+    return {
+        "instance_id": instance.instance_id,
+        "data_source": instance.data_source,
+        "question": instance.question,
+        "steps": list(instance.steps),
+        "answer": instance.answer,
+        "level": instance.level,
+        "revealed_at": instance.revealed_at,
+        "prompt": [{"role": "user", "content": instance.question}],
+        "reward_model": {"style": "rule", "ground_truth": instance.answer},
+        "extra_info": {"index": index, "split": split},
+    }
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; {how_to_make(path)}, or check the path")
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    _check_columns(file.schema_arrow.names, path)
+    return file
+
+
+def _rows(file: pq.ParquetFile, columns: Sequence[str], path: Path) -> Iterator[dict[str, Any]]:
+    """Rows with these columns; without any, as many empty rows as there are."""
+    if not columns:
+        yield from ({} for _ in range(file.metadata.num_rows))
+        return
+    try:
+        for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(columns))):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not a readable parquet file ({error}); prepare it again")
+
+
+def _check_columns(names: Sequence[str], path: Path) -> None:
+    if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
+        raise DataError(
+            f"{path}: missing columns {missing}; required are {list(REQUIRED_COLUMNS)}, "
+            f"the file has {list(names)}"
+        )
+    if reserved := sorted(RESERVED_COLUMNS.intersection(names)):
+        raise DataError(
+            f"{path}: columns {reserved} have names that verl uses for values of its own; rename them"
+        )
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise DataError(f"{path}: columns {repeated} occur more than once; keep one of each")
+
+
+def _plain_columns(
+    fields: Iterable[pa.Field], parents: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each column that is no struct, and each field of one that is: dotted name and keys to get there."""
+    for field in fields:
+        keys = (*parents, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _plain_columns(field.type, keys)
+        else:
+            yield ".".join(keys), keys
+
+
+def _read_value(row: dict[str, Any], keys: Sequence[str], at: str) -> Any:
+    value: Any = row
+    for key in keys:
+        value = None if value is None else value[key]
+    # Not equal to itself: NaN, which pandas writes for a missing number.
+    if not isinstance(value, str | int | float) or value != value:
+        raise DataError(
+            f"{at}, column {'.'.join(keys)!r}: expected a text, a number or a boolean, got {shown(value)}"
+        )
+    return value

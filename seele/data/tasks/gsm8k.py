@@ -1,0 +1,110 @@
+r"""GSM8K (arXiv:2110.14168): grade-school problems whose solutions are written line by line.
+
+A step is one line of the original solution without its ``<<48/2=24>>`` calculator marks; the last step states
+the final answer in ``\boxed{}``, so that every hint stops before it. The rows come from a local folder with
+the original ``train.jsonl`` and ``test.jsonl``, or from the Hugging Face hub.
+"""
+
+import hashlib
+import re
+import reprlib
+from pathlib import Path
+from typing import Any, Literal
+
+from seele.data.storage.files import read_json_lines
+from seele.data.storage.hub import HubSource, read_hub_rows
+from seele.errors import DataError
+from seele.records import Instance
+
+DATA_SOURCE = "gsm8k"
+
+HUB_NAME = "openai/gsm8k"
+HUB_REVISION = "e53f048856ff4f594e959d75785d2c2d37b678ee"
+"""Commit of the data set on the hub, so that the problems never change under a run."""
+
+LICENCE = "MIT"
+
+Split = Literal["train", "test"]
+
+_CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
+# The comma of "1,234" is dropped from the gold: a grader may read it as a list.
+_FINAL_LINE = re.compile(r"#### *(?P<number>-?\$?[0-9][0-9,]*(?:\.[0-9]+)?)\s*")
+
+
+def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | None = None) -> list[Instance]:
+    """The problems of ``split``, in the order of the source.
+
+    Args:
+        split: ``train`` (7,473 problems) or ``test`` (1,319).
+        folder: Where ``train.jsonl`` and ``test.jsonl`` lie; from the hub when not given.
+        max_chars: Leave out problems whose question and solution together are longer; None keeps all.
+
+    Raises:
+        DataError: Missing file, unreachable hub, or a row that is not ``{"question": text, "answer": text}``
+            whose answer ends in ``#### number``.
+        DependencyError: If the hub is needed and ``datasets`` is not installed.
+    """
+    rows = _rows_of_hub(split) if folder is None else read_json_lines(folder / f"{split}.jsonl")
+    instances = [_to_instance(row, at) for at, row in rows]
+    return [instance for instance in instances if max_chars is None or _num_chars(instance) <= max_chars]
+
+
+def _num_chars(instance: Instance) -> int:
+    return len(instance.question) + sum(map(len, instance.steps))
+
+
+def split_solution(text: str) -> tuple[tuple[str, ...], str]:
+    r"""Cut an original solution into steps and final answer.
+
+    ``"He has 2*3=<<2*3=6>>6 apples.\n#### 6"`` becomes the steps ``"He has 2*3=6 apples.\n"`` and
+    ``"The answer is \\boxed{6}."`` and the answer ``"6"``.
+
+    Raises:
+        ValueError: If the last line is not ``#### number``.
+    """
+    *lines, last = text.strip().split("\n")
+    final = _FINAL_LINE.fullmatch(last)
+    if final is None:
+        raise ValueError(f"the solution must end in a line '#### number', got {reprlib.repr(last)}")
+    answer = final["number"].replace(",", "").replace("$", "")
+    worked = (_CALCULATOR_MARK.sub("", line).strip() for line in lines)
+    return (*(f"{line}\n" for line in worked if line), f"The answer is \\boxed{{{answer}}}."), answer
+
+
+def is_gsm8k_solution(text: str) -> bool:
+    """Whether a text is an original solution: whether ``split_solution`` takes it."""
+    return _FINAL_LINE.fullmatch(text.strip().rpartition("\n")[2]) is not None
+
+
+def problem_id(question: str, solution: str) -> str:
+    """Id of a problem, of the texts of its original row."""
+    # Of the content and not of the row number: a shuffled or shortened copy keeps its ids.
+    digest = hashlib.sha256(f"{question}\n{solution}".encode()).hexdigest()
+    return f"{DATA_SOURCE}-{digest[:16]}"
+
+
+def _rows_of_hub(split: Split) -> list[tuple[str, Any]]:
+    return read_hub_rows(
+        HubSource(HUB_NAME, split, HUB_REVISION, "main"),
+        instead="Without a network, give the folder that holds train.jsonl and test.jsonl",
+    )
+
+
+def _to_instance(row: Any, at: str) -> Instance:
+    for key in ("question", "answer"):
+        value = row.get(key) if isinstance(row, dict) else None
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(
+                f"{at}, key {key!r}: expected a text that is not blank, got {reprlib.repr(value)}"
+            )
+    try:
+        steps, answer = split_solution(row["answer"])
+    except ValueError as error:
+        raise DataError(f"{at}, key 'answer': {error}") from error
+    return Instance(
+        instance_id=problem_id(row["question"], row["answer"]),
+        data_source=DATA_SOURCE,
+        question=row["question"].strip(),
+        steps=steps,
+        answer=answer,
+    )

@@ -1,0 +1,154 @@
+r"""One problem of each reasoning task, from what reasoning-gym draws: question, steps and reference answer.
+
+The library (Apache-2.0, by the authors that SEC took its problems from) draws numbers, clues and grids. The
+words around them are ours, after the examples in SEC's appendix C (arXiv:2505.14970): what is given, what is
+asked for, and a ``\boxed{}`` for it. A problem depends on nothing but its seed and its size. Levels and
+splits do not live here.
+"""
+
+import functools
+import importlib
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seele.data.tasks.countdown_steps import countdown_steps
+from seele.errors import DependencyError
+from seele.maths.arithmetic import evaluate, numbers_in, parse, without_negations, write
+
+LIBRARY = "reasoning-gym"
+VERSION = "0.1.25"
+"""The release that problems are drawn with; another one may draw others from the same seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Range of Countdown's numbers and targets, both ends included; the library's defaults."""
+
+    min_value: int = 1
+    max_value: int = 100
+    min_target: int = 100
+    max_target: int = 999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puzzle:
+    """One problem."""
+
+    question: str
+    steps: tuple[str, ...]
+    """Empty where the library knows the answer but no way to it."""
+    answer: str
+    identity: str
+    """What two problems share that are the same but for words and order."""
+
+
+def draw_countdown(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
+    """A game with ``size`` numbers; None where the library finds none for this seed."""
+    settings = {"min_numbers": size, "max_numbers": size, **asdict(values)}
+    try:
+        drawn = _dataset("games.countdown", "Countdown", tuple(settings.items()))[seed]["metadata"]
+    except ValueError:
+        # It gives up after a hundred expressions with values out of range.
+        return None
+    numbers, target = [int(number) for number in drawn["numbers"]], int(drawn["target"])
+    expression = without_negations(parse(drawn["expression"]))
+    # The library prints with sympy, which may cancel or merge.
+    if expression is None or sorted(numbers_in(expression)) != sorted(numbers):
+        return None
+    if evaluate(expression) != target:
+        return None
+    if compact:
+        question = f"{' '.join(map(str, numbers))} = {target}"
+    else:
+        question = (
+            f"Combine the numbers {numbers} into an expression that equals {target}. Use only the basic "
+            "operations (+, -, *, /) and brackets, and use each number exactly once. Put the final "
+            "expression in \\boxed{}, for example \\boxed{(1 + 2) / 3}."
+        )
+    return Puzzle(
+        question=question,
+        steps=countdown_steps(expression, numbers, compact=compact),
+        answer=write(expression, blanks=not compact),
+        identity=f"{sorted(numbers)} {target}",
+    )
+
+
+def draw_zebra(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
+    """A puzzle of ``size`` houses, whose inhabitants differ in ``size`` ways, their names among them."""
+    settings = (("num_people", size), ("num_characteristics", size))
+    drawn = _dataset("logic.zebra_puzzles", "Zebra", settings)[seed]
+    puzzle, _, asked = drawn["question"].rpartition("\nWhat is ")
+    assert asked.startswith("Name of the person who lives in House 1?"), "the library asks something else"
+    if compact:
+        question = f"{puzzle[puzzle.index(':') + 1 :].strip()}\nName in house 1?"
+    else:
+        question = (
+            f"{puzzle.strip()}\n\nWhat is the name of the person who lives in house 1? Give nothing but the "
+            "name as the final answer, in \\boxed{}, for example \\boxed{zoe}."
+        )
+    return Puzzle(question=question, steps=(), answer=str(drawn["answer"]), identity=puzzle)
+
+
+def draw_arc_1d(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
+    """Three examples of a rule on rows of ``size`` digits, and a row to apply it to; None where that row is
+    one of the examples.
+    """
+    settings = (("min_size", size), ("max_size", size), ("num_train", 3))
+    drawn = _dataset("arc.arc_1d", "Arc1D", settings)[seed]["metadata"]
+    examples = [(_row(pair["input"]), _row(pair["output"])) for pair in drawn["train_examples"]]
+    test, answer = _row(drawn["test_example"]["input"]), _row(drawn["test_example"]["output"])
+    if test in dict(examples):
+        return None
+    if compact:
+        lines = [f"{before}>{after}" for before, after in [*examples, (test, "")]]
+        question = "\n".join(lines).replace(" ", "")
+    else:
+        shown = "\n\n".join(
+            f"Example {number}:\nInput:  {before}\nOutput: {after}"
+            for number, (before, after) in enumerate(examples, start=1)
+        )
+        question = (
+            f"Find the rule by which each input row becomes its output row.\n\n{shown}\n\n"
+            f"Now apply the rule to this row:\nInput:  {test}\n\nExplain how you found the rule and how you "
+            "applied it. Then put the output row, and nothing else, in \\boxed{}."
+        )
+    identity = " ".join(f"{before}>{after}" for before, after in sorted([*examples, (test, answer)]))
+    return Puzzle(question=question, steps=(), answer=answer, identity=identity)
+
+
+Draw = Callable[..., Puzzle | None]
+"""``draw(seed, size=..., values=..., compact=...)``."""
+
+TASKS: Mapping[str, Draw] = {"countdown": draw_countdown, "zebra": draw_zebra, "arc_1d": draw_arc_1d}
+"""By data source."""
+
+
+def check_library() -> None:
+    """Raise ``DependencyError`` unless the library is installed in the version that we draw with."""
+    try:
+        found = importlib.metadata.version(LIBRARY)
+    except importlib.metadata.PackageNotFoundError:
+        found = "none"
+    if found != VERSION:
+        raise DependencyError(
+            f"{LIBRARY} {VERSION} draws these problems, found {found}; run: pip install {LIBRARY}=={VERSION}"
+        )
+
+
+@functools.cache
+def _dataset(module: str, name: str, settings: tuple[tuple[str, int], ...]) -> Any:
+    """The library's data set of these settings; its item i is drawn with seed i."""
+    with warnings.catch_warnings():
+        # Of the library's own dependencies, about their source.
+        warnings.simplefilter("ignore")
+        found = importlib.import_module(f"reasoning_gym.{module}")
+    config = getattr(found, f"{name}Config")(seed=0, **dict(settings))
+    config.validate()
+    return getattr(found, f"{name}Dataset")(config)
+
+
+def _row(cells: list[int]) -> str:
+    return " ".join(map(str, cells))

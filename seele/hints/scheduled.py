@@ -1,0 +1,101 @@
+"""What controllers that look at no outcome share: a clock, a count of visits, and draws that follow from it.
+
+A draw is a pure function of the seed, the problem, the number of its visit and, where it matters, the round.
+So neither the order of problems nor an interruption changes it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar
+
+from seele.hints.contract import SequentialController, check_outcome
+from seele.records import State
+from seele.saved_state import check_state, read_count, read_section, read_value, state_header
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a problem's last visit began."""
+
+    visit: int
+    """Counts the problem's visits from 1."""
+    step: int
+    """The training step: rounds of one visit see one time, whenever they come."""
+
+
+class ScheduledController(SequentialController):
+    """All of a controller that does not look at outcomes but the choice itself.
+
+    Args:
+        seed: Seeds the draws.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self._seed = seed
+        self._step = 0
+        self._beginnings: dict[str, Beginning] = {}
+
+    def begin_step(self, step: int) -> None:
+        """The clock."""
+        self._step = int(step)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """Changes nothing.
+
+        Raises:
+            ValueError: If the outcome is impossible.
+        """
+        check_outcome(hint_ratio, num_correct, num_rollouts)
+
+    def end_visit(self, instance_id: str) -> None:
+        """Changes nothing: round 0 begins the next visit."""
+
+    def state_dict(self) -> State:
+        """See ``Controller``. The beginning of a visit is [visit, step]."""
+        return {
+            **state_header(self.name, _VERSION),
+            "step": self._step,
+            "beginnings": {
+                instance_id: [beginning.visit, beginning.step]
+                for instance_id, beginning in sorted(self._beginnings.items())
+            },
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        check_state(state, header=state_header(self.name, _VERSION), sections=("step", "beginnings"))
+        step = read_value(state, "step", read_count)
+        self._beginnings = read_section(state, "beginnings", _read_beginning)
+        self._step = step
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: numbers of problems seen and of their visits."""
+        return {
+            "problems": float(len(self._beginnings)),
+            "visits": float(sum(beginning.visit for beginning in self._beginnings.values())),
+        }
+
+    def _beginning(self, instance_id: str, round_index: int) -> Beginning:
+        """Of the visit that the round belongs to. Round 0 begins it; so does a problem's very first round."""
+        last = self._beginnings.get(instance_id)
+        if last is None or round_index == 0:
+            last = Beginning(visit=1 if last is None else last.visit + 1, step=self._step)
+            self._beginnings[instance_id] = last
+        return last
+
+    def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
+        """The source of draws for one round, or with round 0 for a whole visit."""
+        place = "\x1f".join(map(str, (self._seed, instance_id, visit, round_index)))
+        return Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
+
+
+def _read_beginning(value: Any) -> Beginning:
+    visit, step = map(read_count, value)
+    if visit == 0:
+        raise ValueError("visits are counted from 1")
+    return Beginning(visit, step)

@@ -1,0 +1,124 @@
+"""Parts by name: SEELE's own, those of installed packages, and a user's own by import path or file.
+
+A setting that names a part takes
+
+- a built-in name, such as ``bayes``;
+- the name of an entry point in the group ``seele.GROUP`` of an installed package;
+- ``package.module:Name``;
+- ``path/to/file.py:Name``.
+
+docs/extending.md lists the settings and what each part must offer.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from seele.errors import ConfigError
+
+
+def is_import_path(spec: str) -> bool:
+    """True for ``package.module:Name`` and ``path/to/file.py:Name``, false for plain names."""
+    return ":" in spec
+
+
+def absolute(spec: str) -> str:
+    """The same part, found from any working folder: the path of a file made absolute."""
+    location, colon, name = spec.rpartition(":")
+    if not location.endswith(".py"):
+        return spec
+    return f"{Path(location).expanduser().resolve()}{colon}{name}"
+
+
+def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -> Any:
+    """The part that a setting names.
+
+    Args:
+        spec: The setting's value.
+        key: The setting, for messages, such as ``seele.hints.controller``.
+        group: Entry points are looked up in ``seele.GROUP``.
+        built_in: SEELE's own parts by name.
+
+    Raises:
+        ConfigError: There is no such part, or its module cannot be imported. Says the file and line.
+    """
+    if spec in built_in:
+        return built_in[spec]
+    if is_import_path(spec):
+        return _load(spec, key)
+    installed = {point.name: point for point in entry_points(group=f"seele.{group}")}
+    if spec in installed:
+        return _load(installed[spec].value, f"{key} (entry point {spec!r} of seele.{group})")
+    raise ConfigError(
+        f"{key}: unknown name {spec!r}; allowed are {sorted([*built_in, *installed])}, "
+        "package.module:Name or path/to/file.py:Name"
+    )
+
+
+def where(part: Any) -> str:
+    """File and line of a class, function or instance, for messages."""
+    target = part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
+    target = inspect.unwrap(target)
+    try:
+        return f"{inspect.getsourcefile(target)}:{inspect.getsourcelines(target)[1]}"
+    except (OSError, TypeError):
+        return f"{target.__module__}.{target.__qualname__}"
+
+
+def where_raised(error: BaseException) -> str:
+    """File and line of the innermost frame of an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
+
+
+def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
+    """Raise ``ConfigError`` where a part lacks a method or an attribute, with the part's file and line."""
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing:
+        raise ConfigError(f"{key}: {where(part)} lacks {missing}; docs/extending.md has the contract")
+
+
+def _load(spec: str, key: str) -> Any:
+    location, _, name = spec.rpartition(":")
+    try:
+        if not location.endswith(".py"):
+            return pkgutil.resolve_name(f"{location}:{name}")
+        part: Any = _module_of(Path(location).expanduser().resolve())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{key}: no file {location!r} ({spec!r})") from error
+    except Exception as error:
+        raise ConfigError(
+            f"{key}: cannot import {spec!r}: {type(error).__name__}: {error} ({where_raised(error)})"
+        ) from error
+    for attribute in name.split("."):
+        if not hasattr(part, attribute):
+            public = sorted(each for each in vars(part) if not each.startswith("_"))
+            raise ConfigError(f"{key}: {location} has no {attribute!r}; it has {public}")
+        part = getattr(part, attribute)
+    return part
+
+
+def _module_of(file: Path) -> ModuleType:
+    """The module of a file, loaded once a process."""
+    if not file.is_file():
+        raise FileNotFoundError(file)
+    name = f"seele_plugin_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None and spec.loader is not None, "a .py file has a loader"
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

@@ -1,0 +1,108 @@
+"""Reading saved states of controllers, curricula, selections and pruning.
+
+A state carries a header that says whose it is. Errors say what was found, what was expected and what to do.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from seele.errors import CheckpointError
+from seele.records import State
+
+Entry = TypeVar("Entry")
+Saved = TypeVar("Saved")
+
+
+def state_header(controller: str, version: int) -> dict[str, Any]:
+    """The two keys that say whose state this is."""
+    return {"controller": controller, "version": version}
+
+
+def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
+    """Refuse a state of another controller or version, or without exactly its sections.
+
+    Raises:
+        CheckpointError: Says what came and what was expected.
+    """
+    if not isinstance(state, Mapping):
+        raise CheckpointError(f"controller state: expected a mapping, got {type(state).__name__}")
+    found = {key: state[key] for key in header if key in state}
+    if found != header:
+        raise CheckpointError(
+            f"controller state: expected {dict(header)}, got {found}; "
+            "resume with the method and release that wrote the checkpoint, or start a new run folder"
+        )
+    expected = sorted([*header, *sections])
+    if sorted(state) != expected:
+        raise CheckpointError(
+            f"controller state of {state['controller']!r}: expected keys {expected}, got {sorted(state)}; "
+            "the checkpoint is damaged, resume from an earlier one"
+        )
+
+
+def read_section(state: State, section: str, read_entry: Callable[[Any], Entry]) -> dict[str, Entry]:
+    """Every entry of ``state[section]`` through ``read_entry``, which raises on what it cannot read.
+
+    Raises:
+        CheckpointError: Names the entry that could not be read.
+    """
+    entries = state[section]
+    if not isinstance(entries, Mapping):
+        raise CheckpointError(
+            f"controller state, {section}: expected a mapping, got {type(entries).__name__}"
+        )
+    return {key: _read(value, f"{section}[{key!r}]", read_entry) for key, value in entries.items()}
+
+
+def read_value(state: State, key: str, read: Callable[[Any], Entry]) -> Entry:
+    """``state[key]`` through ``read``, which raises on what it cannot read.
+
+    Raises:
+        CheckpointError: Says what came.
+    """
+    return _read(state[key], key, read)
+
+
+def read_state(state: State, *, header: State, read: Callable[[State], Saved]) -> Saved:
+    """``read(state)``, if the state bears ``header``; ``read`` raises on what it cannot read.
+
+    Raises:
+        CheckpointError: If the state is of another kind or version, or damaged.
+    """
+    found = {key: state[key] for key in header if key in state}
+    if found != header:
+        raise CheckpointError(
+            f"saved state: expected {dict(header)}, got {found}; resume with the settings and release that "
+            "wrote the checkpoint, or start a new run folder"
+        )
+    try:
+        return read(state)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"saved state {dict(header)}: cannot be read ({type(error).__name__}: {error}); "
+            "the checkpoint is damaged, resume from an earlier one"
+        ) from error
+
+
+def read_count(value: Any) -> int:
+    """``value``, if it is a whole number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"a count is a whole number, 0 or more, got {value!r}")
+    return value
+
+
+def read_ratio(value: Any) -> float:
+    """``value`` as a float, if it is a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"a ratio is a number in [0, 1], got {value!r}")
+    return float(value)
+
+
+def _read(value: Any, at: str, read: Callable[[Any], Entry]) -> Entry:
+    try:
+        return read(value)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"controller state, {at}: cannot read {value!r} ({error}); "
+            "the checkpoint is damaged, resume from an earlier one"
+        ) from error

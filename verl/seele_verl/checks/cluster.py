@@ -1,0 +1,178 @@
+"""The Ray cluster of a run: which one, and whether it holds what the run reserves.
+
+A run starts a cluster of its own or joins one; what that has is asked in the task runner, before verl starts
+anything on it. The head may be a node without GPUs. Ray is imported only where it is asked: a node that is
+asked for its GPU imports this file alone.
+
+    python -m seele_verl.checks.cluster 2    waits until two nodes are there (scripts/cluster/ray_node.sh)
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from seele.errors import ConfigError
+
+# What verl reserves in Ray beside each GPU (ResourcePoolManager's max_colocate_count).
+CPUS_PER_GPU = 3
+MIN_CAPABILITY = (8, 0)
+LOCAL = "local"
+"""Ray's word for a cluster of the run's own."""
+WAIT_S = 900
+
+
+def cluster_address(config: DictConfig) -> str:
+    """The Ray cluster that the run joins; ``LOCAL`` where it starts its own."""
+    return config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_capability(capability: tuple[int, int] | None, *, node: str) -> None:
+    """Raise ``ConfigError`` unless GPUs of this compute capability can train; None: torch sees no GPU."""
+    if capability is None:
+        raise ConfigError(
+            f"trainer.device: 'cuda', but torch sees no GPU on {node}, or one with too old a driver; "
+            "`seele doctor` there says more"
+        )
+    if capability < MIN_CAPABILITY:
+        raise ConfigError(
+            f"trainer.device: GPUs of compute capability {'.'.join(map(str, capability))}; bfloat16 and "
+            f"flash-attention need 8.0 (A100) or more (seen on {node})"
+        )
+
+
+def cpus_by_ray() -> int:
+    """The CPUs that Ray finds on this node: in a container its quota, not what the node has."""
+    from ray._private.utils import get_num_cpus
+
+    return int(get_num_cpus())
+
+
+def check_cpus(config: DictConfig, cpus: int) -> None:
+    """Raise ``ConfigError`` where verl and TransferQueue reserve more than ``cpus``; verl would just wait."""
+    trainer = config.trainer
+    gpus = trainer.nnodes * trainer.n_gpus_per_node
+    units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
+    needed = units + 1 + CPUS_PER_GPU * gpus
+    if cpus < needed:
+        raise ConfigError(
+            f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
+            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, for these are "
+            "logical (on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+        )
+
+
+def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> None:
+    """Raise ``ConfigError`` where a joined cluster cannot hold the run; verl would just wait.
+
+    Args:
+        config: The composed configuration.
+        nodes: What each living node offers, by Ray's names of resources (``GPU``, ``CPU``).
+    """
+    wanted, gpus = config.trainer.nnodes, config.trainer.n_gpus_per_node
+    cpus = CPUS_PER_GPU * gpus
+    # verl reserves what a node is to have in one piece (RayResourcePool, STRICT_PACK).
+    held = sum(int(min(node.get("GPU", 0) // gpus, node.get("CPU", 0) // cpus)) for node in nodes)
+    if held < wanted:
+        offers = ", ".join(f"{node.get('GPU', 0):g} GPUs and {node.get('CPU', 0):g} CPUs" for node in nodes)
+        raise ConfigError(
+            f"trainer.nnodes: got {wanted} nodes with {gpus} GPUs and {cpus} CPUs each, but the Ray cluster "
+            f"has room for {held}; its nodes offer {offers}. Lower trainer.nnodes or "
+            "trainer.n_gpus_per_node, wait for nodes that have not joined yet, or start Ray there with "
+            "`--num-gpus` and `--num-cpus` (logical)"
+        )
+    check_cpus(config, int(sum(node.get("CPU", 0) for node in nodes)))
+
+
+def refuse_a_second_run() -> None:
+    """TransferQueue is one for a whole Ray cluster, and the rows of two runs have the same keys.
+
+    Raises:
+        ConfigError: If the cluster has one.
+    """
+    import ray
+
+    try:
+        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+    except ValueError:
+        return
+    raise ConfigError(
+        "ray_kwargs.ray_init: another run trains on this Ray cluster, and their rollouts would mix; wait for "
+        "its end, or give each run a cluster of its own (without RAY_ADDRESS a run starts one)"
+    )
+
+
+def refuse_a_small_cluster(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where the nodes have less than the run reserves, or others hold it: it would wait
+    for ever.
+    """
+    import ray
+
+    check_nodes(config, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+    wanted = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    free = ray.available_resources().get("GPU", 0)
+    if free < wanted:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: {wanted} GPUs are needed, but {free:g} of the Ray cluster's are free; "
+            "`ray status` shows what is used. Wait, or end what is left of a killed run with `ray stop`"
+        )
+
+
+def refuse_unfit_gpus(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where torch cannot use the GPUs of the cluster's nodes, asked side by side before
+    verl starts anything there. As many answers as the run has nodes will do: others may be busy.
+    """
+    if config.trainer.device != "cuda":
+        return
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # One call a process, for it holds some of the GPU's memory until it ends.
+    ask: Any = ray.remote(num_cpus=0, num_gpus=1, max_calls=1)(capability)
+    asked = {
+        ask.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(): node
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU", 0) >= config.trainer.n_gpus_per_node
+    }
+    answered, waiting = ray.wait(list(asked), num_returns=min(config.trainer.nnodes, len(asked)))
+    for each in waiting:
+        ray.cancel(each)
+    for each in answered:
+        check_capability(ray.get(each), node=f"the node {asked[each]['NodeManagerAddress']}")
+
+
+def capability() -> tuple[int, int] | None:
+    """Compute capability of this process's GPU; None where torch sees none."""
+    import torch
+
+    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+
+
+def wait_for_nodes(count: int) -> None:
+    """Return once the cluster that ``RAY_ADDRESS`` names has so many nodes.
+
+    Raises:
+        ConfigError: If it has fewer after ``WAIT_S`` seconds.
+    """
+    import ray
+
+    ray.init(address="auto", log_to_driver=False)
+    deadline = time.monotonic() + WAIT_S
+    while (alive := sum(node["Alive"] for node in ray.nodes())) < count:
+        if time.monotonic() > deadline:
+            raise ConfigError(f"the Ray cluster has {alive} of {count} nodes after {WAIT_S} s")
+        time.sleep(2.0)
+    sys.stdout.write(f"the Ray cluster has {alive} nodes\n")
+
+
+if __name__ == "__main__":
+    try:
+        wait_for_nodes(int(sys.argv[1]))
+    except ConfigError as error:
+        sys.exit(f"error: {error}")

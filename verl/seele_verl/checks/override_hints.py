@@ -1,0 +1,41 @@
+"""What to say of a command line that Hydra cannot compose."""
+
+import re
+from difflib import get_close_matches
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele_verl.checks.preflight import OPEN_SECTIONS
+
+GROUPS = ("curriculum", "hardware", "method", "model", "recipe", "selection")
+"""Groups of the configuration that are no section of it."""
+
+
+def explain(message: str, config: DictConfig) -> str:
+    """Hydra's message in our form: a key that does not exist with those that do.
+
+    Args:
+        message: Hydra's. For an unknown key it advises to add it, which few sections here allow.
+        config: The configuration without overrides.
+    """
+    if found := re.match(r"Could not override '([\w.]+)'", message):
+        return unknown_key(found[1], config)
+    head, *_ = message.split("\nConfig search path")
+    return " ".join(head.split())
+
+
+def unknown_key(key: str, config: DictConfig) -> str:
+    """That there is no such key, the nearest one, and what else its section has or how to add it there."""
+    path, _, name = key.rpartition(".")
+    section = OmegaConf.select(config, path) if path else config
+    if not isinstance(section, DictConfig):
+        return (
+            unknown_key(path, config)
+            if path and section is None
+            else f"{key}: unknown key, {path} is a value"
+        )
+    allowed = sorted({*map(str, section), *(GROUPS if not path else ())})
+    near = "".join(f" (did you mean {each!r}?)" for each in get_close_matches(name, allowed, n=1))
+    if key.startswith(OPEN_SECTIONS):
+        return f"{key}: no value to change there{near}; a leading '+' adds one: +{key}=VALUE"
+    return f"{key}: unknown key{near}; allowed {f'in {path}' if path else 'there'} are {allowed}"

@@ -1,0 +1,377 @@
+"""Every check that can be made before Ray starts. What passes here does not fail an hour later."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.curriculum import build_curriculum, columns_needed
+from seele.data.overlong import Fits
+from seele.data.steps.hint_units import check_unit, for_hints
+from seele.data.storage.schema import read_columns, read_problem_files
+from seele.errors import ConfigError, DataError
+from seele.hints import configured_controller
+from seele.methods import METHODS, check_method
+from seele.records import Instance
+from seele.reward.grader import GraderPool
+from seele.reward.reasoning import check_reference
+from seele.rollout.templates import CHAT, check_template
+from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
+from seele_verl.checks.compositions import check_composition
+from seele_verl.checks.critic_settings import check_critic, check_value_head
+from seele_verl.checks.profiling import check_profiler
+from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
+from seele_verl.engine.model_runner import check_model_runner
+from seele_verl.lora import check_lora
+from seele_verl.memory import check_memory
+from seele_verl.rollout_cache import check_rollout_cache
+from seele_verl.runs.overlong import keep_problems
+from seele_verl.runs.resume import check_checkpoint
+from seele_verl.settings import read_settings, sequence_parallel_size
+from seele_verl.sft.preflight import check_supervised
+
+# Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
+# there.
+OPEN_SECTIONS = (
+    "actor_rollout_ref.model.override_config.",
+    "actor_rollout_ref.rollout.engine_kwargs.",
+    "data.apply_chat_template_kwargs.",
+    "global_profiler.",
+    "ray_kwargs.ray_init.",
+    "seele.hints.settings.",
+)
+# verl leaves this one open; it belongs to a reward model, which is off.
+MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
+FUSED_HEAD = "seele_verl.fused_head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What the checks found out about a sound run."""
+
+    seele: SeeleConfig
+    num_problems: int
+    num_unhintable: int
+    """Training problems that have no legal hint, because their solution is too short or shows the answer at
+    once: they are kept."""
+    num_validation: int
+    num_validation_trained_on: int
+    """Validation problems whose question is a training problem's, word for word."""
+    fits: tuple[Fits, Fits] = (Fits(), Fits())
+    """What the limits on tokens did to training and validation problems; the numbers above are of those that
+    are kept.
+    """
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether verl's SFT trainer runs, and not its RL trainer."""
+        return METHODS[self.seele.method].stages == ("sft",)
+
+
+def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
+    """Check settings, model, data and lengths.
+
+    Args:
+        config: The composed configuration.
+        overrides: What the user typed, to tell added keys from known ones.
+
+    Raises:
+        ConfigError: A setting is unknown, missing, or contradicts another; the model is missing.
+        DataError: A data file is missing or broken, or too few problems fit the length limits.
+    """
+    seele = check_settings(config, overrides)
+    supervised = check_method(seele).stages == ("sft",)
+    check_checkpoint(config, supervised=supervised)
+    _check_validation_only(config, supervised=supervised)
+    check_template(seele.prompt.template)
+    configured_controller(seele)
+    GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
+    _check_micro_batches(config, supervised=supervised)
+    if not supervised:
+        check_batches(config, seele)
+        check_critic(config, overrides)
+    check_composition(config, seele)
+    _check_device(config, supervised=supervised)
+    check_lora(config)
+    check_rollout_cache(config, seele)
+    check_profiler(config, supervised=supervised)
+    if not supervised:
+        _check_cluster(config)
+    training, validation = (
+        _read(config.data.train_files, "train_files", config.data.train_max_samples),
+        _read(config.data.val_files, "val_files", config.data.val_max_samples),
+    )
+    begun = config.data.train_batch_size + seele.curriculum.spare_problems
+    if len(training) < begun and not supervised:
+        raise DataError(
+            f"data.train_files: {len(training)} problems are fewer than the {begun} of one step; add data or "
+            "lower data.train_batch_size or seele.curriculum.spare_problems"
+        )
+    _check_columns(config.data.train_files, seele)
+    tokenizer = _load_tokenizer(config, seele)
+    check_value_head(config)
+    check_model_runner(config, seele)
+    _check_window(config)
+    _check_fused_head(config)
+    check_memory(config, seele, supervised=supervised)
+    check_unit(seele.hints, tokenizer)
+    training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
+    if supervised:
+        check_supervised(config, seele, training)
+    kept = keep_problems(
+        config,
+        seele,
+        tokenizer,
+        training=training,
+        validation=validation,
+        needed=seele.sft.batch_size if supervised else begun,
+        supervised=supervised,
+    )
+    questions = {problem.instance.question for problem in kept.training}
+    return Preflight(
+        seele=seele,
+        num_problems=len(kept.training),
+        num_unhintable=sum(not problem.may_be_hinted for problem in kept.training),
+        num_validation=len(kept.validation),
+        num_validation_trained_on=sum(problem.instance.question in questions for problem in kept.validation),
+        fits=kept.fits,
+    )
+
+
+def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
+    """The ``seele`` block, once all keys are known and values allowed: what costs nothing to check.
+
+    Raises:
+        ConfigError, DataError: As ``check_run``.
+    """
+    _check_keys(config, overrides)
+    check_verl_settings(config)
+    seele = read_settings(config)
+    check_method(seele)
+    check_part_is_used(overrides, seele)
+    return seele
+
+
+def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
+    for override in overrides:
+        key: str = override.split("=")[0]
+        if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
+            raise ConfigError(
+                f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; that adds keys "
+                f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
+            )
+        if key == "trainer.total_epochs" and OmegaConf.select(config, "seele.method") == "sft":
+            raise ConfigError(f"{key}: has no effect on supervised training; set seele.sft.epochs")
+        if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
+            raise ConfigError(
+                f"{key}: has no effect beside trainer.total_training_steps "
+                f"({config.trainer.total_training_steps}), which methods and hardware set; set that to null"
+            )
+    check_has_effect(overrides)
+    missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
+    if missing:
+        raise ConfigError(
+            f"{missing[0]}: no value; give one on the command line or choose a group that sets it"
+        )
+
+
+def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
+    """Raise ``ConfigError`` unless prompts, mini-batches, rollouts and ranks divide each other."""
+    prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    if prompts % mini:
+        raise ConfigError(
+            f"data.train_batch_size ({prompts}) must be a multiple of "
+            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini})"
+        )
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    rows = mini * seele.hints.rollouts_per_prompt
+    if rows % ranks:
+        raise ConfigError(
+            f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini}) times seele.hints.rollouts_per_prompt "
+            f"({seele.hints.rollouts_per_prompt}) must be a multiple of the {ranks} training ranks"
+        )
+    rollouts = config.actor_rollout_ref.rollout.n
+    if rollouts != seele.hints.rollouts_per_prompt:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.n: got {rollouts}; set seele.hints.rollouts_per_prompt "
+            f"({seele.hints.rollouts_per_prompt}) instead, from which it is derived"
+        )
+    if config.trainer.v1.trainer_mode != "sync":
+        raise ConfigError(
+            f"trainer.v1.trainer_mode: got {config.trainer.v1.trainer_mode!r}; allowed is 'sync'"
+        )
+
+
+def _check_validation_only(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` where a run that is only to be validated would train."""
+    if config.trainer.val_only and supervised:
+        raise ConfigError(
+            "trainer.val_only: a supervised run is validated after its training only; set it to false, or "
+            "evaluate a checkpoint with scripts/eval.sh"
+        )
+    if config.trainer.val_only and not config.trainer.val_before_train:
+        raise ConfigError("trainer.val_only: needs trainer.val_before_train=true, got false")
+
+
+def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` unless every micro-batch holds the longest sequence: verl would stop at the first
+    that does not fit, which may be hours later.
+    """
+    model = config.actor_rollout_ref
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    used = {"actor.ppo_max_token_len_per_gpu": model.actor.use_dynamic_bsz}
+    if not supervised:
+        used["rollout.log_prob_max_token_len_per_gpu"] = model.rollout.log_prob_use_dynamic_bsz
+        used["ref.log_prob_max_token_len_per_gpu"] = (
+            model.actor.use_kl_loss and model.ref.log_prob_use_dynamic_bsz
+        )
+    for name in (name for name, is_used in used.items() if is_used):
+        tokens = OmegaConf.select(model, name)
+        section = model.ref if name.startswith("ref.") else model.actor
+        if longest > tokens * sequence_parallel_size(section):
+            raise ConfigError(
+                f"actor_rollout_ref.{name}: got {tokens}, must hold data.max_prompt_length plus "
+                f"data.max_response_length, which are {longest} together"
+            )
+
+
+def _check_device(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` unless this node's GPUs can train. Those of a cluster that the run joins are
+    asked once it is joined (``seele_verl.checks.cluster``): this node may have none.
+    """
+    if config.trainer.device == "cpu" and config.actor_rollout_ref.actor.strategy != "fsdp2":
+        raise ConfigError(
+            f"actor_rollout_ref.actor.strategy: got {config.actor_rollout_ref.actor.strategy!r}; "
+            "allowed on a CPU is 'fsdp2'"
+        )
+    joins = cluster_address(config) != LOCAL
+    if config.trainer.device != "cuda" or (joins and not supervised):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        where = "; supervised training runs on this node, not on the Ray cluster" if joins else ""
+        raise ConfigError(
+            "trainer.device: 'cuda', but torch sees no GPU, or one with too old a driver; "
+            f"allowed here is hardware=cpu{where}"
+        )
+    here, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+    if here < wanted:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: got {wanted}, but torch sees {here} GPUs; allowed here are 1 to {here}"
+        )
+    check_capability(torch.cuda.get_device_capability(), node="this node")
+
+
+def _check_cluster(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where Ray would fail or wait for ever: resources for a cluster that has its own,
+    several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve. What a cluster has is
+    only known once it is joined (``seele_verl.checks.cluster``).
+    """
+    ray_init, nodes = config.ray_kwargs.ray_init, config.trainer.nnodes
+    address = cluster_address(config)
+    if address != LOCAL:
+        for key in ("num_cpus", "num_gpus"):
+            if ray_init.get(key) is not None:
+                raise ConfigError(
+                    f"ray_kwargs.ray_init.{key}: got {ray_init[key]}, but the Ray cluster at {address!r}, "
+                    "which the run joins, has its own; set it to null, or ray_kwargs.ray_init.address "
+                    "to 'local'"
+                )
+        return
+    if nodes > 1:
+        raise ConfigError(
+            f"trainer.nnodes: got {nodes}, but the run would start Ray on this node alone; start Ray on all "
+            "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
+        )
+    check_cpus(config, ray_init.num_cpus or cpus_by_ray())
+
+
+def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
+    """The problems of a run, of which -1 keeps all, and where each comes from."""
+    problems = read_problem_files(files, max_samples)
+    if not problems:
+        raise DataError(f"data.{key}: no problem in {files}")
+    for instance, path in problems:
+        _check_answer(instance, path)
+    counts = Counter(instance.instance_id for instance, _ in problems)
+    instance_id, count = counts.most_common(1)[0]
+    if count > 1:
+        raise DataError(
+            f"data.{key}: instance id {instance_id!r} occurs in {count} files; ids must be unique in a run"
+        )
+    return problems
+
+
+def _check_answer(instance: Instance, path: Path) -> None:
+    try:
+        check_reference(instance)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _check_columns(files: Any, seele: SeeleConfig) -> None:
+    names = columns_needed(seele.curriculum)
+    paths = [files] if isinstance(files, str) else files
+    if names:
+        rows = [row for path in paths for row in read_columns(Path(path), names)]
+        build_curriculum(seele.curriculum, rows, seed=seele.seed)
+
+
+def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
+    path = config.actor_rollout_ref.model.path
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        AutoConfig.from_pretrained(path)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); "
+            "allowed are a Hugging Face folder or the name of a model on the hub"
+        ) from error
+    if seele.prompt.template == CHAT and tokenizer.chat_template is None:
+        raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
+    return tokenizer
+
+
+def _check_window(config: DictConfig) -> None:
+    """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have."""
+    from transformers import AutoConfig
+
+    path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
+    own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
+    for name, window in windows.items():
+        if window is not None and prompt + response > window:
+            raise ConfigError(
+                f"{name} ({window}) is shorter than data.max_prompt_length ({prompt}) plus "
+                f"data.max_response_length ({response})"
+            )
+    if given is not None and own is not None and given > own:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.max_model_len: got {given}, but {path} has a window of {own} tokens; "
+            f"allowed are at most {own}"
+        )
+
+
+def _check_fused_head(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where verl's fused kernels would find an output layer that nothing gathers."""
+    from transformers import AutoConfig
+
+    model = config.actor_rollout_ref.model
+    if not model.use_fused_kernels or config.actor_rollout_ref.actor.strategy != "fsdp2":
+        return
+    libraries = [model.external_lib] if isinstance(model.external_lib, str) else [*(model.external_lib or [])]
+    if FUSED_HEAD not in libraries and not AutoConfig.from_pretrained(model.path).tie_word_embeddings:
+        raise ConfigError(
+            f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
+            f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"
+        )

@@ -1,0 +1,50 @@
+"""The rollout workers' side of ``seele_verl.engine.replica``: importing vLLM's server there would be slow."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import ray
+from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.replica import TokenOutput
+
+
+async def generate_round(
+    client: LLMServerClient,
+    *,
+    session_id: str,
+    request_id: str,
+    prompt_ids: list[int],
+    sampling_params: Sequence[dict[str, Any]],
+    quorum: int,
+) -> AsyncGenerator[dict[int, TokenOutput], None]:
+    """Generate one round on the replica that serves ``session_id``: outputs by position, first all that are
+    there once ``quorum`` of them are, then the others.
+
+    Rounds of one problem share a session, so they land on one replica and find each other's prefix in its
+    cache. Cancelling the consumer, or closing the generator, aborts what is left of the round on the engine.
+    """
+    server_id, server = await client._acquire_server(
+        session_id, prompt_ids=prompt_ids, sampling_params=sampling_params[0]
+    )
+    request = prompt_ids, list(sampling_params), request_id
+    if in_parts := quorum < len(sampling_params):
+        call = server.generate_round_in_parts.options(num_returns="streaming").remote(*request, quorum)
+        finished = call.completed()
+    else:
+        # A stream costs Ray more than one answer.
+        call = finished = server.generate_round.remote(*request)
+    try:
+        if in_parts:
+            async for part in call:
+                yield await part
+        else:
+            yield dict(enumerate(await call))
+    except (asyncio.CancelledError, GeneratorExit):
+        ray.cancel(call)
+        with contextlib.suppress(ray.exceptions.RayError):
+            await finished  # until the engine has let go of it
+        raise
+    finally:
+        client._release_server(server_id, request_id=session_id)

@@ -1,0 +1,76 @@
+"""A whole round of one problem as one call to the engine.
+
+verl calls its vLLM server once per rollout, and the server streams every token of every request through its
+event loop. Here the server takes all rollouts of a round in one Ray call and asks vLLM for final outputs
+only; generation itself stays verl's ``vLLMHttpServer.generate``.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any
+
+import ray
+from verl.workers.rollout.replica import TokenOutput
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.sampling_params import RequestOutputKind
+
+from seele_verl.engine.weight_socket import receive_on_own_socket
+
+# No output per token.
+FINAL = {"output_kind": RequestOutputKind.FINAL_ONLY}
+
+
+class RoundServer(vLLMHttpServer):
+    """verl's vLLM server with one more method, and a socket of its own for weights."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        receive_on_own_socket()
+
+    async def generate_round(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str
+    ) -> list[TokenOutput]:
+        """One completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
+        prefilled once.
+        """
+        return await asyncio.gather(*self._requests(prompt_ids, sampling_params, request_id))
+
+    async def generate_round_in_parts(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str, quorum: int
+    ) -> AsyncGenerator[dict[int, TokenOutput], None]:
+        """The same completions by position: those that are there once ``quorum`` are, then the others."""
+        requests = self._requests(prompt_ids, sampling_params, request_id)
+        positions = {asyncio.create_task(request): position for position, request in enumerate(requests)}
+        try:
+            running = set(positions)
+            while len(positions) - len(running) < quorum:
+                _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            yield {positions[task]: task.result() for task in positions.keys() - running}
+            if running:
+                await asyncio.wait(running)
+                yield {positions[task]: task.result() for task in running}
+        finally:
+            for task in positions:
+                task.cancel()
+            await asyncio.gather(*positions, return_exceptions=True)
+
+    def _requests(
+        self, prompt_ids: list[int], sampling_params: Sequence[dict[str, Any]], request_id: str
+    ) -> list[Coroutine[Any, Any, TokenOutput]]:
+        return [
+            self.generate(
+                prompt_ids=prompt_ids,
+                # The rollout worker decodes whole completions; here only stop strings need the text.
+                sampling_params={**params, **FINAL, "detokenize": "stop" in params},
+                request_id=f"{request_id}-{index}",
+            )
+            for index, params in enumerate(sampling_params)
+        ]
+
+
+class RoundReplica(vLLMReplica):
+    """verl's vLLM replica, serving with ``RoundServer``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(RoundServer)

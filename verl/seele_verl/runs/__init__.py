@@ -1,0 +1,1 @@
+"""A run's folder: card, log, lock, checkpoints, stages, and where a run goes on."""

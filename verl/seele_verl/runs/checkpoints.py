@@ -1,0 +1,151 @@
+"""What stands beside verl's checkpoints, and which of them a run resumes from.
+
+A checkpoint is verl's folder ``global_step_N`` with ``seele/`` in it: the states of the hint controller and
+of the planner of steps, the problems that the step left behind, and its metrics. verl's tracker file, which
+names the last complete checkpoint, is written last and not atomically.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seele.data.storage.files import write_atomically
+from seele.errors import CheckpointError, ConfigError
+from seele.records import State
+
+MERGED = "merged"
+TRACKER = "latest_checkpointed_iteration.txt"
+
+
+def step_folder(run: Path, step: int) -> Path:
+    """verl's folder of the checkpoint at ``step``."""
+    return run / f"global_step_{step}"
+
+
+def step_of(folder: Path) -> int | None:
+    """The step of a checkpoint, by its folder's name; the inverse of ``step_folder``."""
+    name = folder.name.removeprefix("global_step_")
+    return int(name) if name != folder.name and name.isdigit() else None
+
+
+def saved_steps(run: Path) -> list[int]:
+    """Steps that have a checkpoint folder, complete or not, in order."""
+    steps = (step_of(folder) for folder in run.glob("global_step_*"))
+    return sorted(step for step in steps if step is not None)
+
+
+def last_complete_step(run: Path) -> int | None:
+    """Step of the last complete checkpoint, or None where there is none.
+
+    verl truncates the tracker before it writes it, and the first checkpoint has none before. A run killed in
+    between leaves the newest checkpoint complete: the data loader's state is the last file of a checkpoint.
+    """
+    tracker = run / TRACKER
+    text = tracker.read_text().strip() if tracker.exists() else ""
+    if text.isdigit() and step_folder(run, int(text)).is_dir():
+        return int(text)
+    complete = [step for step in saved_steps(run) if any(_last_files(step_folder(run, step)))]
+    return complete[-1] if complete else None
+
+
+def _last_files(checkpoint: Path) -> Iterator[Path]:
+    """``data.pt``, or a file a rank of a supervised run."""
+    return checkpoint.glob("data*.pt")
+
+
+def repair_tracker(run: Path) -> int | None:
+    """Make verl's tracker name the last complete checkpoint, and return that step."""
+    step = last_complete_step(run)
+    tracker = run / TRACKER
+    if step is not None:
+        write_atomically(tracker, str(step))
+    else:
+        tracker.unlink(missing_ok=True)
+    return step
+
+
+def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
+    """Remove all but the last ``keep`` checkpoints up to ``newest``, which the tracker names.
+
+    A later folder is what a killed run left of a checkpoint that it did not finish: it counts for nothing.
+    """
+    _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest][:-keep])
+
+
+def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
+    """Remove the checkpoints of the run that was in this folder, and the model merged from one. The tracker
+    goes first.
+
+    Raises:
+        ConfigError: As ``check_not_among_later``; nothing is removed.
+    """
+    check_not_among_later(run, -1, needed=needed)
+    (run / TRACKER).unlink(missing_ok=True)
+    _remove(_models_after(run, -1))
+
+
+def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
+    """Go back to the checkpoint of ``step``: the tracker names it, and what came after it is removed, and so
+    is the merged model.
+
+    Raises:
+        ConfigError: As ``check_not_among_later``; nothing is removed.
+    """
+    check_not_among_later(run, step, needed=needed)
+    write_atomically(run / TRACKER, str(step))
+    _remove(_models_after(run, step))
+
+
+def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
+    """Raise ``ConfigError`` where the model ``needed`` is a checkpoint after ``step`` or the merged model."""
+    if any(needed.resolve().is_relative_to(folder.resolve()) for folder in _models_after(run, step)):
+        raise ConfigError(
+            f"trainer.resume_mode: this removes checkpoints and the merged model of {run}, and {needed}, "
+            "which the run begins with, is one of them; take another trainer.default_local_dir"
+        )
+
+
+def _models_after(run: Path, step: int) -> list[Path]:
+    """The checkpoints after ``step``, and the merged model, which can be made again."""
+    return [run / MERGED, *(step_folder(run, saved) for saved in saved_steps(run) if saved > step)]
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    """Remove checkpoints and merged models. What makes a checkpoint complete goes first: a kill leaves none
+    that is taken for one.
+    """
+    for file in [file for folder in folders for file in _last_files(folder)]:
+        file.unlink()
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def save_part(folder: Path, name: str, state: State | Sequence[int]) -> None:
+    """Write one part's state into a checkpoint folder, the same bytes for the same state."""
+    path = folder / "seele" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(state, sort_keys=True) + "\n")
+
+
+def load_part(folder: Path, name: str, *, otherwise: Any = None) -> Any:
+    """Read what ``save_part`` wrote.
+
+    Args:
+        folder: The checkpoint.
+        name: The part.
+        otherwise: What a checkpoint of before the part existed stands for; None where it cannot do without.
+
+    Raises:
+        CheckpointError: The folder holds none: it was not written by SEELE, or by an older release.
+    """
+    path = folder / "seele" / f"{name}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    if otherwise is None:
+        raise CheckpointError(
+            f"{folder}: no seele/{name}.json, so this checkpoint was not saved by this release of SEELE; "
+            "start a new run with trainer.resume_mode=disable or another trainer.default_local_dir"
+        )
+    return otherwise

@@ -1,0 +1,101 @@
+"""What a run leaves line by line: ``metrics.jsonl`` and ``rollouts/step_N.jsonl``.
+
+A step's line is appended in one write, so that a killed run leaves whole lines but for the last; ``rewind``
+takes back what lies after the checkpoint that a run resumes from.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seele.data.storage.files import write_atomically
+
+METRICS = "metrics.jsonl"
+FIRST_STAGE = "sft"
+"""Folder in a run of two stages that holds the first one's run. What that has spent counts from the start."""
+TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained", "tokens/teacher_forced", "flops")
+"""Counts that also get a running total over the run, under the same name with ``_total``."""
+
+
+class RunLog:
+    """The metrics and rollouts of one run folder."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._totals = totals_of(run / FIRST_STAGE)
+        self._generated: dict[int, float] = {}
+        """Step -> what the run had generated after it, for the steps that have a line."""
+        (run / "rollouts").mkdir(parents=True, exist_ok=True)
+
+    def step_that_generated(self, tokens: float) -> int | None:
+        """The first step after which the run had generated so many tokens; None where none has yet."""
+        return min((step for step, total in self._generated.items() if total >= tokens), default=None)
+
+    def rewind(self, step: int, saved: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Keep the lines up to ``step``, drop the rest; totals go on from where it left them.
+
+        Args:
+            step: The step of the checkpoint that the run resumes from.
+            saved: What the checkpoint holds of that step's line; a killed run may not have written it.
+
+        Returns:
+            The line of ``step``; nothing where there is none.
+        """
+        kept = [row for row in rows_of(self._run) if row["step"] <= step]
+        if saved and (not kept or kept[-1]["step"] < step):
+            kept.append({"step": step} | dict(saved))
+        for row in kept:
+            self._totals = {name: row.get(f"{name}_total", total) for name, total in self._totals.items()}
+            self._generated[int(row["step"])] = self._totals["tokens/generated"]
+        write_atomically(self._run / METRICS, "".join(map(_line, kept)))
+        for dump in (self._run / "rollouts").glob("step_*.jsonl"):
+            if int(dump.stem.removeprefix("step_")) > step:
+                dump.unlink()
+        return kept[-1] if kept and kept[-1]["step"] == step else {}
+
+    def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Add what a step spent to the running totals, and return these, ``*_total``."""
+        self._totals = {name: total + metrics.get(name, 0.0) for name, total in self._totals.items()}
+        return {f"{name}_total": total for name, total in self._totals.items()}
+
+    def write(self, step: int, row: Mapping[str, float]) -> None:
+        """Append a step's line, whose totals are counted. A step is written once."""
+        if step not in self._generated:
+            self._generated[step] = self._totals["tokens/generated"]
+            with (self._run / METRICS).open("a") as file:
+                file.write(_line({"step": step} | dict(row)))
+
+    def append(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Count and write a step, and return what its line holds."""
+        row = dict(metrics) | self.count(metrics)
+        self.write(step, row)
+        return row
+
+    def amend(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add to a step's line what was measured after it was written; a step without a line gets one."""
+        rows = {row["step"]: row for row in rows_of(self._run)}
+        rows[step] = {"step": step} | rows.get(step, {}) | dict(metrics)
+        write_atomically(self._run / METRICS, "".join(_line(rows[number]) for number in sorted(rows)))
+
+    def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write ``rollouts/step_N.jsonl``, replacing what an interrupted run left."""
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_atomically(self._run / "rollouts" / f"step_{step}.jsonl", "".join(lines))
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``, but for a last one that a kill cut off; none where there is no file."""
+    path = run / METRICS
+    whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def totals_of(run: Path) -> dict[str, float]:
+    """What the run in this folder has spent; nothing where there is none."""
+    rows = rows_of(run)
+    return {name: rows[-1].get(f"{name}_total", 0.0) if rows else 0.0 for name in TOTALS}
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True) + "\n"

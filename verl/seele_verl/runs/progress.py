@@ -1,0 +1,102 @@
+"""Progress on the terminal: one line a step, read from the run's ``metrics.jsonl``; everything else goes to
+the run's log file.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from seele_verl.runs.log import rows_of
+
+POLL_INTERVAL_S = 0.5
+
+
+def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
+    """One step as a person reads it: reward per round, mean hint ratio, what a group is made of, speed, time
+    left, un-hinted accuracy.
+    """
+    parts = [f"step {int(metrics['step']):>4}/{total_steps}"]
+    rounds = [metrics[name] for name in _numbered("accuracy/round_", metrics)]
+    if rounds:
+        parts.append("rounds " + " ".join(f"{accuracy:.2f}" for accuracy in rounds))
+        parts.append(f"hint {metrics['hint_ratio/mean']:.2f}")
+        on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
+        parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
+        # Older checkpoints do not hold the times of a line that was lost.
+        if "timing_s/gen" in metrics:
+            parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
+    elif "actor/sft_loss" in metrics:
+        parts.append(f"loss {metrics['actor/sft_loss']:.3f}")
+        parts.append(f"{metrics['tokens/trained'] / metrics['timing_s/step']:,.0f} tok/s")
+    if "timing_s/step" in metrics:
+        parts += _pace(metrics["timing_s/step"], total_steps - metrics["step"])
+    validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
+    if validation:
+        parts.append(
+            "un-hinted "
+            + " ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in sorted(validation.items()))
+        )
+    return " | ".join(parts)
+
+
+def _pace(step_s: float, steps_left: float) -> list[str]:
+    left_s = int(step_s * steps_left)
+    return [f"{step_s:.1f} s/step", f"{left_s // 60}:{left_s % 60:02d} left"]
+
+
+def _numbered(prefix: str, metrics: Mapping[str, float]) -> list[str]:
+    return sorted(
+        (name for name in metrics if name.startswith(prefix)), key=lambda name: int(name.removeprefix(prefix))
+    )
+
+
+@contextmanager
+def terminal_apart_from(log: Path) -> Iterator[TextIO]:
+    """Send this process's output, and what Ray forwards to it, to ``log``; yield the terminal itself."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    with log.open("ab") as file, os.fdopen(os.dup(1), "w", buffering=1) as terminal:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, descriptor in zip((1, 2), saved, strict=True):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+
+@contextmanager
+def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
+    """Print a line for every step after ``after_step`` that is logged while the context is open."""
+    done = threading.Event()
+
+    def follow() -> None:
+        printed = after_step
+        while not done.wait(POLL_INTERVAL_S):
+            printed = _print_new_steps(run, printed, total_steps, terminal)
+        _print_new_steps(run, printed, total_steps, terminal)
+
+    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _print_new_steps(run: Path, printed: int, total_steps: int, terminal: TextIO) -> int:
+    for metrics in rows_of(run):
+        if metrics["step"] > printed:
+            printed = metrics["step"]
+            print(format_step(metrics, total_steps), file=terminal)
+    return printed

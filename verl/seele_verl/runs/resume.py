@@ -1,0 +1,130 @@
+"""Where a run begins: anew, after the last checkpoint in its folder, or after one that is named."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.errors import ConfigError
+from seele_verl.checks.critic_settings import has_critic
+from seele_verl.lora import check_saved_rank
+from seele_verl.runs.checkpoints import (
+    TRACKER,
+    drop_all_checkpoints,
+    drop_later_checkpoints,
+    last_complete_step,
+    repair_tracker,
+    step_folder,
+    step_of,
+)
+from seele_verl.runs.log import rows_of
+
+MODEL = "actor_rollout_ref.model.path"
+
+
+def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
+    """Check the checkpoint to resume from: the one that is named, or the last in the run's folder.
+
+    Raises:
+        ConfigError: What is named is not a whole checkpoint of such a run, or would not be used, or the run's
+            folder has checkpoints of another one; or another number of GPUs, or a run with another rank of
+            LoRA, saved the checkpoint.
+    """
+    mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
+    run = Path(config.trainer.default_local_dir).resolve()
+    models = ("",) if supervised else ("actor", "critic") if has_critic(config) else ("actor",)
+    if mode != "resume_path":
+        if path is not None:
+            raise ConfigError(
+                f"trainer.resume_from_path: has no effect with trainer.resume_mode={mode}, got {path!r}; set "
+                "the mode to resume_path, or the path to null"
+            )
+        last = last_complete_step(run) if mode == "auto" else None
+        if last is not None:
+            _check_shards(config, step_folder(run, last), models)
+            check_saved_rank(config, step_folder(run, last))
+        return
+    parts = ("huggingface", "data_0.pt") if supervised else (*models, "data.pt")
+    checkpoint = Path(str(path or "")).resolve()
+    if step_of(checkpoint) is None or not all((checkpoint / part).exists() for part in parts):
+        raise ConfigError(
+            "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with "
+            f"{' and '.join(parts)} in it, got {path!r}"
+        )
+    _check_shards(config, checkpoint, models)
+    check_saved_rank(config, checkpoint)
+    if checkpoint.parent != run and last_complete_step(run) is not None:
+        raise ConfigError(
+            f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "
+            "from these with trainer.resume_mode=auto, or take another trainer.default_local_dir"
+        )
+
+
+def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -> None:
+    """Raise ``ConfigError`` where verl would not find the shards of a model, whose names tell the number of
+    ranks.
+    """
+    trainer = config.trainer
+    for model in models:
+        if model == "critic" and not (checkpoint / model).is_dir():
+            raise ConfigError(
+                f"{checkpoint}: has no critic, because it is another method's or incomplete; remove that "
+                f"folder and {TRACKER} to go on from an earlier checkpoint, take another "
+                "trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            )
+        shards = (checkpoint / model).glob("model_world_size_*_rank_0.pt")
+        saved = [path.name.split("_")[3] for path in shards]
+        if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
+            raise ConfigError(
+                f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
+                f"{checkpoint} was saved by {' and '.join(saved)} ranks; go on with as many, or merge the "
+                "checkpoint (scripts/eval.sh does) and begin a new run with that model"
+            )
+
+
+def check_same_run(config: DictConfig) -> None:
+    """Check that what the run's folder holds is this run's: it would be gone on with, or written over.
+
+    Raises:
+        ConfigError: Its steps or checkpoints are of another method, seed or base model.
+    """
+    run = Path(config.trainer.default_local_dir).resolve()
+    settings = run / "resolved.yaml"
+    if config.trainer.resume_mode == "disable" or not settings.exists():
+        return
+    if last_complete_step(run) is None and not any(row["step"] > 0 for row in rows_of(run)):
+        return
+    before = OmegaConf.load(settings)
+    for key in ("seele.method", "seele.seed", MODEL):
+        was, is_now = OmegaConf.select(before, key), OmegaConf.select(config, key)
+        if was is None or was == is_now or (key == MODEL and _is_moved(was, is_now)):
+            continue
+        raise ConfigError(
+            f"{key}: got {is_now!r}, but {run} holds a run with {was!r}; set it to that, "
+            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+        )
+
+
+def _is_moved(was: str, is_now: str) -> bool:
+    """Whether two paths or names may be of the same model."""
+    same_place = Path(was).resolve() == Path(is_now).resolve()
+    return same_place or (not Path(was).exists() and Path(was).name == Path(is_now).name)
+
+
+def find_start(config: DictConfig) -> int | None:
+    """The step after which the run goes on, None where it starts anew. Later checkpoints are removed from its
+    folder, and the tracker names that step: a run that is killed before it saves goes on from there again.
+    """
+    trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
+    run = Path(trainer.default_local_dir).resolve()
+    if trainer.resume_mode == "disable":
+        drop_all_checkpoints(run, needed=model)
+        return None
+    if trainer.resume_mode == "auto":
+        return repair_tracker(run)
+    checkpoint = Path(trainer.resume_from_path).resolve()
+    step = step_of(checkpoint)
+    assert step is not None, "the path was checked"
+    if checkpoint.parent == run:
+        drop_later_checkpoints(run, step, needed=model)
+    return step

@@ -1,0 +1,225 @@
+"""The runs that a method consists of: one, but for ``sft_rl``, whose first stage has a folder of its own.
+
+    RUN/problems/{sft,rl}/    which problems each stage trains on
+    RUN/sft/                  the first stage, a run folder like any other
+    RUN/                      the second stage, whose costs count on from the first's
+
+A run that was killed goes on in the stage where it stopped.
+"""
+
+import copy
+import json
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.data.split import divide_file
+from seele.data.storage.commands import how_to_make
+from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.schema import read_problem_files
+from seele.errors import ConfigError, DataError
+from seele.methods import METHODS, check_method
+from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
+from seele_verl.checks.preflight import Preflight, check_run
+from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.merge import merge_checkpoint
+from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.checkpoints import MERGED, check_not_among_later, drop_all_checkpoints
+from seele_verl.runs.lock import only_run_in
+from seele_verl.runs.log import FIRST_STAGE
+from seele_verl.runs.resume import check_same_run
+from seele_verl.settings import read_settings
+from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
+
+SFT, RL = FIRST_STAGE, "rl"
+PROBLEMS, DIVISION = "problems", "division.json"
+
+
+def stages(
+    config: DictConfig, overrides: Sequence[str]
+) -> Generator[tuple[DictConfig, Preflight], None, None]:
+    """What to run, one after the other, and what the checks found, without a first stage that has finished.
+    Until the walk ends no other process can run in the folder.
+
+    Raises:
+        ConfigError, DataError: One of the stages could not start; said before anything in the folder changes.
+    """
+    method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
+    if method is None or method.stages != (SFT, RL):
+        checked = check_run(config, overrides)
+        check_same_run(config)
+        with only_run_in(Path(config.trainer.default_local_dir).resolve()):
+            yield config, checked
+        return
+    seele = read_settings(config)
+    check_method(seele)
+    check_verl_settings(config)
+    run = Path(config.trainer.default_local_dir).resolve()
+    problems, division = run / PROBLEMS, _describe_division(config, seele)
+    is_anew = config.trainer.resume_mode == "disable"
+    if not is_anew:
+        _check_division(problems / DIVISION, division)
+    trains_first = is_anew or _card(run / SFT).get("status") != "finished"
+    # Elsewhere at first: a run that is refused changes nothing.
+    with TemporaryDirectory(prefix="seele-problems-") as drawn:
+        _divide_problems(config, seele, Path(drawn))
+        first, second = _first_stage(config, run, Path(drawn)), _second_stage(config, Path(drawn))
+        # What was typed is the second stage's, and is checked with it.
+        checked_first = check_run(first, []) if trains_first else None
+        checked = check_run(second, overrides)
+    second.actor_rollout_ref.model.path = str(run / SFT / MERGED)
+    for stage in (first, second):
+        check_same_run(stage)
+    with only_run_in(run):
+        if is_anew:
+            _start_anew(run, needed=Path(config.actor_rollout_ref.model.path))
+        if not (problems / DIVISION).exists():
+            shutil.rmtree(problems, ignore_errors=True)
+            _divide_problems(config, seele, problems)
+            # Last: its presence stands for a complete division.
+            write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
+        for stage, name in ((first, SFT), (second, RL)):
+            stage.data.train_files = problems_of_stage(problems, name)
+            if is_anew:
+                stage.trainer.resume_mode = "auto"
+        if checked_first is not None:
+            yield first, checked_first
+        merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
+        yield second, checked
+
+
+def _start_anew(run: Path, *, needed: Path) -> None:
+    """Remove what either stage would go on from: a run that is killed in the first one must not find the
+    second's checkpoints, which began with another model.
+    """
+    for folder in (run, run / SFT):
+        check_not_among_later(folder, -1, needed=needed)
+    # The card goes before what it says has finished.
+    (run / SFT / RUN_CARD).unlink(missing_ok=True)
+    for folder in (run, run / SFT):
+        drop_all_checkpoints(folder, needed=needed)
+    (run / PROBLEMS / DIVISION).unlink(missing_ok=True)
+
+
+def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
+    """What decides which problems a stage gets."""
+    division = {
+        "share": seele.sft.share,
+        "seed": seele.seed,
+        "files_sha256": [file_sha256(path) for path in _files(config.data.train_files, "data.train_files")],
+        "max_samples": config.data.train_max_samples,
+    }
+    if seele.sft.train_files:
+        first = _files(seele.sft.train_files, "seele.sft.train_files")
+        division["first_files_sha256"] = [file_sha256(path) for path in first]
+    return division
+
+
+def _check_division(record: Path, division: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` where a run that goes on began with other files."""
+    if not record.exists():
+        return
+    # An older record does not tell how many problems; they go on as they began.
+    if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
+        raise ConfigError(
+            f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
+            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+        )
+
+
+def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> None:
+    """Give each stage files of its own. ``data.train_max_samples`` is how many problems they share, or the
+    second one has where the first has other files.
+    """
+    left: int = config.data.train_max_samples
+    share = 0.0 if seele.sft.train_files else seele.sft.share
+    for index, path in enumerate(_files(config.data.train_files, "data.train_files")):
+        first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
+        divided = divide_file(path, first, rest, share=share, seed=seele.seed, max_samples=left)
+        if left > 0:
+            left -= divided
+    for index, path in enumerate(_files(seele.sft.train_files, "seele.sft.train_files")):
+        first, rest = (folder / stage / f"{index}-{path.name}" for stage in (SFT, RL))
+        divide_file(path, first, rest, share=1.0, seed=seele.seed)
+    if seele.sft.train_files:
+        _check_apart(folder)
+    if not all(problems_of_stage(folder, stage) for stage in (SFT, RL)):
+        raise DataError(
+            f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
+            "choose another share"
+        )
+
+
+def _check_apart(folder: Path) -> None:
+    """Raise ``DataError`` where the stages have problems in common."""
+    first, second = (
+        {instance.question for instance, _ in read_problem_files(problems_of_stage(folder, stage))}
+        for stage in (SFT, RL)
+    )
+    if both := first & second:
+        raise DataError(
+            f"seele.sft.train_files: {len(both)} of their {len(first)} questions are in data.train_files, "
+            f"too, such as {min(both)[:80]!r}; the second stage trains on problems that the first has not "
+            "seen. Take them out of one, or leave seele.sft.train_files empty, which divides data.train_files"
+        )
+
+
+def _files(files: str | Sequence[str], key: str) -> list[Path]:
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise DataError(f"{key}: no such file as {missing[0]}; {how_to_make(missing[0])}")
+    return paths
+
+
+def problems_of_stage(problems: Path, stage: str) -> list[str]:
+    """Files of the problems that a stage trains on."""
+    return sorted(map(str, (problems / stage).glob("*.parquet")))
+
+
+def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
+    stage = copy.deepcopy(config)
+    stage.seele.method = SFT
+    stage.seele.sft.share = 1.0
+    stage.seele.sft.train_files = []
+    for name, off in SETTINGS_OF_ROLLOUTS.items():
+        OmegaConf.update(stage.seele, name, off)
+    for name in VERL_SETTINGS_OF_ROLLOUTS:
+        if OmegaConf.select(stage, name):
+            OmegaConf.update(stage, name, False)
+    stage.data.train_files = problems_of_stage(problems, SFT)
+    stage.trainer.default_local_dir = str(run / SFT)
+    stage.trainer.total_training_steps = None
+    stage.trainer.nnodes = 1
+    if stage.trainer.resume_mode == "resume_path":
+        # The path is one of the second stage's.
+        stage.trainer.resume_mode, stage.trainer.resume_from_path = "auto", None
+    return stage
+
+
+def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
+    stage = copy.deepcopy(config)
+    stage.data.train_files = problems_of_stage(problems, RL)
+    return stage
+
+
+def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """What each stage of a run in two stages has cost, for its card; nothing for other runs."""
+    first = _card(run / SFT)
+    if not first:
+        return {}
+    costs = {name: first[name] for name in ("steps", "seconds", "tokens", "flops")}
+    tokens = {name: count - first["tokens"][name] for name, count in card["tokens"].items()}
+    flops = card["flops"] - first["flops"]
+    second = {"steps": card["steps"], "seconds": card["seconds"], "tokens": tokens, "flops": flops}
+    return {"stages": {SFT: costs, RL: second}}
+
+
+def _card(run: Path) -> dict[str, Any]:
+    path = run / RUN_CARD
+    card: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return card

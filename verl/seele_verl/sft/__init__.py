@@ -1,0 +1,1 @@
+"""Supervised runs on verl's SFT trainer."""

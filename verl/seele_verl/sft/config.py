@@ -1,0 +1,102 @@
+"""The run's configuration as verl's SFT trainer wants it (``verl/trainer/config/sft_trainer_engine.yaml``).
+
+Sections that both of verl's trainers know are handed over whole: model, engine, optimiser and checkpoint are
+those of the actor. Everything else is set key by key.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from seele_verl.settings import read_settings, sequence_parallel_size
+
+
+def verl_sft_config(
+    config: DictConfig, *, verl_folder: Path, total_steps: int, checkpoint: Path | None
+) -> DictConfig:
+    """verl's configuration for the run ``config``.
+
+    Args:
+        config: A run's configuration, as ``resolved.yaml`` holds it.
+        verl_folder: The folder of verl's own configuration.
+        total_steps: Steps of the whole run, by which the learning rate is scheduled.
+        checkpoint: The checkpoint folder to resume from; None starts anew.
+    """
+    with initialize_config_dir(str(verl_folder), version_base=None):
+        sft: DictConfig = compose("sft_trainer_engine")
+    seele = read_settings(config)
+    save_freq = seele.sft.save_freq
+    if save_freq is None:
+        save_freq = math.ceil(total_steps / seele.sft.epochs)
+    cuts = seele.data.overlong == "truncate"
+    model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
+    with open_dict(sft):
+        sft.model = _plain(model)
+        # Offloading frees no room that anything needs here: each step would load everything again.
+        sft.engine = _plain(actor.fsdp_config) | {
+            "strategy": actor.strategy,
+            "ulysses_sequence_parallel_size": sequence_parallel_size(actor),
+            "param_offload": False,
+            "optimizer_offload": False,
+        }
+        sft.optim = _plain(actor.optim) | {
+            "lr": seele.sft.learning_rate,
+            "lr_scheduler_type": "cosine",
+            "lr_warmup_steps_ratio": seele.sft.warmup_ratio,
+            "min_lr_ratio": seele.sft.final_lr_ratio,
+            "total_training_steps": total_steps,
+        }
+        # A whole model too, in single precision as it is trained: accuracy is measured on it.
+        contents = [*actor.checkpoint.save_contents, "hf_model"]
+        sft.checkpoint = _plain(actor.checkpoint) | {
+            "save_contents": contents,
+            "load_contents": list(actor.checkpoint.save_contents),
+        }
+        sft.data.update(
+            {
+                "train_files": list(config.data.train_files),
+                "train_max_samples": config.data.train_max_samples,
+                "val_files": None,
+                "train_batch_size": seele.sft.batch_size,
+                "use_dynamic_bsz": actor.use_dynamic_bsz,
+                "max_token_len_per_gpu": actor.ppo_max_token_len_per_gpu,
+                "micro_batch_size_per_gpu": actor.ppo_micro_batch_size_per_gpu,
+                "custom_cls": {"path": "pkg://seele_verl.sft.dataset", "name": "SolutionDataset"},
+                "template": seele.prompt.template,
+                "chat": {
+                    "system": seele.prompt.system,
+                    "kwargs": dict(seele.prompt.chat_kwargs),
+                    "open_thinking": seele.prompt.open_thinking,
+                },
+                "seed": seele.seed,
+                "overlong_record": config.data.get("overlong_record"),
+                "max_response_tokens": config.data.max_response_length if cuts else None,
+            }
+        )
+        sft.trainer.update(
+            {
+                "default_local_dir": trainer.default_local_dir,
+                "project_name": trainer.project_name,
+                "experiment_name": trainer.experiment_name,
+                "total_epochs": seele.sft.epochs,
+                "total_training_steps": total_steps,
+                "logger": list(trainer.logger),
+                "save_freq": save_freq or -1,  # verl would divide by 0
+                # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft/run.py).
+                "test_freq": -1,
+                "resume_mode": "resume_path" if checkpoint else "disable",
+                "resume_from_path": str(checkpoint) if checkpoint else None,
+                "device": trainer.device,
+                "nnodes": trainer.nnodes,
+                "n_gpus_per_node": trainer.n_gpus_per_node,
+            }
+        )
+    return sft
+
+
+def _plain(section: DictConfig) -> dict[str, Any]:
+    plain: dict[str, Any] = OmegaConf.to_container(section, resolve=True)  # type: ignore[assignment]
+    return plain

@@ -1,0 +1,99 @@
+"""A supervised run as its driver sees it: verl's SFT trainer in processes of its own, then the validation.
+
+The trainer cannot generate, so accuracy is measured on its checkpoints once it has ended, by one process of
+``seele_eval`` that loads them one after the other, and joins the lines of their steps.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from omegaconf import DictConfig
+
+from seele_verl.checks.preflight import Preflight
+from seele_verl.merge import whole_model
+from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
+from seele_verl.runs.log import RunLog, rows_of
+from seele_verl.runs.progress import follow_metrics, format_step
+
+ACCURACY = "val/accuracy/"
+
+
+def supervised_steps(config: DictConfig, preflight: Preflight) -> int:
+    """Steps of a supervised run: its epochs without a remainder at the end that fills no batch, but at most
+    ``trainer.total_training_steps``.
+    """
+    sft, bound = preflight.seele.sft, config.trainer.total_training_steps
+    steps = sft.epochs * preflight.num_problems // sft.batch_size
+    return steps if bound is None else min(steps, bound)
+
+
+def train_supervised(
+    config: DictConfig, run: Path, *, python: str, total_steps: int, resumed_at: int | None, terminal: TextIO
+) -> None:
+    """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept.
+    ``python`` is what the processes are started with.
+    """
+    done = resumed_at or 0
+    if done < total_steps:
+        with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
+            _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
+    last = max(done, total_steps)
+    for step, metrics in _measure(run, due_models(config, run, last_step=last), python):
+        RunLog(run).amend(step, metrics)
+        print(format_step({"step": step} | metrics, total_steps), file=terminal)
+    if keep := config.trainer.max_actor_ckpt_to_keep:
+        drop_old_checkpoints(run, newest=last, keep=keep)
+
+
+def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resumed_at: int | None) -> None:
+    # Imported here: the driver of every other method starts without it.
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as torchrun
+
+    command = ["--standalone", f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
+    command += ["-m", "seele_verl.sft.trainer", str(run), f"--steps={total_steps}"]
+    if config.trainer.resume_mode == "resume_path":
+        command += [f"--resume-from={config.trainer.resume_from_path}"]
+    elif resumed_at:
+        command += [f"--resume-from={step_folder(run, resumed_at)}"]
+    os.environ["PYTHON_EXEC"] = python
+    try:
+        torchrun(command)
+    except ChildFailedError as error:
+        raise RuntimeError("a process of verl's SFT trainer failed") from error
+
+
+def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Path]:
+    """Folders of the models whose accuracy is to be measured and has not been, by step."""
+    trainer, every = config.trainer, config.seele.sft.save_freq
+    models = {0: Path(config.actor_rollout_ref.model.path)} if trainer.val_before_train else {}
+    if trainer.test_freq > 0:
+        models |= {
+            step: model
+            for step in saved_steps(run)
+            if (step == last_step or (step < last_step and (every is None or step % trainer.test_freq == 0)))
+            and (model := whole_model(run, step))
+        }
+    measured = {row["step"] for row in rows_of(run) if any(name.startswith(ACCURACY) for name in row)}
+    return {step: model for step, model in models.items() if step not in measured}
+
+
+def _measure(run: Path, models: Mapping[int, Path], python: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """Un-hinted accuracy of each model on each validation file, as soon as it is known."""
+    if not models:
+        return
+    command = [python, "-m", "seele_eval.validation", "--attached", "--run", str(run), "--models"]
+    command += [f"{step}={model}" for step, model in models.items()]
+    # Nothing is written to its standard input, which ends when this process does.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None, "it is a pipe"
+        for line in process.stdout:
+            measured = json.loads(line)
+            accuracy = {f"{ACCURACY}{split}": value for split, value in measured["accuracy"].items()}
+            yield measured["step"], {**accuracy, "timing_s/testing": measured["seconds"]}
+    if process.returncode:
+        raise RuntimeError(f"the evaluation of {list(map(str, models.values()))} failed")

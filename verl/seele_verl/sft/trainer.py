@@ -1,0 +1,143 @@
+"""verl's SFT trainer with our parts in its seams: one process of a supervised run.
+
+    torchrun --standalone --nproc-per-node N -m seele_verl.sft.trainer RUN --steps S [--resume-from FOLDER]
+
+What differs: where rows and their order come from, under which names a step is logged, and what is left to
+the driver (``seele_verl.sft.run``): un-hinted accuracy, and when old checkpoints go. The loop and the loss
+are verl's: the negative log-likelihood of the response's tokens, divided by their number in the whole
+batch, over all micro-batches and ranks.
+"""
+
+import argparse
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer import sft_trainer
+from verl.utils.dataset.dataset_utils import SFTTensorCollator
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+from verl.utils.tracking import Tracking
+
+from seele.maths.flops import model_flops
+from seele_verl.cpu.threads import threads_per_rank
+from seele_verl.runs.log import RunLog
+from seele_verl.sft.config import verl_sft_config
+from seele_verl.sft.dataset import StepBatches
+from seele_verl.train import verl_config_folder
+
+NAMES = {
+    "train/loss": "actor/sft_loss",
+    "train/grad_norm": "actor/grad_norm",
+    "train/lr": "actor/lr",
+    "train/mfu": "perf/mfu/actor",
+    "train/global_tokens": "tokens/trained",
+}
+"""What verl's SFT trainer logs, under the names that its RL trainer and docs/metrics.md use."""
+
+PARENT_POLL_S = 1.0
+
+
+class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
+    """One process of a supervised run."""
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__(config)
+        self.train_dataloader.steps_done = self.resume_global_step
+
+    def _build_dataloader(self) -> None:
+        data = self.config.data
+        self.global_batch_size = data.train_batch_size
+        self.train_dataloader = self.train_sampler = StepBatches(
+            self.train_dataset,
+            batch_size=data.train_batch_size,
+            seed=data.seed,
+            rank=self.engine.get_data_parallel_rank(),
+            ranks=self.engine.get_data_parallel_size(),
+            collate=SFTTensorCollator(data.pad_mode),
+        )
+        self.val_dataloader = None
+
+    def _get_batch_seqlens(self, data: Any) -> Any:
+        # verl calls this on every rank before each update.
+        response_tokens = data["loss_mask"].sum().to(self.device_name)
+        torch.distributed.all_reduce(response_tokens, group=self.engine.get_data_parallel_group())
+        self.response_tokens = response_tokens.item()
+        return super()._get_batch_seqlens(data)
+
+    def fit(self) -> None:
+        # verl makes its tracking by this name, on the one rank that logs.
+        sft_trainer.Tracking = lambda **settings: StepLog(self, Tracking(**settings))
+        super().fit()
+
+
+class StepLog:
+    """Where verl's tracking stands: the step's line goes to ``metrics.jsonl``, then to verl's loggers."""
+
+    def __init__(self, trainer: SupervisedTrainer, tracking: Tracking) -> None:
+        self._trainer = trainer
+        self._tracking = tracking
+        self._parameters = sum(parameter.numel() for parameter in trainer.engine.module.parameters())
+        self._log = RunLog(Path(trainer.config.trainer.default_local_dir))
+        self._log.rewind(trainer.resume_global_step)
+
+    def log(self, data: Mapping[str, Any], step: int) -> None:
+        """What verl calls after each step."""
+        metrics = {
+            NAMES.get(name, name): float(value)
+            for name, value in data.items()
+            if isinstance(value, (int, float)) and (name in NAMES or not name.startswith("train/"))
+        }
+        metrics["tokens/teacher_forced"] = float(self._trainer.response_tokens)
+        metrics["flops"] = model_flops(
+            self._parameters,
+            prefilled_tokens=0,
+            generated_tokens=0,
+            trained_tokens=metrics["tokens/trained"],
+            scored_tokens=0,
+        )
+        metrics["timing_s/step"] = time.perf_counter() - self._trainer.train_dataloader.began_at
+        self._tracking.log(self._log.append(step, metrics), step)
+
+
+def end_with(parent: int) -> None:
+    """End this process when its parent is gone: a driver that was killed must leave nobody behind who writes
+    into the run's folder.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with parent", daemon=True).start()
+
+
+def main() -> None:
+    """Train one process's share of the run."""
+    parser = argparse.ArgumentParser(description="One process of a supervised run; started by torchrun.")
+    parser.add_argument("run", type=Path, help="run folder with resolved.yaml")
+    parser.add_argument("--steps", type=int, required=True, help="steps of the whole run")
+    parser.add_argument("--resume-from", type=Path, help="checkpoint folder")
+    options = parser.parse_args()
+    end_with(os.getppid())
+    config: Any = OmegaConf.load(options.run / "resolved.yaml")
+    if config.trainer.device == "cpu":
+        torch.set_num_threads(threads_per_rank(config.trainer.n_gpus_per_node))
+    sft_config = verl_sft_config(
+        config,
+        verl_folder=verl_config_folder(),
+        total_steps=options.steps,
+        checkpoint=options.resume_from,
+    )
+    initialize_global_process_group()
+    SupervisedTrainer(sft_config).fit()
+    destroy_global_process_group()
+
+
+if __name__ == "__main__":
+    main()
