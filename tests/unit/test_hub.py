@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from seele.data.sources import hub
+from seele.data.storage import hub
 from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
 from seele.errors import DataError
 
