@@ -27,7 +27,7 @@ class Job:
     """One run."""
 
     name: str
-    """Where it is stored, below ``STORED``."""
+    """``TASK/ARM/seed_N``: the row ``ARM/seed_N`` of the file of packed runs of TASK."""
     overrides: tuple[str, ...]
     sampled: str | None = None
     """File of problems on which the trained model is sampled, for pass@k; None: it is not."""

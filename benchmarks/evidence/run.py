@@ -4,13 +4,12 @@
     python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
 
 A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
-on the held-out problems for pass@k; run card, settings, metrics and scores are kept in
-benchmarks/evidence/runs/ and the rest is removed. So is the base model, once a task; the model itself is
-kept in benchmarks/evidence/base_models/.
+on the held-out problems for pass@k; run card, settings, metrics and scores are packed into
+benchmarks/evidence/runs/TASK.parquet, and the rest is removed. The base model is sampled once a task; the
+model itself is kept in benchmarks/evidence/base_models/.
 """
 
 import argparse
-import gzip
 import os
 import shutil
 import subprocess
@@ -22,8 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from archive import add, run_names
+from base_models import pack_model, packed_model, unpack_model
 from plan import (
-    STORED,
     TUNING,
     Job,
     all_arms,
@@ -37,7 +37,6 @@ from plan import (
 )
 
 from seele.config.build import from_mapping
-from seele.data.storage.files import write_atomically
 from seele.data.storage.schema import write_problems
 from seele.data.tasks import chains, reasoning
 from seele.data.tasks.chains import ChainsConfig
@@ -45,9 +44,8 @@ from seele.records import Instance
 from seele_verl.base_model import RECIPES, make_base_model
 
 WORK = Path("runs/evidence")
-BASE_MODELS = Path(__file__).parent / "base_models"
-RUN_CARD = "run_card.json"
-SCORES = "scores.json"
+BASE = "base"
+"""Name of the row with the base model's scores, among the runs of a task."""
 SAMPLED = ("--temperature", "1", "--samples", "32")
 
 
@@ -64,38 +62,28 @@ def prepare(task: str) -> None:
         write_problems(folder / f"{split}.parquet", instances, split=split)
 
     name = plan["tasks"][task]["base_model"]
-    kept = BASE_MODELS / name
-    if not kept.exists():
+    if not packed_model(name).exists():
         began = [other for other, size in plan["tasks"].items() if size["base_model"] == name]
-        if stored := [other for other in began if (STORED / other).exists()]:
+        if stored := [other for other in began if run_names(other)]:
             sys.exit(
-                f"{kept} is missing, and runs of {', '.join(stored)} began with it. Another CPU makes "
-                "another model of the same recipe, so runs with a new one could not be compared with them."
+                f"{packed_model(name)} is missing, and runs of {', '.join(stored)} began with it. Another "
+                "CPU makes another model of the same recipe, so new runs could not be compared with them."
             )
         seen |= {instance.question for instance in splits["tune"]}
-        keep_base_model(plan["base_models"][name], source, settings, seen, folder / "base_text", kept)
-    link = Path("models") / name
-    link.parent.mkdir(exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(kept.resolve())
+        pack_model(make_model(plan["base_models"][name], source, settings, seen, folder / "base_text"), name)
+    unpack_model(name, Path("models") / name)
 
 
-def keep_base_model(
-    base: Mapping[str, Any],
-    source: str,
-    settings: Mapping[str, Any],
-    seen: Set[str],
-    text_folder: Path,
-    kept: Path,
-) -> None:
-    """Make a base model of the plan; of its text, no question is among ``seen``."""
+def make_model(
+    base: Mapping[str, Any], source: str, settings: Mapping[str, Any], seen: Set[str], text_folder: Path
+) -> Path:
+    """Folder of a base model of the plan, made now; of its text, no question is among ``seen``."""
     changes = dict(base.get("changes", {}))
     if text := base.get("text"):
         instances = [each for each in draw(source, settings | text)["train"] if each.question not in seen]
         changes["data_folder"] = str(text_folder)
         write_problems(text_folder / "train.parquet", instances, split="train")
-    made = make_base_model(Path("models"), replace(RECIPES[base["recipe"]], **changes))
-    shutil.copytree(made, kept)
+    return make_base_model(Path("models"), replace(RECIPES[base["recipe"]], **changes))
 
 
 def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:
@@ -107,13 +95,14 @@ def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:
 
 
 def is_stored(job: Job) -> bool:
-    """Whether the job's run has finished and is kept."""
-    return (STORED / job.name / RUN_CARD).exists()
+    """Whether the job's run has finished and is packed."""
+    task, _, name = job.name.partition("/")
+    return name in run_names(task)
 
 
 def do(job: Job) -> str:
     """Run, or go on with, one job; what became of it."""
-    stored, work = STORED / job.name, WORK / job.name
+    work = WORK / job.name
     if is_stored(job):
         return "is there"
     began = time.monotonic()
@@ -126,24 +115,22 @@ def do(job: Job) -> str:
         ]
     if status := run_modules(commands, work):
         return f"failed with status {status}, see {work}/launcher.log"
-    if job.sampled:
-        (work / "eval" / SCORES).rename(work / SCORES)
-    store(work, stored)
+    store(job.name)
     return f"finished in {time.monotonic() - began:.0f} s"
 
 
 def sample_base(task: str, model: str) -> None:
     """Sample the base model on the task's held-out problems, like the trained ones."""
-    stored, work = STORED / task / "base", WORK / task / "base"
-    if (stored / f"{SCORES}.gz").exists():
+    work = WORK / task / BASE
+    if BASE in run_names(task):
         return
     problems, folder = f"heldout={heldout_of(task)}", f"models/{model}"
-    where = ["--model", folder, "--problems", problems, "--out", str(work)]
+    where = ["--model", folder, "--problems", problems, "--out", f"{work}/eval"]
     # A run's folder says these of itself.
     settings = ["--template", "plain", "--max-tokens", str(response_tokens(load_plan()))]
     if status := run_modules([["seele_eval.run", *where, *settings, *SAMPLED]], work):
         sys.exit(f"sampling the base model failed with status {status}, see {work}/launcher.log")
-    store(work, stored)
+    store(f"{task}/{BASE}")
 
 
 def run_modules(commands: Sequence[Sequence[str]], work: Path) -> int:
@@ -160,18 +147,11 @@ def run_modules(commands: Sequence[Sequence[str]], work: Path) -> int:
     return 0
 
 
-def store(work: Path, stored: Path) -> None:
-    """Keep what the tables need, the run card last; remove the rest."""
-    for name in ("metrics.jsonl", "resolved.yaml", SCORES, RUN_CARD):
-        if not (work / name).exists():
-            continue
-        # Without the place of this checkout, and packed without a time stamp: the same run is the same bytes.
-        content = (work / name).read_text().replace(f"{Path.cwd()}/", "").encode()
-        if name == RUN_CARD:
-            write_atomically(stored / name, content)
-        else:
-            write_atomically(stored / f"{name}.gz", gzip.compress(content, mtime=0))
-    shutil.rmtree(work)
+def store(name: str) -> None:
+    """Pack what the tables need of the finished run ``TASK/ARM/seed_N``, and remove its folder."""
+    task, _, run = name.partition("/")
+    add(task, run, WORK / name)
+    shutil.rmtree(WORK / name)
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ python benchmarks/evidence/tables.py --check    # exit status 1 where one of the
 """
 
 import argparse
-import gzip
 import json
 import re
 import sys
@@ -16,7 +15,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from plan import MISTAKES, STORED, TUNED, TUNING, all_arms, load_plan, tuned_arms
+from archive import read, read_scores, run_names
+from plan import MISTAKES, TUNED, TUNING, all_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
 from seele.data.storage.files import write_atomically
@@ -27,7 +27,7 @@ from seele.report.comparison.estimates import compare_arms
 from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison, Difference, Estimate, Result
 from seele.report.comparison.tables import amount, points, share
-from seele.report.run_folder import RunFolder, read_run
+from seele.report.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
@@ -64,17 +64,14 @@ GREEDY = ("heldout", "harder")
 SAMPLED = ("avg@32", "pass@32")
 _BLOCK = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.S)
 
-# Several tables are made of a run.
-read = cache(read_run)
-
 
 def tuning_trials() -> dict[str, dict[float, float]]:
     """Arm -> learning rate -> mean accuracy of the last two validations."""
     trials: dict[str, dict[float, float]] = {}
-    for folder in sorted((STORED / TUNING).glob("*/lr_*")):
-        values = validations(read(folder), load_plan()["tuning"]["task"], "tune")
-        rate = float(folder.name.removeprefix("lr_"))
-        trials.setdefault(folder.parent.name, {})[rate] = fmean(values[-2:])
+    for name in run_names(TUNING):
+        arm, _, rate = name.partition("/lr_")
+        values = validations(read(Path(TUNING, name)), load_plan()["tuning"]["task"], "tune")
+        trials.setdefault(arm, {})[float(rate)] = fmean(values[-2:])
     return trials
 
 
@@ -107,12 +104,10 @@ def tuning_table(plan: Mapping[str, Any]) -> str:
 
 
 def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
-    """Arm -> the folders of its finished runs, in the order of the arms; ``+`` joins several tasks."""
-    folders = {
-        arm: [run for name in task.split("+") for run in sorted((STORED / name / arm).glob("seed_*"))]
-        for arm in arms
-    }
-    return {arm: found for arm, found in folders.items() if found}
+    """Arm -> its finished runs, ``TASK/ARM/seed_N`` each, in the order of the arms; ``+`` joins tasks."""
+    paths = [Path(name, run) for name in task.split("+") for run in run_names(name)]
+    runs = {arm: [path for path in paths if path.parent.name == arm] for arm in arms}
+    return {arm: found for arm, found in runs.items() if found}
 
 
 @cache
@@ -311,8 +306,9 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     for arm, folders in stored_runs(task, arms).items():
         runs = [read(folder) for folder in folders]
         if not rows:
-            base = STORED / task / "base"
-            rows.append(["base", "", *_greedy(runs[:1], task, at=0), *_sampled([base]), *["0"] * 4, ""])
+            rows.append(
+                ["base", "", *_greedy(runs[:1], task, at=0), *_sampled([Path(task, "base")]), *["0"] * 4, ""]
+            )
         totals = [run.metrics[-1] for run in runs]
         rows.append(
             [
@@ -345,8 +341,7 @@ def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
 
 def _sampled(folders: Sequence[Path]) -> list[str]:
     """Means over runs of what 32 samples of each held-out problem gave."""
-    scores = [json.loads(gzip.decompress((folder / "scores.json.gz").read_bytes())) for folder in folders]
-    estimates = [score["scores"][0]["estimates"] for score in scores]
+    estimates = [read_scores(folder)["scores"][0]["estimates"] for folder in folders]
     return [share(fmean(each[name]["value"] for each in estimates)) for name in SAMPLED]
 
 

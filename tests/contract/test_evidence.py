@@ -1,19 +1,26 @@
 """The plan of docs/evidence.md can be run, and its tables are what the stored runs give."""
 
-import gzip
 import json
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.data.storage.files import file_sha256
+from seele.errors import DataError
 from seele.records import Instance
+from seele.report.comparison.analysis import compare
+from seele.report.comparison.costs import COSTS, spent
+from seele.report.figures import draw_figures
+from seele.report.summary import summarise
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -132,10 +139,10 @@ def test_the_simulated_world_learns_as_fast_as_the_run(load_from):
 
 
 def test_a_stored_run_is_simulated_step_by_step(evidence, load_from):
-    plan, tables = evidence
+    _, tables = evidence
     prediction = load_from(EVIDENCE, "prediction")
 
-    run = tables.read(plan.STORED / "tuning" / "seele" / "lr_0.0003")
+    run = tables.read(Path("tuning/seele/lr_0.0003"))
     measured, predicted = (
         prediction.measured(run),
         prediction.predicted(run, heldout=f"val/accuracy/{tables.split_of('mixed', 'tune')}"),
@@ -169,13 +176,158 @@ def test_the_runs_of_a_task_began_with_one_base_model(evidence):
             for run in map(tables.read, folders)
         }
         assert len(starts) <= 1, (task, starts)
-    kept = {path.name for path in (EVIDENCE / "base_models").iterdir()}
-    assert kept <= set(contents["base_models"])
-    for scores in (EVIDENCE / "runs").glob("*/base/scores.json.gz"):
-        conditions = json.loads(gzip.decompress(scores.read_bytes()))["conditions"]
+
+
+def test_a_kept_base_model_is_the_one_whose_samples_are_stored(load_from, tmp_path):
+    archive, base_models = load_from(EVIDENCE, "archive"), load_from(EVIDENCE, "base_models")
+    tasks = load_from(EVIDENCE, "plan").load_plan()["tasks"]
+    kept = {file.stem for file in base_models.FOLDER.iterdir()}
+    assert kept <= {task["base_model"] for task in tasks.values()}
+    for name in kept:
+        base_models.unpack_model(name, tmp_path / name)
+    for task, settings in tasks.items():
+        conditions = archive.read_scores(Path(task, "base"))["conditions"]
+        assert conditions["name"] == settings["base_model"]
         if conditions["name"] in kept:
-            weights = EVIDENCE / "base_models" / conditions["name"] / "model.safetensors"
+            weights = tmp_path / conditions["name"] / "model.safetensors"
             assert conditions["weights_sha256"] == {weights.name: file_sha256(weights)}
+
+
+def test_an_unpacked_base_model_is_left_alone_and_another_folder_refused(load_from, tmp_path):
+    base_models = load_from(EVIDENCE, "base_models")
+    folder = tmp_path / "models" / "two_styles"
+    base_models.unpack_model("two_styles", folder)
+    before = (folder / "config.json").stat().st_mtime_ns
+    base_models.unpack_model("two_styles", folder)
+    assert (folder / "config.json").stat().st_mtime_ns == before
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="move it away"):
+        base_models.unpack_model("two_styles", folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["two_styles"]
+
+
+@pytest.fixture
+def archive(load_from, tmp_path, monkeypatch):
+    """Nothing is packed yet."""
+    loaded = load_from(EVIDENCE, "archive")
+    monkeypatch.setattr(loaded, "STORED", tmp_path / "packed")
+    return loaded
+
+
+def run_folder(path, *, seed, steps=3):
+    """With metrics that are absent at first, a count, one that is not kept, and awkward floats."""
+    (path / "eval").mkdir(parents=True)
+    (path / "run_card.json").write_text(
+        json.dumps({"seed": seed, "method": "grpo", "place": f"{Path.cwd()}/x"})
+    )
+    (path / "resolved.yaml").write_text(f"seele:\n  seed: {seed}\n")
+    (path / "eval" / "scores.json").write_text('{"scores": []}')
+    lines = [
+        {"step": step, "tokens/generated_total": 100.0 * step, "reward/mean": 0.1 * seed, "actor/loss": 0.5}
+        | ({"val/accuracy/chains/heldout": 1 / 3 + seed, "flops_total": 2.5e11 + step} if step else {})
+        for step in range(steps)
+    ]
+    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return lines
+
+
+def test_a_packed_run_comes_back_exactly_but_for_metrics_that_nothing_reads(archive, tmp_path):
+    lines = run_folder(tmp_path / "run", seed=1)
+    archive.add("task", "grpo/seed_1", tmp_path / "run")
+    archive.unpack(archive.read_task("task")["grpo/seed_1"], tmp_path / "back")
+    for name in ("resolved.yaml", "eval/scores.json"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    assert json.loads((tmp_path / "back" / "run_card.json").read_text())["place"] == "x"
+    back = [json.loads(line) for line in (tmp_path / "back" / "metrics.jsonl").read_text().splitlines()]
+    assert back == [{key: value for key, value in line.items() if key != "actor/loss"} for line in lines]
+    read = archive.read(Path("task/grpo/seed_1"))
+    assert (read.name, read.setting("seele.seed"), len(read.metrics)) == ("seed_1", 1, len(lines))
+
+
+def test_the_same_runs_are_packed_to_the_same_bytes_in_any_order(archive, tmp_path):
+    packed = set()
+    for seed in (0, 1, 2):
+        run_folder(tmp_path / str(seed), seed=seed, steps=seed + 1)
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0, 1)):
+        archive.task_file("task").unlink(missing_ok=True)
+        for seed in order:
+            archive.add("task", f"grpo/seed_{seed}", tmp_path / str(seed))
+        packed.add(archive.task_file("task").read_bytes())
+        assert archive.run_names("task") == ["grpo/seed_0", "grpo/seed_1", "grpo/seed_2"]
+    assert len(packed) == 1
+
+
+def test_runs_that_finish_at_the_same_time_are_all_packed(archive, tmp_path):
+    for seed in range(8):
+        run_folder(tmp_path / str(seed), seed=seed)
+    with ThreadPoolExecutor(8) as pool:
+        [*pool.map(lambda seed: archive.add("task", f"grpo/seed_{seed}", tmp_path / str(seed)), range(8))]
+    assert len(archive.run_names("task")) == 8
+
+
+class Watched(dict):
+    """One step's metrics, and which of them were asked for."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def __contains__(self, key):
+        self.asked.add(key)
+        return super().__contains__(key)
+
+    def __getitem__(self, key):
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def test_what_reports_and_comparisons_read_is_packed(load_from):
+    archive, prediction = load_from(EVIDENCE, "archive"), load_from(EVIDENCE, "prediction")
+    run = archive.read(Path("mixed/seele/seed_0"))
+    watched = replace(run, metrics=tuple(map(Watched, run.metrics)))
+    Watched.asked.clear()
+    assert set(draw_figures(watched)) == {"accuracy", "rounds", "hints", "signal", "phases"}
+    summarise(watched)
+    prediction.measured(watched)
+    assert all(spent(watched.metrics, cost) is not None for cost in COSTS.values())
+    assert {"hint_ratio/p10", "tokens/trained_total", "reward/mean"} <= Watched.asked
+    # Asked for in case that the totals are missing.
+    unpacked = {name for name in Watched.asked if not archive.KEPT.fullmatch(name)}
+    assert unpacked == {"tokens/generated", "tokens/prefilled", "tokens/trained"}
+
+
+def test_a_finished_run_is_packed_and_its_folder_removed(archive, load_from, tmp_path, monkeypatch):
+    run = load_from(EVIDENCE, "run")
+    monkeypatch.setattr(run, "WORK", tmp_path / "work")
+    folder, job = (
+        tmp_path / "work" / "mixed" / "grpo" / "seed_0",
+        run.Job(name="mixed/grpo/seed_0", overrides=()),
+    )
+    run_folder(folder, seed=0)
+    assert not run.is_stored(job)
+    run.store(job.name)
+    assert run.is_stored(job) and not folder.exists()
+
+
+def test_an_unpacked_run_can_be_compared(tmp_path):
+    for seed in (0, 1):
+        out = str(tmp_path / f"seed_{seed}")
+        command = [sys.executable, str(EVIDENCE / "archive.py"), "unpack", "arc_1d_20", f"grpo/seed_{seed}"]
+        subprocess.run([*command, "--out", out], check=True, cwd=ROOT)
+    costs = compare([tmp_path / "seed_0", tmp_path / "seed_1"]).results["arc_1d/heldout"]
+    assert {"steps", "tokens_generated", "tokens_trained", "flops", "seconds"} <= set(costs)
+
+
+def test_evidence_weighs_at_most_8_megabytes():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", str(EVIDENCE)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    weight = sum((ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name)
+    assert 0 < weight <= 8_000_000, (
+        f"{weight} bytes; no table reads the base models of countdown_20 and arc_1d_20, 1.56 MB each"
+    )
 
 
 def test_the_first_mistake_of_a_solution(load_from):
