@@ -47,7 +47,7 @@ KEPT = re.compile(
     r"|curriculum/probability/.+"
     r"|replay/.+"
 )
-"""What the tables, the text of the pages, ``seele compare`` and ``seele report`` read. Phases that take 3 % of
+"""What tables, pages, ``seele compare`` and ``seele report`` read. Phases that take 3 % of
 a step's time or less are left out: their bars are missing from the report's figure.
 """
 
