@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run what docs/evidence.md compares and fill in its tables. Finished runs are stored and skipped, killed ones go on.
+# Run what docs/evidence.md compares and fill in the tables. Finished runs are packed and skipped, killed ones go on.
 #
 #   needs    nothing: .venv is made where it is not there (scripts/setup.sh); a CPU; hours
-#   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence.md, README.md
+#   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence.md, docs/evidence/, README.md
 #
 #   bash scripts/evidence.sh                                          # learning rates, then every task
 #   bash scripts/evidence.sh --task mixed --arms grpo,seele --seeds 0,1 --jobs 2

@@ -1,4 +1,5 @@
-"""Tables and figures of docs/evidence.md and README.md from the stored runs; same runs, same bytes.
+"""Tables and figures of docs/evidence.md, docs/evidence/ and README.md from the packed runs; same runs, same
+bytes. A task of the plan without a page gets one.
 
 python benchmarks/evidence/tables.py            # tuned.json, the tables in the pages, the figures beside them
 python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
@@ -30,7 +31,17 @@ from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
+TASK_PAGES = ROOT / "docs" / "evidence"
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
+# Heading of a new task's page -> the table below it.
+SECTIONS = {
+    "At equal generated tokens": "{}",
+    "On average over the generated tokens": "{}-average",
+    "At equal trained tokens": "{}-trained",
+    "Final accuracy and cost": "{}-final",
+    "What the hints did": "{}-training",
+    "Runs": "{}-runs",
+}
 FIGURE = ROOT / "docs" / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
@@ -378,6 +389,23 @@ def training_table(task: str, arms: Sequence[str]) -> str:
     return markdown_table(["arm", "seeds", "a(1-a)", "hint ratio", "accuracy", "rounds that agree"], rows)
 
 
+def runs_table(task: str) -> str:
+    """Where the runs of a task were made: a row a commit and CPU, in the order of the arms."""
+    made: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for arm, folders in stored_runs(task, [*all_arms(load_plan())]).items():
+        for folder in folders:
+            card = read(folder).card
+            where = card["commit"][:7], card["hardware"]["cpu"]
+            made.setdefault(where, {}).setdefault(arm, []).append(folder.name.removeprefix("seed_"))
+    rows = [
+        [f"`{commit}`", cpu, "; ".join(f"`{arm}` {', '.join(seeds)}" for arm, seeds in arms.items())]
+        for (commit, cpu), arms in made.items()
+    ]
+    return (
+        markdown_table(["commit", "CPU", "arms and seeds"], rows, num_names=3) if rows else "No runs yet.\n"
+    )
+
+
 @cache
 def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
     """Arm -> what its hints did, and what the simulator expects of them."""
@@ -479,6 +507,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         tables[f"{task}-average"] = average_table(task, arms, COST)
         tables[f"{task}-final"] = final_table(task, [*arms, *RELEASED])
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
+        tables[f"{task}-runs"] = runs_table(task)
     return tables
 
 
@@ -487,6 +516,23 @@ def with_tables(page: str, tables: Mapping[str, str]) -> str:
     return _BLOCK.sub(
         lambda block: f"<!-- table {block['name']} -->\n{tables[block['name']]}<!-- end -->\n", page
     )
+
+
+def new_page(task: str) -> str:
+    """The page of a task whose findings are not written yet."""
+    sections = "".join(
+        f"\n## {heading}\n\n<!-- table {table.format(task)} -->\n<!-- end -->\n"
+        for heading, table in SECTIONS.items()
+    )
+    return f"# Evidence: `{task}`\n{sections}"
+
+
+def pages(plan: Mapping[str, Any], tables: Mapping[str, str]) -> dict[Path, bytes]:
+    """Every page with its tables made anew, and a new page for each task that has none."""
+    texts = {TASK_PAGES / f"{task}.md": new_page(task) for task in plan["tasks"]}
+    found = [page for page in (*PAGES, *sorted(TASK_PAGES.glob("*.md"))) if page.exists()]
+    texts |= {page: page.read_text(encoding="utf-8") for page in found}
+    return {page: with_tables(text, tables).encode() for page, text in texts.items()}
 
 
 def main() -> None:
@@ -500,7 +546,7 @@ def main() -> None:
     tables = all_tables(plan)
     trials = {arm: of_arm for arm, of_arm in tuning_trials().items() if arm in tuned_arms(plan)}
     rates = tuned_rates(trials, plan["tuning"]["learning_rates"])
-    contents = {page: with_tables(page.read_text(encoding="utf-8"), tables).encode() for page in PAGES}
+    contents = pages(plan, tables)
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
     if comparison := compare_task("mixed", HEADLINE_ARMS, splits=GREEDY[:1]):
         contents[FIGURE] = draw_figures(comparison)[COST]

@@ -158,7 +158,29 @@ def test_a_stored_run_is_simulated_step_by_step(evidence, load_from):
     assert prediction.by_thirds([worth_S, worth_S]) == prediction.by_thirds([worth_S])
 
 
-def test_the_page_and_the_learning_rates_are_what_the_stored_runs_give():
+def test_a_task_without_a_page_gets_one_with_all_its_tables(evidence, tmp_path, monkeypatch):
+    _, tables = evidence
+    monkeypatch.setattr(tables, "TASK_PAGES", tmp_path)
+    monkeypatch.setattr(tables, "PAGES", ())
+    made = {template.format("easy"): f"{template}\n" for template in tables.SECTIONS.values()}
+    (page,) = tables.pages({"tasks": {"easy": {}}}, made).items()
+    assert page[0] == tmp_path / "easy.md"
+    assert all(
+        f"<!-- table {name} -->\n{text}<!-- end -->" in page[1].decode() for name, text in made.items()
+    )
+
+
+def test_links_between_the_pages_lead_somewhere():
+    for page in [ROOT / "docs" / "evidence.md", *(ROOT / "docs" / "evidence").glob("*.md")]:
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", page.read_text()):
+            linked = (page.parent / target).resolve()
+            assert linked.is_file(), (page.name, target)
+            heads = re.findall(r"^#+ (.*)$", linked.read_text(), re.M) if anchor else []
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in slugs or not anchor, (page.name, target, anchor)
+
+
+def test_the_pages_and_the_learning_rates_are_what_the_stored_runs_give():
     command = [sys.executable, str(EVIDENCE / "tables.py"), "--check"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
