@@ -29,13 +29,14 @@ setup(
         for found in find_packages(folder, include=[package, f"{package}.*"])
     ],
     package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
-    package_data={"seele": ["data/sources/*.yaml"], "seele_verl": ["config/**/*.yaml"]},
+    package_data={"seele": ["data/sources/*.yaml", "report/templates/*"], "seele_verl": ["config/**/*.yaml"]},
     install_requires=[
         "numpy>=2.0",
         "scipy>=1.13",
         "pyarrow>=19.0",
         "pyyaml>=6.0",
         "matplotlib>=3.9",
+        "jinja2>=3.1",
         "rich>=13.7",
         "typer>=0.12",
         "mathruler==0.1.0",
