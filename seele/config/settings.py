@@ -32,9 +32,7 @@ class HintConfig:
     """Name of a controller in ``seele.hints``."""
 
     target_accuracy: float = 0.5
-    """Accuracy that the controller steers each round to, in (0, 1); a* in the paper. 0.5 maximises a(1 -
-    a).
-    """
+    """Accuracy that the controller steers each round to, in (0, 1); a* in the paper. 0.5 maximises a(1-a)."""
 
     rounds: int = 4
     """Rollout rounds per problem and step; m in the paper. At least 1."""

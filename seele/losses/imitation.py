@@ -20,8 +20,8 @@ def hint_token_weights(
         share: What the sequence counts for. n/k where k of a round's n sequences share their hint, so that
             each hint counts once a round however many saw it, and the mean over sequences is one over rounds.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
-        tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever the
-        share).
+            tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever
+            the share).
     """
     weight = share / hint_tokens if form == "logprob_mean" and hint_tokens else share
     weight = 1.0 if form == "token_mean" else weight
@@ -35,9 +35,9 @@ def imitation_loss(log_probs_T: torch.Tensor, weights_T: torch.Tensor, *, diviso
 
     Args:
         log_probs_T: (T,) packed log-probabilities; position t holds that of token t + 1, as a causal model
-        returns them. weights_T: (T,) weight of token t, from ``hint_token_weights``. The first token of a
-        sequence weighs 0, so the shift
-            never crosses into a neighbour.
+            returns them.
+        weights_T: (T,) weight of token t, from ``hint_token_weights``. The first token of a sequence weighs
+            0, so the shift never crosses into a neighbour.
         divisor: N, the sequences of the whole (global) batch, or for ``token_mean`` its hint tokens.
     """
     return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / divisor
