@@ -138,14 +138,14 @@ def _read_body(reply: http.client.HTTPResponse, deadline_s: float) -> bytes:
 
 
 def _status_error(error: urllib.error.HTTPError, where: str, key: str) -> Exception:
-    said = _without(key, _beginning(error))
+    message = _without(key, _beginning(error))
     if error.code >= 500 or error.code in _MAY_PASS:
-        passing = PassingError(f"status {error.code}: {said}")
+        passing = PassingError(f"status {error.code}: {message}")
         passing.retry_after_s = _seconds(error.headers.get("Retry-After"))
         passing.is_unpaid = error.code in _UNPAID
         return passing
     kind = RequestRefusedError if error.code in _ABOUT_THE_REQUEST else RefusedError
-    return kind(f"{where}: refused with status {error.code}: {said}")
+    return kind(f"{where}: refused with status {error.code}: {message}")
 
 
 def _beginning(reply: IO[bytes]) -> str:

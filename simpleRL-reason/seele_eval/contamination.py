@@ -89,12 +89,12 @@ class Report:
         ]
         shown = []
         for problem, each in met[: self.examples]:
-            said = (
+            question = (
                 _shortened(task.problems[each.question].question) if task.may_be_published else "(not shown)"
             )
             kind = "exact" if each.is_exact else f"{each.shared:.0%} of its n-grams"
             shown.append(
-                f"- row {problem.row}, {problem.instance_id}: {task.name} {each.question}, {kind}: {said}"
+                f"- row {problem.row}, {problem.instance_id}: {task.name} {each.question}, {kind}: {question}"
             )
         return shown
 
@@ -176,20 +176,20 @@ def _run(arguments: argparse.Namespace) -> str:
         )
     except ValueError as error:
         raise ConfigError(f"--n, --common: {error}") from error
-    said, reports = [], []
+    texts, reports = [], []
     for file in arguments.files:
         report = check(file, tasks, questions, min_shared=arguments.min_shared, examples=arguments.examples)
         reports.append(report)
-        said.append(report.text())
+        texts.append(report.text())
         if arguments.remove is not None:
-            said.append(_remove(report, arguments.remove / file.name))
+            texts.append(_remove(report, arguments.remove / file.name))
             write_atomically(
                 (arguments.remove / file.name).with_suffix(".contamination.json"),
                 json.dumps(report.as_json(), indent=1) + "\n",
             )
     if arguments.json is not None:
         write_atomically(arguments.json, json.dumps([each.as_json() for each in reports], indent=1) + "\n")
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 def _check_targets(files: Sequence[Path], folder: Path) -> None:
@@ -208,8 +208,8 @@ def _remove(report: Report, target: Path) -> str:
 
 
 def _shortened(text: str) -> str:
-    said = " ".join(text.split())
-    return said if len(said) <= _SHOWN_CHARS else said[:_SHOWN_CHARS] + " ..."
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + " ..."
 
 
 if __name__ == "__main__":

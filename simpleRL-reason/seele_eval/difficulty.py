@@ -46,10 +46,11 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
     parser.add_argument("file", type=Path, help="parquet in our schema")
     parser.add_argument("--samples", default=str(SAMPLES), help=f"of each problem; default {SAMPLES}")
     parser.add_argument("--temperature", default=str(TEMPERATURE), help=f"default {TEMPERATURE}")
-    own, others = parser.parse_known_args(argv)
-    mine = ["--problems", f"{TASK}={own.file}", "--samples", own.samples, "--temperature", own.temperature]
-    # As training rewards, whatever the template; a later --answers goes before.
-    return own.file, parse_arguments(["--answers", BOX, *others, *mine])
+    options, further = parser.parse_known_args(argv)
+    own = ["--problems", f"{TASK}={options.file}"]
+    own += ["--samples", options.samples, "--temperature", options.temperature]
+    # Answers count in boxes, as in training, whatever the template; a later --answers overrides this one.
+    return options.file, parse_arguments(["--answers", BOX, *further, *own])
 
 
 def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None) -> str:

@@ -49,7 +49,7 @@ MAX_TEXT_CHARS = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class FoundAnswer:
     """What a response answers."""
 
     answer: str | None
@@ -71,30 +71,30 @@ class Reading:
     begun: bool = False
     """Whether the prompt ends with ``<think>``."""
 
-    def read(self, text: str, problem: Problem, extract: Extract) -> Said:
+    def read(self, text: str, problem: Problem, extract: Extract) -> FoundAnswer:
         """What the response answers to a problem, whose boxes ``extract`` reads.
 
         A text that opens a box says its answer there, or nowhere where the box is never closed.
         """
         counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
         if counted is None or (OPENING in counted and last_boxed(counted) is None):
-            return Said(answer=None)
+            return FoundAnswer(answer=None)
         is_open = not problem.labels and problem.data_source not in CHECKERS
         whole = counted if self.answers == WHOLE_TEXT and is_open and holds_formula(counted) else None
         if self.answers == BOX or OPENING in counted:
-            return Said(answer=extract(counted, problem), text=whole)
+            return FoundAnswer(answer=extract(counted, problem), text=whole)
         answer = extract_unboxed(counted, problem)
-        return Said(answer=answer, is_unboxed=answer is not None, text=whole)
+        return FoundAnswer(answer=answer, is_unboxed=answer is not None, text=whole)
 
 
 IN_BOXES = Reading()
 
 
-def judge_said(judge: Judge, grader: Grader, problem: Problem, said: Said) -> Grade:
+def judge_found(judge: Judge, grader: Grader, problem: Problem, found: FoundAnswer) -> Grade:
     """The verdict on an answer, or the grader's on the text in which it stands."""
-    if said.text is not None:
-        return grader.grade_answer(said.text, problem.answer)
-    return judge(grader, problem, said.answer)
+    if found.text is not None:
+        return grader.grade_answer(found.text, problem.answer)
+    return judge(grader, problem, found.answer)
 
 
 def extract_boxed(text: str, problem: Problem) -> str | None:
@@ -116,9 +116,9 @@ def extract_unboxed(text: str, problem: Problem) -> str | None:
     """
     if not problem.labels:
         return unboxed_answer(text)
-    said = [*answer_sentences(text)]
-    named = (_named_label(each, problem) for each in (*said, last_line(text)))
-    return next((label for label in named if label), said[0] if said else None)
+    sentences = [*answer_sentences(text)]
+    named = (_named_label(each, problem) for each in (*sentences, last_line(text)))
+    return next((label for label in named if label), sentences[0] if sentences else None)
 
 
 def _named_label(answer: str | None, problem: Problem) -> str | None:
@@ -139,12 +139,12 @@ def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 
     The verdict on the whole says why an answer is wrong.
     """
-    said = None if answer is None else drop_unit(answer, problem.unit)
-    whole = grader.grade_answer(said, problem.answer)
+    bare = None if answer is None else drop_unit(answer, problem.unit)
+    whole = grader.grade_answer(bare, problem.answer)
     may_be_right = whole.reason in (GradeReason.WRONG, GradeReason.ERROR) and len(problem.answers) > 1
-    if said is None or not may_be_right:
+    if bare is None or not may_be_right:
         return whole
-    given, missing = split_answers(said), list(problem.answers)
+    given, missing = split_answers(bare), list(problem.answers)
     if len(given) != len(missing):
         return whole
     for part in given:

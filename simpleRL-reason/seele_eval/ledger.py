@@ -46,18 +46,18 @@ class Ledger:
             return
         there = read_predictions(folder)
         self._whole_bytes, self._total_bytes = there.whole_bytes, there.total_bytes
-        others = (
+        differences = (
             differing(there.conditions, self._conditions, ignoring=_DECIDES_NOTHING)
             if there.whole_bytes
             else []
         )
-        self._is_other = bool(others) and (folder / SCORES[0]).is_file()
-        if others and not self._is_other:
+        self._is_other = bool(differences) and (folder / SCORES[0]).is_file()
+        if differences and not self._is_other:
             raise ConfigError(
-                f"{folder / PREDICTIONS}: unfinished, and drawn under other conditions: {'; '.join(others)}. "
-                "Name another --out, or remove the folder"
+                f"{folder / PREDICTIONS}: unfinished, and drawn under other conditions: "
+                f"{'; '.join(differences)}. Name another --out, or remove the folder"
             )
-        if not others:
+        if not differences:
             self.done = {prediction.key: prediction for prediction in there.predictions}
 
     def append(self, prediction: Prediction) -> None:

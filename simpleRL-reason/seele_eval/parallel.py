@@ -89,7 +89,7 @@ class _Copy:
 
     process: subprocess.Popen[str]
     positions: list[int]
-    complaints: IO[str] = field(repr=False)
+    errors: IO[str] = field(repr=False)
 
 
 def _stream(
@@ -125,16 +125,16 @@ def _stream(
         for copy in copies:
             copy.process.kill()
             copy.process.wait()
-            copy.complaints.close()
+            copy.errors.close()
 
 
 def _start(command: Sequence[str], gpus: Sequence[str], positions: list[int]) -> _Copy:
     environment = os.environ | ({_VISIBLE: ",".join(gpus)} if gpus else {})
-    complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
     )
-    return _Copy(process, positions, complaints)
+    return _Copy(process, positions, errors)
 
 
 def _send(copy: _Copy, job: dict[str, Any]) -> None:
@@ -155,9 +155,9 @@ def _forward(copy: _Copy, lines: "queue.SimpleQueue[tuple[_Copy, str | None]]") 
 def _check_end(copy: _Copy) -> None:
     status = copy.process.wait()
     if status:
-        copy.complaints.seek(0)
-        said = copy.complaints.read()[-2000:]
+        copy.errors.seek(0)
+        output = copy.errors.read()[-2000:]
         raise DependencyError(
             f"a generating process ended with status {status}; what was finished is kept, and the same "
-            f"command goes on from there. It said:\n{said}"
+            f"command goes on from there. It said:\n{output}"
         )

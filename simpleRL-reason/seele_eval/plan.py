@@ -240,9 +240,9 @@ def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:
     if arguments.server:
         return {"model": model, "server": arguments.server, "served_model": model}
     folder = find_model(model, revision=arguments.revision)
-    others = sorted([*folder.glob("*.json"), *folder.glob("*.jinja")])
+    settings_files = sorted([*folder.glob("*.json"), *folder.glob("*.jinja")])
     return {
         "model": model,
         "weights_sha256": {file.name: file_sha256(file) for file in find_weights(folder)},
-        "files_sha256": {file.name: file_sha256(file) for file in others},
+        "files_sha256": {file.name: file_sha256(file) for file in settings_files},
     }

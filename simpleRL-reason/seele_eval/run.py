@@ -22,7 +22,7 @@ from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.estimates import Estimate
-from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_said
+from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_found
 from seele_eval.ledger import PASS_FIGURE, Ledger
 from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
@@ -174,8 +174,8 @@ def record(
 def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
     """The response up to a stop string, with what it answers and the verdict on that."""
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
-    said = draw.reading.read(response.text, problem, task.extract)
-    verdict = judge_said(task.judge, grader, problem, said)
+    found = draw.reading.read(response.text, problem, task.extract)
+    verdict = judge_found(task.judge, grader, problem, found)
     return Prediction(
         benchmark=task.name,
         temperature=draw.request.temperature,
@@ -185,12 +185,12 @@ def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
         question=problem.question if task.may_be_published else "",
         answer=problem.answer,
         text=response.text,
-        extracted=said.answer,
+        extracted=found.answer,
         correct=verdict.correct,
         reason=verdict.reason,
         finish=response.finish,
         response_tokens=response.num_tokens,
-        is_unboxed=said.is_unboxed,
+        is_unboxed=found.is_unboxed,
         columns=problem.columns,
     )
 

@@ -7,14 +7,14 @@ from seele_eval.grading import (
     BOX_OR_LAST,
     IN_BOXES,
     WHOLE_TEXT,
+    FoundAnswer,
     Reading,
-    Said,
     extract_boxed,
     extract_option,
     judge_all,
+    judge_found,
     judge_one,
     judge_option,
-    judge_said,
 )
 from seele_eval.problems import choice_problem, open_problem
 
@@ -114,17 +114,17 @@ def read(text, problem=OPEN, reading=LAST):
 
 
 def test_a_box_goes_before_everything_and_an_open_one_leaves_no_answer():
-    assert read("\\boxed{3}, so the answer is 2.") == Said(answer="3")
-    # What was cut off is not replaced by what was said earlier.
-    assert read("The answer is 2: \\boxed{2") == Said(answer=None)
-    assert read("\\boxed{1}, or \\boxed{2") == Said(answer=None)
+    assert read("\\boxed{3}, so the answer is 2.") == FoundAnswer(answer="3")
+    # What was cut off is not replaced by what was found earlier.
+    assert read("The answer is 2: \\boxed{2") == FoundAnswer(answer=None)
+    assert read("\\boxed{1}, or \\boxed{2") == FoundAnswer(answer=None)
 
 
 def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_for():
-    assert read("The answer is 2.") == Said(answer="2", is_unboxed=True)
-    assert read("Hence 2") == Said(answer="2", is_unboxed=True)
-    assert read("Nothing.") == Said(answer=None)
-    assert read("The answer is 2.", reading=IN_BOXES) == Said(answer=None)
+    assert read("The answer is 2.") == FoundAnswer(answer="2", is_unboxed=True)
+    assert read("Hence 2") == FoundAnswer(answer="2", is_unboxed=True)
+    assert read("Nothing.") == FoundAnswer(answer=None)
+    assert read("The answer is 2.", reading=IN_BOXES) == FoundAnswer(answer=None)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_fo
     ],
 )
 def test_an_option_may_be_named_without_a_box(problem, text, label):
-    assert read(text, problem) == Said(answer=label, is_unboxed=label is not None)
+    assert read(text, problem) == FoundAnswer(answer=label, is_unboxed=label is not None)
 
 
 def test_thoughts_do_not_count_where_only_what_is_behind_them_does():
@@ -154,18 +154,22 @@ def test_thoughts_do_not_count_where_only_what_is_behind_them_does():
     assert read("\\boxed{1} and on and on", reading=after).answer is None
     assert read("\\boxed{1}", reading=Reading(after_thinking=True)).answer == "1"
     last = Reading(answers=BOX_OR_LAST, after_thinking=True, begun=True)
-    assert read("\\boxed{1} </think> The answer is 2.", reading=last) == Said(answer="2", is_unboxed=True)
+    assert read("\\boxed{1} </think> The answer is 2.", reading=last) == FoundAnswer(
+        answer="2", is_unboxed=True
+    )
 
 
 def test_a_grader_may_be_given_the_text_and_a_text_without_a_formula_its_answer():
     whole = Reading(answers=WHOLE_TEXT, after_thinking=True, begun=True)
-    said = read("$3$ </think> So it is $2$.", reading=whole)
-    assert said == Said(answer="2", is_unboxed=True, text=" So it is $2$.")
+    found = read("$3$ </think> So it is $2$.", reading=whole)
+    assert found == FoundAnswer(answer="2", is_unboxed=True, text=" So it is $2$.")
     grader = ExactGrader()
-    judge_said(judge_one, grader, OPEN, said)
-    judge_said(judge_one, grader, OPEN, read("</think> The answer is 2.", reading=whole))
+    judge_found(judge_one, grader, OPEN, found)
+    judge_found(judge_one, grader, OPEN, read("</think> The answer is 2.", reading=whole))
     assert grader.asked == [(" So it is $2$.", "2"), ("2", "2")]
-    assert read("$x=2$. And \\boxed{", reading=Reading(answers=WHOLE_TEXT)) == Said(answer=None)
+    assert read("$x=2$. And \\boxed{", reading=Reading(answers=WHOLE_TEXT)) == FoundAnswer(answer=None)
     # An option is read by its own rules.
-    assert read("</think> It is $x$. The answer is (B).", CHOICE, whole) == Said(answer="B", is_unboxed=True)
-    assert judge_said(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER
+    assert read("</think> It is $x$. The answer is (B).", CHOICE, whole) == FoundAnswer(
+        answer="B", is_unboxed=True
+    )
+    assert judge_found(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER
