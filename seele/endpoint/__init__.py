@@ -1,6 +1,6 @@
-"""Servers that speak OpenAI's interface: one exchange, the reply that it brings, patience with what may pass.
+"""Client for servers with OpenAI's interface: one request, its reply, and retries of transient failures.
 
-What is asked, and what is done with the text that comes, is the caller's.
+Callers write the requests and use the text of the replies.
 """
 
 from seele.endpoint.http import (

@@ -1,7 +1,7 @@
-"""One exchange with a server over HTTP: JSON there, JSON back, or an error that says what helps.
+"""Send one JSON request over HTTP and return the JSON reply, or raise an error that names the remedy.
 
-The key comes from an environment variable, goes to the server that was named and to no other, and is cut out
-of whatever the server says.
+The key comes from an environment variable. It is sent to the named server only, and is cut out of the
+server's messages.
 """
 
 import email.utils
@@ -19,13 +19,13 @@ from typing import IO, Any
 from seele.errors import ConfigError
 
 API_KEY = "OPENAI_API_KEY"
-"""Environment variable with the server's key, where it wants one."""
+"""Environment variable that holds the server's key, if the server requires one."""
 
-# Statuses below 500 that may pass: request time-out, conflict, too early, too many requests.
+# Statuses below 500 that may be transient: request time-out, conflict, too early, too many requests.
 _MAY_PASS = frozenset({408, 409, 425, 429})
-# Statuses that are about one request: malformed or filtered, too long, not understood.
+# Statuses that concern one request: malformed or filtered, too long, not understood.
 _ABOUT_THE_REQUEST = frozenset({400, 413, 422})
-# After other failures, such as those of a gateway, the work may have been done.
+# After other failures, such as a gateway's, the server may have done the work.
 _UNPAID = frozenset({429, 500, 503})
 
 _LONGEST_REPLY_BYTES = 2**26
@@ -33,31 +33,31 @@ _SHOWN_CHARS = 500
 
 
 class PassingError(Exception):
-    """What may be over at the next attempt."""
+    """A transient failure: the next attempt may succeed."""
 
     retry_after_s: float | None = None
-    """How long the server wants to be left alone; None where it did not say."""
+    """Seconds that the server asks to wait; None if it names no time."""
     is_unpaid = False
-    """Whether the server's status, or its absence, means that it did not do the work."""
+    """True if the server certainly did not do the work, by its status or because it was unreachable."""
 
 
 class RefusedError(ConfigError):
-    """The server wants nothing of this kind: a wrong key, address or model, no credit left."""
+    """The server rejected the request permanently: a wrong key, address or model, or no credit left."""
 
 
 class RequestRefusedError(RefusedError):
-    """The server does not want this request; it may want others."""
+    """The server rejected this request, but may accept others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where to ask."""
+    """A server's address, key and time limit."""
 
     url: str
-    """Ends in ``/v1`` as a rule."""
+    """Base address, which usually ends in ``/v1``."""
     key_variable: str = API_KEY
     timeout_s: float = 3600.0
-    """For one reply, from the first byte sent to the last byte read."""
+    """Limit for one exchange, from the first byte sent to the last byte read."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.url):
@@ -65,7 +65,7 @@ class Endpoint:
                 f"{self.url!r} is no server's address; expected one such as 'http://localhost:8000/v1', "
                 "with http:// or https:// and a host, in ASCII without blanks"
             )
-        # An error that quotes the header would escape such characters, and the key would not be found in it.
+        # An error that quotes the header would escape such characters, so the key could not be cut out.
         if not (self.key.isascii() and self.key.isprintable()):
             raise ConfigError(
                 f"the key in {self.key_variable} has characters that no HTTP header can hold; expected "
@@ -74,16 +74,16 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """What the variable holds, without the line end that a file with the key may have; may be empty."""
+        """The variable's value without surrounding blanks and line ends; may be empty."""
         return os.environ.get(self.key_variable, "").strip()
 
 
 def exchange(endpoint: Endpoint, path: str, payload: Any = None) -> Any:
-    """The JSON value that the server replies to a POST of ``payload``, or to a GET where there is none.
+    """POST ``payload``, or GET if it is None, and return the JSON value of the reply.
 
     Raises:
-        PassingError: If the server is busy, broken, slow or not there.
-        RefusedError: If it refuses.
+        PassingError: If the server is busy, broken, slow or unreachable.
+        RefusedError: If the server rejects the request.
     """
     key = endpoint.key
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -113,7 +113,7 @@ def _is_address(url: str) -> bool:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The key is for the server that was named: a redirect is a refusal."""
+    """Treat a redirect as a refusal, because the key is for the named server only."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -131,7 +131,7 @@ def _read_body(reply: http.client.HTTPResponse, deadline_s: float) -> bytes:
             raise TimeoutError("timed out while the reply was being read")
         if num_bytes > _LONGEST_REPLY_BYTES:
             raise ValueError(f"a reply of more than {_LONGEST_REPLY_BYTES} bytes")
-    # read1 does not say so itself, unlike read.
+    # Unlike read, read1 does not report a reply that is cut off.
     if reply.length:
         raise http.client.IncompleteRead(b"", reply.length)
     return b"".join(parts)
@@ -156,7 +156,7 @@ def _beginning(reply: IO[bytes]) -> str:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """What a ``Retry-After`` header asks for: seconds, or a date (RFC 9110, section 10.2.3)."""
+    """Seconds of a ``Retry-After`` header, which holds seconds or a date (RFC 9110, section 10.2.3)."""
     if retry_after is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a server made of a prompt, read from the JSON value that it sent."""
+"""Read a completion from a server's JSON reply."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,24 +11,24 @@ _SHOWN_CHARS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came back for one prompt."""
+    """The reply to one prompt."""
 
     text: str
-    """Empty where the server or the model kept silent."""
+    """Generated text; may be empty."""
     finish: Finish
-    """``ERROR`` for every reason but the two ordinary ones, such as a content filter."""
+    """``STOP`` or ``LENGTH``; ``ERROR`` for any other reason, such as a content filter."""
     tokens_in: int | None
-    """Of the prompt, as the server counted them; None where it did not say."""
+    """Prompt tokens by the server's count; None if it gives none."""
     tokens_out: int
     model: str
-    """What the server calls the model that answered; empty where it did not say."""
+    """The server's name of the model; empty if it gives none."""
 
 
 def read_reply(value: Any) -> Reply:
-    """A completion, of a chat or of a text, as the server returned it.
+    """Read a chat or text completion.
 
     Raises:
-        PassingError: If it is something else.
+        PassingError: If ``value`` is not a completion.
     """
     try:
         choice, usage = value["choices"][0], value["usage"]

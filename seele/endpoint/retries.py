@@ -1,4 +1,4 @@
-"""Calls that are tried again, after growing waits, while there is hope."""
+"""Retry calls that fail for a while, after growing waits."""
 
 import random
 import threading
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 class GaveUpError(DataError):
-    """The server gave no usable reply, however often it was asked."""
+    """The server gave no usable reply in any attempt."""
 
 
 class StoppedError(Exception):
-    """Nobody waits for the reply any more."""
+    """The caller no longer waits for the reply."""
 
 
 class Patience:
-    """Calls again, after growing waits, what may pass. Thread-safe.
+    """Retries calls that raise ``PassingError``, after growing waits. Thread-safe.
 
-    A server that asks to be left alone is left alone by all threads that share this object.
+    If a server asks for a wait, all threads that share this object wait.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class Patience:
         longest_wait_s: float = 30.0,
         longest_retry_after_s: float = 600.0,
     ) -> None:
-        """By default about three minutes for a server to come back.
+        """Set the waits; the defaults give a server about three minutes to come back.
 
         Args:
-            attempts: Calls in all, at least 1.
-            first_wait_s: Before the second call; doubled from call to call.
-            longest_wait_s: Where doubling ends.
-            longest_retry_after_s: Where a server asks for more, it is given up at once.
+            attempts: Total number of calls, at least 1.
+            first_wait_s: Wait before the second call; doubles with each further call.
+            longest_wait_s: Upper limit of the doubled waits.
+            longest_retry_after_s: A server that asks for a longer wait is given up at once.
         """
         self._attempts, self._first_wait_s = attempts, first_wait_s
         self._longest_wait_s, self._longest_retry_after_s = longest_wait_s, longest_retry_after_s
@@ -49,15 +49,15 @@ class Patience:
         self._chance = random.Random()
 
     def insist(self, call: Callable[[], T], *, at: str) -> T:
-        """What ``call`` returns as soon as it raises no ``PassingError``.
+        """Call until no ``PassingError`` is raised, and return the result.
 
         Args:
-            call: Tries once.
-            at: Names what is called, for the message.
+            call: Makes one attempt.
+            at: Name of the called place, for messages.
 
         Raises:
             GaveUpError: After the last attempt.
-            StoppedError: If ``stop`` was called before ``call`` could be.
+            StoppedError: If ``stop`` was called before the next attempt.
         """
         for attempt in range(1, self._attempts + 1):
             self._wait(self._not_before_s - time.monotonic())
@@ -69,16 +69,16 @@ class Patience:
                     raise GaveUpError(f"{at}: gave up after {attempt} attempts: {error}") from error
                 self._not_before_s = max(self._not_before_s, time.monotonic() + asked_s)
                 wait_s = min(self._first_wait_s * 2 ** (attempt - 1), self._longest_wait_s)
-                # Not all at once: threads that failed together would fail together again.
+                # Randomised, because threads that failed together would fail together again.
                 self._wait(wait_s * self._chance.uniform(0.5, 1.0))
         raise AssertionError("the last attempt returns or raises")
 
     def stop(self) -> None:
-        """End all waits, and let nothing be called any more."""
+        """End all waits and make no further calls."""
         self._stopped.set()
 
     def check(self) -> None:
-        """For a call that has waited for something else.
+        """Raise if stopped; for a call that has waited for something else.
 
         Raises:
             StoppedError: If ``stop`` was called.

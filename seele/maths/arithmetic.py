@@ -1,14 +1,14 @@
 r"""Expressions of + - * / over whole numbers: text to tree, exact value, and back to text.
 
-A text is read by a grammar of its own and never run. Reading takes time linear in the text's length:
+The text is parsed by the following grammar and never executed, in time linear in its length:
 
     sum      = product (("+" | "-") product)*
     product  = signed (("*" | "/") signed)*
     signed   = ("+" | "-")* atom
     atom     = number | "(" sum ")" | ("\frac" | "\dfrac" | "\tfrac") "{" sum "}" "{" sum "}"
 
-where a number has 1 to 18 of the digits 0 to 9. Values are exact rationals. What is asked of an expression,
-such as which numbers it may use, does not live here.
+where a number has 1 to 18 of the digits 0 to 9. Values are exact rationals. Rules of a task, such as which
+numbers may be used, are the caller's.
 """
 
 import re
@@ -20,18 +20,18 @@ from seele.errors import SeeleError
 
 SIGNS = "+-*/"
 MAX_DEPTH = 50
-"""Brackets within brackets."""
+"""Deepest nesting of brackets."""
 
 _TOKEN = re.compile(r"\s*([0-9]{1,18}|[-+*/(){}]|\\[dt]?frac)")
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 class NotArithmeticError(SeeleError, ValueError):
-    """The text is no expression of the grammar."""
+    """The text does not follow the grammar."""
 
 
 class TooDeepError(NotArithmeticError):
-    """Brackets stand more than ``MAX_DEPTH`` within each other."""
+    """Brackets are nested deeper than ``MAX_DEPTH``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def parse(text: str) -> Expression:
     """The tree of an expression; operations of equal strength are taken from left to right.
 
     Raises:
-        NotArithmeticError: If the text is none.
-        TooDeepError: Of those, a text with brackets too far within each other.
+        NotArithmeticError: If the text does not follow the grammar.
+        TooDeepError: If its brackets are nested too deeply; a ``NotArithmeticError`` too.
     """
     return _Reader(text).whole()
 
@@ -131,7 +131,7 @@ def write(expression: Expression, *, blanks: bool = True) -> str:
 def without_negations(expression: Expression) -> Expression | None:
     """An expression of the same value, over the same numbers, in which a minus only ever subtracts.
 
-    None where there is none with the same operations but for signs and order, as for ``-(2 * 3)``.
+    None if changing signs and order is not enough, as for ``-(2 * 3)``.
     """
     negative, positive = _signed(expression)
     return _negated(positive) if negative else positive
@@ -184,7 +184,7 @@ def _negated(expression: Expression) -> Expression | None:
 
 
 class _Reader:
-    """Reads a text from left to right, a method a rule of the grammar."""
+    """Reads a text from left to right, with one method per rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []

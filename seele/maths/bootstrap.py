@@ -1,7 +1,6 @@
-"""What a mean over a few repetitions is worth: percentile bootstrap, Student's t and the exact
-sign-flip test.
+"""Uncertainty of a mean over a few repetitions: percentile bootstrap, Student's t, exact sign-flip test.
 
-Repetitions are independent runs, usually seeds. Nothing here corrects for asking many questions at once.
+Repetitions are independent runs, usually seeds. No function corrects for multiple comparisons.
 
 Axes: N repetitions, R resamples.
 """
@@ -13,10 +12,10 @@ from seele.maths.irt import Array
 
 RESAMPLES = 10_000
 
-# Counts of repetitions in resamples that are held at the same time.
+# Size of the largest block of counts (resamples times repetitions) held in memory.
 MAX_COUNTS = 4_000_000
 
-# The observed flips take part in the test, and rounding must not make them smaller than themselves.
+# The observed signs are one of the choices; rounding must not drop them below their own bound.
 ROUNDING = 1e-12
 
 
@@ -43,7 +42,7 @@ def bootstrap_interval(
     """
     means_R = resampled_means(values_N, generator, resamples=resamples)
     ends = np.quantile(means_R, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
-    # No mean of them lies outside, but rounding may.
+    # Every mean lies within the values; rounding may push an end outside.
     low, high = np.clip(ends, values_N.min(axis=0), values_N.max(axis=0))
     return low, high
 
@@ -58,7 +57,7 @@ def resampled_means(values_N: Array, generator: np.random.Generator, *, resample
     if num_repetitions == 0:
         raise ValueError("an interval needs at least one repetition, got none")
     shares = np.full(num_repetitions, 1.0 / num_repetitions)
-    # In parts, so that thousands of repetitions need no gigabytes.
+    # In blocks, so that thousands of repetitions do not need gigabytes.
     part = max(1, MAX_COUNTS // num_repetitions)
     return (
         np.concatenate(
@@ -72,7 +71,7 @@ def resampled_means(values_N: Array, generator: np.random.Generator, *, resample
 
 
 def t_interval(values_N: Array, *, level: float = 0.95) -> tuple[float, float]:
-    """Interval of the mean over repetitions (Student, 1908); normally distributed, it covers as it says.
+    """Interval of the mean over repetitions (Student, 1908); exact for normally distributed values.
 
         mean -+ t(N - 1, (1 + level) / 2) s / sqrt(N),    s^2 = sum (value - mean)^2 / (N - 1)
 
@@ -92,7 +91,7 @@ def t_interval(values_N: Array, *, level: float = 0.95) -> tuple[float, float]:
 
 
 def sign_flip_p_value(differences_N: Array) -> float:
-    """Exact two-sided p-value of paired differences under "each might as well have had the other sign".
+    """Exact two-sided p-value of paired differences if each sign is equally likely.
 
         p = share of the 2^N choices of signs s with |sum s d| >= |sum d|
 
@@ -114,7 +113,7 @@ def sign_flip_p_value(differences_N: Array) -> float:
     half = len(differences_N) // 2
     left, right = _signed_sums(differences_N[:half]), np.sort(_signed_sums(differences_N[half:]))
     at_least = len(right) - np.searchsorted(right, bound - left)
-    # Flipping all signs turns a sum of at least the bound into one of at most its negative: as many again.
+    # Flipping all signs mirrors the sums, so as many lie at or below the negative bound.
     return float(2 * at_least.sum() / (len(left) * len(right)))
 
 

@@ -1,4 +1,4 @@
-"""Start here: a run folder -> the report's files as bytes. Writing them is the caller's business."""
+"""Start here: turn a run folder into the report's files as bytes, which the caller writes."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from seele.report.summary import summarise
 
 
 def build_report(run_folder: Path) -> dict[str, bytes]:
-    """The report's files by name: figures, ``summary.json`` and, last, ``index.html`` that refers to them.
+    """The report's files by name: figures, ``summary.json`` and, last, ``index.html``, which refers to them.
 
     Raises:
         CheckpointError: If ``run_folder`` is not a run folder.

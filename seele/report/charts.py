@@ -1,4 +1,4 @@
-"""How the report's charts look: colours, axes, legends. Knows series, but not what they mean."""
+"""How the report's charts look: colours, axes, legends. Draws series without knowing what they mean."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,24 +36,24 @@ def style_axes(axes: Axes, *, x_label: str, y_label: str) -> None:
 
 
 def share_on_y(axes: Axes) -> None:
-    """A vertical axis for shares: always all of [0, 1], so that charts can be compared by eye."""
+    """Let the vertical axis span all of [0, 1], so that charts can be compared by eye."""
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     # A little more than [0, 1]: a line along the edge would be cut in half.
     axes.set_ylim(-0.02, 1.02)
 
 
 def step_axis(axes: Axes) -> None:
-    """Steps are whole numbers."""
+    """Mark only whole numbers on the horizontal axis, which shows steps."""
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
 
 
 def target_line(axes: Axes, accuracy: float, *, label: str = "") -> None:
-    """The dashed line that a quantity should come near."""
+    """Draw a dashed line at the accuracy that a quantity should approach."""
     axes.axhline(accuracy, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=label)
 
 
 def legend_below(figure: Figure) -> None:
-    """One legend for the figure, where it hides no data."""
+    """Place one legend below the figure, where it hides no data."""
     figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
@@ -69,15 +69,15 @@ def noisy_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
 
 
 def nth_colour(index: int) -> str:
-    """A colour per index; they repeat."""
+    """Return a colour for each index; colours repeat."""
     return COLOURS[index % len(COLOURS)]
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib does not take for mathematics."""
+    """Escape ``text`` so that matplotlib does not read it as mathematics."""
     return text.replace("$", r"\$")
 
 
 def shortened(text: str, *, limit: int = 30) -> str:
-    """Text of at most ``limit`` characters; what is left out is the middle."""
+    """Shorten ``text`` to ``limit`` characters by cutting out the middle."""
     return text if len(text) <= limit else f"{text[: limit // 2 - 1]}…{text[-(limit // 2 - 1) :]}"

@@ -1,6 +1,6 @@
 """Accuracy-hint curves of single problems, read back from the hint controller's saved state.
 
-Only the state's JSON is known here, not the controllers: stages exchange values.
+This module knows the state's JSON and not the controllers: stages exchange values.
 """
 
 import base64

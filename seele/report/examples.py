@@ -1,4 +1,4 @@
-"""Which rollouts the page shows. Pure."""
+"""Choose the rollouts that the page shows. Pure."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from seele.report.run_folder import RolloutLine
 
 
 def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[RolloutLine]:
-    """``count`` rollouts, each of another problem: correct and wrong in turn, from little to much hint.
+    """Choose ``count`` rollouts of different problems: correct and wrong in turn, from short to long hints.
 
     Deterministic: the same rollouts give the same examples.
     """

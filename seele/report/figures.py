@@ -1,7 +1,7 @@
 """The report's figures.
 
-Each function takes a run and returns a figure, or None where the run holds nothing to draw. What the numbers
-are is decided in ``series`` and ``curves``, how charts look in ``charts``.
+Each function takes a run and returns a figure, or None if the run holds nothing to draw. ``series`` and
+``curves`` compute the numbers; ``charts`` decides how charts look.
 
 S counts steps.
 """
@@ -50,7 +50,7 @@ MAX_CURVES = 6
 AIMLESS = ("none", "fixed", "uniform", "uft", "prefix_rft")
 """Controllers that aim at no accuracy."""
 
-# More are summed up as "other": a stack of more colours cannot be read.
+# Further phases are summed as "other": a stack of more colours is unreadable.
 MAX_PHASES = 7
 
 
@@ -151,7 +151,7 @@ def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
         rounds_at.setdefault((point[0], point[1]), []).append(str(number))
     for (ratio, accuracy), numbers in rounds_at.items():
         axes.plot(ratio, accuracy, "o", color=COLOURS[1], markersize=5, zorder=3, clip_on=False)
-        # Towards the middle of the panel, where there is room.
+        # The label goes towards the middle of the panel, where there is room.
         is_left = ratio < 0.7
         axes.annotate(
             ", ".join(numbers),
@@ -227,24 +227,24 @@ FIGURES: dict[str, Callable[[RunFolder], Figure | None]] = {
     "signal": learning_signal,
     "phases": phase_seconds,
 }
-"""Figure by name; the file is NAME.png."""
+"""Drawing function by figure name; the file is NAME.png."""
 
 
 def draw_figures(run: RunFolder) -> dict[str, bytes]:
-    """PNG bytes of every figure that the run has something for, by name."""
+    """PNG bytes by name, for every figure that the run has data for."""
     drawn = {}
     for name, draw in FIGURES.items():
         figure = draw(run)
         if figure is not None:
             buffer = io.BytesIO()
-            # Drawn by Agg, which needs no display: pyplot, which would look for one, is not used.
+            # Agg draws without a display; pyplot would look for one.
             figure.savefig(buffer, format="png")
             drawn[name] = buffer.getvalue()
     return drawn
 
 
 def target_accuracy(run: RunFolder) -> float | None:
-    """The accuracy that the run's controller aims at, where its settings say so."""
+    """The accuracy that the run's controller aims at, or None if its settings name no target."""
     if run.setting("seele.hints.controller") in AIMLESS:
         return None
     target = run.setting("seele.hints.target_accuracy")

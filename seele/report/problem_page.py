@@ -24,7 +24,7 @@ def problem_page(
 
 def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
     """For each step: the hint ratio that ends with it, or None if no hint may; its text; and whether hints
-    from there on state the answer. The hint of nothing comes first.
+    from there on state the answer. The empty hint comes first.
     """
     ratios = {instance.num_hint_steps(ratio): ratio for ratio in instance.legal_hint_ratios}
     yield 0.0, "", False

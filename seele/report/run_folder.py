@@ -1,8 +1,7 @@
-"""Read what a run left behind, finished or not; metrics and settings may be packed (``.gz``).
+"""Read a run folder, finished or not; metrics and settings may be packed (``.gz``).
 
-Lives here: the names and formats of a run folder's files, and what to do where one is missing or cut off. A
-run that was killed is the ordinary case: every part is optional, and what is absent becomes a note that the
-page shows. Not here: anything computed from the values.
+This module knows the names and formats of the folder's files. Runs are often killed, so every part is
+optional, and the page notes each missing or damaged part. Nothing is computed from the values here.
 """
 
 import gzip
@@ -19,21 +18,21 @@ import yaml
 from seele.errors import CheckpointError
 
 Metrics = Mapping[str, float]
-"""One step's numbers by name; always with ``step``, and only finite ones."""
+"""One step's finite numbers by name; ``step`` is always present."""
 
 # libyaml's where PyYAML has it: ten times as fast, and settings are read for every run of a comparison.
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-"""What unpacking raises."""
+"""Errors that unpacking may raise."""
 
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
-"""A folder with none of these is not a run folder."""
+"""A run folder holds at least one of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutLine:
-    """The part of a line of ``rollouts/step_N.jsonl`` that the report shows; the policy generated it."""
+    """The fields of ``rollouts/step_N.jsonl`` that the report shows, for a rollout of the policy."""
 
     instance_id: str
     question: str
@@ -48,13 +47,13 @@ class RolloutLine:
 
     @property
     def is_correct(self) -> bool:
-        """Whether the answer was right; a wrong one may have a small reward for its form."""
+        """Whether the answer was right; a wrong answer may earn a small reward for its form."""
         return self.reason == "correct"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreLine:
-    """The part of a score of ``eval/scores.json`` that the report shows. Shares are in [0, 1]."""
+    """The fields of a score in ``eval/scores.json`` that the report shows. Shares are in [0, 1]."""
 
     benchmark: str
     temperature: float
@@ -73,7 +72,7 @@ Record = TypeVar("Record", RolloutLine, ScoreLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """What a run folder holds. Empty mappings and tuples stand for missing parts."""
+    """Contents of a run folder. Empty mappings and tuples stand for missing parts."""
 
     name: str
     card: Mapping[str, Any]
@@ -87,15 +86,15 @@ class RunFolder:
     controller: Mapping[str, Any]
     """The hint controller's state in the newest checkpoint."""
     controller_step: int | None
-    """The step of that checkpoint."""
+    """Step of the newest checkpoint."""
     scores: tuple[ScoreLine, ...]
     conditions: Mapping[str, Any]
-    """What the scores were measured under."""
+    """Conditions under which the scores were measured."""
     notes: tuple[str, ...]
-    """What is missing or damaged, in sentences."""
+    """Missing and damaged parts, one sentence each."""
 
     def setting(self, dotted: str) -> Any:
-        """The setting under a dotted key such as ``seele.hints.rounds``, None where there is none."""
+        """The setting under a dotted key such as ``seele.hints.rounds``, or None if it is missing."""
         value: Any = self.settings
         for key in dotted.split("."):
             if not isinstance(value, Mapping) or key not in value:
@@ -121,7 +120,7 @@ def read_run(path: Path) -> RunFolder:
     notes: list[str] = []
     metrics = _read_metrics(_plain_or_packed(path / "metrics.jsonl"), notes)
     scores, conditions = read_evaluation(path, "eval/scores.json", notes)
-    # One step only: all rollouts of a long run do not fit in memory.
+    # Only one step is read: the rollouts of a long run do not fit in memory.
     step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
     if step is None:
         notes.append("There are no rollouts (rollouts/step_N.jsonl), so there are no examples.")
@@ -142,7 +141,7 @@ def read_run(path: Path) -> RunFolder:
 
 
 def _plain_or_packed(file: Path) -> Path:
-    """The plain file where there are both: a run goes on writing it."""
+    """Prefer the plain file where both exist, because a run still writes to it."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if packed.is_file() and not file.is_file() else file
 
@@ -209,7 +208,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 
 def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a file, one a line; a line that is none is left out and noted."""
+    """Read one JSON object per line; other lines are skipped and noted."""
     with _open(file, errors="replace") as lines:
         for number, line in enumerate(_unpacked(lines, file, notes), start=1):
             if not line.strip():
@@ -261,7 +260,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
-    # Worked solutions and earlier successes are in the group, but nobody generated them in this step.
+    # Groups also hold worked solutions and earlier successes, which this step did not generate.
     lines = (line for line in _read_lines(file, notes) if line.get("origin", "policy") == "policy")
     return _read_records(RolloutLine, lines, file.name, notes)
 
@@ -271,7 +270,7 @@ def read_evaluation(
 ) -> tuple[tuple[ScoreLine, ...], Mapping[str, Any]]:
     """The scores in the file ``where`` of the run folder ``path``, and what they were measured under.
 
-    What is missing or damaged is added to ``notes`` as a sentence.
+    Missing or damaged parts are added to ``notes``, one sentence each.
     """
     value = _read_json(path, where, notes, "so there is no evaluation after training")
     entries = value.get("scores", ())
@@ -287,7 +286,7 @@ def _section(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _read_records(
     cls: type[Record], lines: Iterable[Mapping[str, Any]], where: str, notes: list[str]
 ) -> tuple[Record, ...]:
-    """One record per line that has all of its fields; their types are the records' annotations."""
+    """Build a record from each line that has all fields with the annotated types."""
     records = []
     types = get_type_hints(cls)
     for line in lines:

@@ -1,4 +1,4 @@
-"""Series over steps: from a list of each step's numbers to what a figure draws or a table states. Pure."""
+"""Turn a list of each step's numbers into the series that figures and tables show. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Series:
     """Values of one metric at the steps that have it."""
 
     x: tuple[float, ...]
-    """Steps, or generated tokens."""
+    """Step numbers or token counts."""
     y: tuple[float, ...]
 
     def __bool__(self) -> bool:
@@ -38,8 +38,9 @@ def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
 
 
 def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
-    """(steps,) tokens ``generated``, ``prefilled`` or ``trained`` until the end of each step; the run's own
-    count where it has one."""
+    """(steps,) tokens ``generated``, ``prefilled`` or ``trained`` until the end of each step, by the run's
+    count if it keeps one.
+    """
     totals = []
     total = 0.0
     for row in metrics:
@@ -54,7 +55,7 @@ def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
 
 
 def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:
-    """What follows ``prefix`` in names of metrics, sorted; details, with a further slash, are left out."""
+    """Sorted names of metrics behind ``prefix``, without those that hold a further slash."""
     rest = {key.removeprefix(prefix) for row in metrics for key in row if key.startswith(prefix)}
     return sorted(name for name in rest if "/" not in name)
 
@@ -66,12 +67,12 @@ def validation_splits(metrics: Sequence[Metrics]) -> list[str]:
 
 
 def num_rounds(metrics: Sequence[Metrics]) -> int:
-    """Number of rollout rounds per problem, as far as logged."""
+    """Number of rollout rounds per problem in the logged steps."""
     return 1 + max((int(name) for name in names_after(metrics, ROUND) if name.isdecimal()), default=-1)
 
 
 def phases(metrics: Sequence[Metrics]) -> list[str]:
-    """Timed phases of a step, the costliest first; the step as a whole is none of them."""
+    """Timed phases of a step, the costliest first, without the whole step."""
     totals = {
         name: sum(by_step(metrics, PHASE + name).y) for name in names_after(metrics, PHASE) if name != "step"
     }
@@ -85,7 +86,7 @@ def last_third(metrics: Sequence[Metrics]) -> Sequence[Metrics]:
 
 
 def moving_mean(series: Series, *, window: int) -> Series:
-    """Centred mean over ``window`` neighbours, fewer at the ends."""
+    """Centred mean over ``window`` neighbours, or over fewer at the ends."""
     before, after = (window - 1) // 2, window // 2
     return Series(
         series.x,

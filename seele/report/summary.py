@@ -1,4 +1,4 @@
-"""The report's numbers as one JSON object: what other programs read, and what the page's tables state."""
+"""The report's numbers as one JSON object, for other programs and for the page's tables."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ from seele.report.series import (
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:
-    """Summary of a run; a part that the run does not have is None or empty."""
+    """Summarise a run; missing parts are None or empty."""
     metrics = run.metrics
     return {
         "run": run.name,
@@ -44,7 +44,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 
 def _milestones(metrics: Sequence[Metrics], split: str) -> dict[str, dict[str, float]]:
-    """First, last and best validation of one split; the earliest where several are best."""
+    """First, last and best validation of one split; the earliest of equally good ones."""
     key = VALIDATION + split
     points = [
         {"step": int(row["step"]), "accuracy": row[key], "generated_tokens": int(total)}
@@ -82,6 +82,6 @@ def _last(metrics: Sequence[Metrics], key: str) -> float | None:
 
 
 def _tokens(metrics: Sequence[Metrics]) -> dict[str, int]:
-    """Tokens over all steps, and those of a stage before them."""
+    """Tokens of all steps and of an earlier training stage."""
     names = ("generated", "prefilled", "trained")
     return {name: int([0.0, *token_totals(metrics, name)][-1]) for name in names}

@@ -1,4 +1,4 @@
-"""Start here: run folders -> a comparison. Which arms, splits and costs, and up to which budget."""
+"""Start here: choose arms, splits, costs and budget, and compare run folders."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def compare(
     """Compare the runs' un-hinted accuracy at equal cost.
 
     Args:
-        folders: Run folders, one at least.
+        folders: At least one run folder.
         by: See ``read_arms``.
         labels: See ``read_arms``.
         reference: The arm that the others are compared with; by default ``grpo`` or else the first.
@@ -103,7 +103,7 @@ def _choose_reference(arms: Sequence[str], reference: str | None) -> str:
 
 
 def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> list[str]:
-    """The wanted splits, or those of all runs, which must then be the same."""
+    """The requested splits, or the runs' splits, which must then agree."""
     splits_by_run = {run.folder: validation_splits(run.contents.metrics) for run in runs}
     known = sorted({split for splits in splits_by_run.values() for split in splits})
     if unknown := [split for split in wanted if split not in known]:
@@ -121,7 +121,7 @@ def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> list[s
 def _read_totals(
     runs: Sequence[ComparedRun], costs: Sequence[str]
 ) -> tuple[dict[str, dict[str, Array]], list[str]]:
-    """Cost -> folder -> (S,) totals, of the costs that all runs count; a note for each of the others."""
+    """Cost -> folder -> (S,) totals for the costs that all runs count, and a note for each other cost."""
     totals, notes = {}, []
     for cost in costs:
         by_folder = {run.folder: spent(run.contents.metrics, COSTS[cost]) for run in runs}
@@ -159,7 +159,7 @@ def _check_budget(budget: float, curves: Mapping[str, Curve], shortest: str) -> 
 
 
 def _obstacle(curves: Mapping[str, Curve]) -> str | None:
-    """Why there is no budget that all runs reached, if there is none."""
+    """Why the runs share no budget; None if they share one."""
     shortest = _ends_first(curves)
     latest = max(curves, key=lambda folder: curves[folder].first)
     if curves[shortest].last == 0.0:

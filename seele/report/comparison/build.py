@@ -1,4 +1,4 @@
-"""A comparison -> its files as bytes. Writing them is the caller's business."""
+"""Turn a comparison into its files as bytes, which the caller writes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What makes runs less comparable than they look, in sentences. Nothing here stops a comparison."""
+"""Sentences on what makes runs less comparable than they look. They never stop a comparison."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ CONDITIONS = {
     "prompts of a step": "data.train_batch_size",
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
 }
-"""Setting of everything that should be alike, by what it is."""
+"""Settings that should agree between runs, by description."""
 
 OF_LAST_STAGE = ("base model", "training data")
-"""What the settings of a run in two stages say of its second one only."""
+"""Conditions that describe only the second stage of a run in two stages."""
 
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
@@ -44,7 +44,7 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
         notes += _difference(what, {run.folder: run.contents.card.get(what) for run in runs})
     for run in runs:
         notes += _history(run)
-        # What is said of other parts of a run folder does not matter here.
+        # Notes on other parts of a run folder do not affect the comparison.
         notes += [
             f"{run.folder}: {note}" for note in run.contents.notes if any(mark in note for mark in MARKS)
         ]

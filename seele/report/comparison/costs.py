@@ -1,4 +1,4 @@
-"""What a run has spent by the end of each step: the scales on which methods are compared.
+"""Costs on which methods are compared: what a run has spent by the end of each step.
 
 S counts the steps of a run's metrics.
 """
@@ -14,7 +14,7 @@ from seele.report.run_folder import Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """One scale, and the metric that it is read from."""
+    """One cost and the metric that measures it."""
 
     title: str
     metric: str
@@ -47,7 +47,7 @@ def spent(metrics: Sequence[Metrics], cost: Cost) -> Array | None:
         return np.zeros(len(metrics))
     if any(cost.metric not in row for row in metrics if row["step"] > 0):
         return None
-    # Nothing is spent before the first step, whether its line says so or not.
+    # Step 0 only validates: where it lacks the metric, nothing was spent.
     values_S = np.array([row.get(cost.metric, 0.0) for row in metrics])
     totals_S = values_S if cost.is_total else np.cumsum(values_S)
     return totals_S if np.all(np.diff(totals_S) >= 0.0) else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from seele.maths.irt import Array
 
-# A mean over runs may miss the accuracy that it is compared with by a rounding error.
+# Rounding may push a mean over runs just below the accuracy that it is compared with.
 ROUNDING = 1e-9
 
 
@@ -33,9 +33,9 @@ class Curve:
 
 
 def make_curve(cost_V: Array, accuracy_V: Array) -> Curve:
-    """The curve through some validations, of which there is one at least; costs never fall.
+    """Build the curve through at least one validation; costs never fall.
 
-    Of several validations at the same cost the last one counts: what the run came to without spending more.
+    The last of several validations at the same cost counts: the run got there without spending more.
     """
     is_last_V = np.append(np.diff(cost_V) > 0.0, True)
     return Curve(cost_V[is_last_V], accuracy_V[is_last_V])
@@ -48,7 +48,7 @@ def accuracy_at(curve: Curve, cost: float) -> float:
 
 
 def average_accuracy(curve: Curve, begin: float, end: float) -> float:
-    """Mean accuracy from one cost to another: the area under the curve by its width, which is known there."""
+    """Mean accuracy between two costs within the curve: the area under it divided by its width."""
     inside_V = (curve.cost_V > begin) & (curve.cost_V < end)
     knots = np.concatenate([[begin], curve.cost_V[inside_V], [end]])
     accuracies = np.array([accuracy_at(curve, cost) for cost in knots])
@@ -60,7 +60,7 @@ def average_accuracy(curve: Curve, begin: float, end: float) -> float:
 def first_crossing(curve: Curve, accuracy: float) -> float | None:
     """The first cost at which the curve reaches ``accuracy``; None where it never does.
 
-    A run that was that good at its first validation reached it there or before.
+    If the first validation already reaches it, that validation's cost is returned.
     """
     reached_V = curve.accuracy_V >= accuracy - ROUNDING
     if not reached_V.any():

@@ -18,10 +18,10 @@ from seele.report.comparison.curves import (
 )
 from seele.report.comparison.results import ArmResult, Difference, Estimate, Reach, Result
 
-# Two runs span their own values and say nothing of a third.
+# An interval from two runs spans just those two and predicts no third.
 MIN_SEEDS = 3
 
-# Every interval draws from a generator of its own: adding an arm moves no other arm's ends.
+# Each interval has its own generator, so that adding an arm moves no other interval.
 BOOTSTRAP_SEED = 0
 
 
@@ -33,12 +33,12 @@ def compare_arms(
     accuracy: float | None,
     reference: str,
 ) -> Result:
-    """One split by one cost.
+    """Compare all arms on one split by one cost.
 
     Args:
         curves: Arm -> seed -> curve.
         budget: A cost at which every curve is known.
-        budget_set_by: The run that ends there, if that is why.
+        budget_set_by: The run whose end sets the budget; None if the budget was requested.
         accuracy: The accuracy whose cost is asked for; by default what the reference's mean curve ends
             with.
         reference: The arm that the others are compared with.
@@ -70,7 +70,7 @@ def compare_arms(
 
 
 def band(curves: Mapping[int, Curve]) -> tuple[Array, Array]:
-    """(K,) lower and upper edge at the shared knots: the bootstrap interval, or all where seeds are few."""
+    """(K,) lower and upper edge at the shared knots: the bootstrap interval, or the range of few seeds."""
     accuracy_NK = stack(curves.values(), shared_knots(curves.values()))
     if len(curves) < MIN_SEEDS:
         return accuracy_NK.min(axis=0), accuracy_NK.max(axis=0)

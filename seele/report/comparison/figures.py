@@ -57,13 +57,13 @@ def accuracy_against(comparison: Comparison, cost: str) -> Figure:
         style_axes(axes, x_label=COSTS[cost].title, y_label="accuracy, no hint")
         top = axes.get_ylim()[1]
         share_on_y(axes)
-        # Comparing needs the room; all panels begin at 0.
+        # Zooming in eases the comparison; all panels begin at 0.
         axes.set_ylim(0.0, min(1.02, top))
         if cost == "steps":
             step_axis(axes)
         else:
             axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    # Names of arms are long: one a line.
+    # Arms have long names, so each gets a line.
     figure.legend(loc="outside lower center", frameon=False, fontsize=8.5, labelcolor=INK)
     return figure
 
@@ -83,7 +83,7 @@ def _draw_split(axes: Axes, curves: Mapping[str, Mapping[int, Curve]], *, is_lab
 
 
 def describe_band(num_seeds: int) -> str:
-    """What the band around a mean over so many seeds is."""
+    """Describe the band around a mean over ``num_seeds`` seeds."""
     if num_seeds == 1:
         return "1 seed"
     return f"{num_seeds} seeds, {'95 % interval' if num_seeds >= MIN_SEEDS else 'smallest to largest'}"

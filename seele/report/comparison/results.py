@@ -1,4 +1,4 @@
-"""What a comparison finds, as records. ``asdict`` of a result is its place in summary.json."""
+"""Results of a comparison as records; ``asdict`` gives their form in summary.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Estimate:
     by_seed: Mapping[int, float]
     mean: float
     interval_95: tuple[float, float] | None
-    """Bootstrap over seeds; None where there are too few of them."""
+    """Bootstrap interval over seeds; None if there are too few."""
     t_interval_95: tuple[float, float] | None
-    """Student's, which is as wide as few seeds need where they are normally distributed; None likewise."""
+    """Student's t interval, exact for normally distributed seeds; None if there are too few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Difference(Estimate):
     """An arm's value minus the reference's, seed by seed, over the seeds that both have."""
 
     p_value: float
-    """Exact, two-sided, of flipping the signs of the seeds' differences."""
+    """Exact two-sided p-value of the sign-flip test on the seeds' differences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Reach:
     by_seed: Mapping[int, float | None]
     num_reached: int
     mean: float | None
-    """Over seeds; None unless every seed reached it, for those that did are the fast ones."""
+    """Mean over seeds; None unless every seed reached it, because the fast ones alone would bias it."""
     interval_95: tuple[float, float] | None
 
 
@@ -45,11 +45,11 @@ class ArmResult:
     """One arm on one split by one cost."""
 
     accuracy: Estimate
-    """At the budget."""
+    """Accuracy at the budget."""
     difference: Difference | None
-    """None for the reference itself, and where the arm has no seed in common with it."""
+    """Difference at the budget; None for the reference and for arms that share no seed with it."""
     average: Estimate
-    """Over all costs up to the budget: how fast the arm learns, at no point that somebody chose."""
+    """Mean accuracy over all costs up to the budget: how fast the arm learns."""
     average_difference: Difference | None
     cost_of_accuracy: Reach
 
@@ -59,9 +59,9 @@ class Result:
     """All arms on one split by one cost."""
 
     budget: float
-    """The largest cost up to which every run was validated, or what was asked for."""
+    """Largest cost up to which every run was validated, or the requested budget."""
     budget_set_by: str | None
-    """The run that ended there; None where the budget was asked for."""
+    """Run whose end sets the budget; None if the budget was requested."""
     accuracy: float
     """The accuracy whose cost is asked for, in [0, 1]."""
     arms: Mapping[str, ArmResult]
@@ -69,17 +69,17 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that tables and figures are made of."""
+    """All data of the tables and figures."""
 
     reference: str
     arms: Mapping[str, Mapping[int, ComparedRun]]
     """Arm -> seed -> run, the reference first."""
     curves: Mapping[str, Mapping[str, Mapping[str, Mapping[int, Curve]]]]
-    """Split -> cost -> arm -> seed -> curve; without the costs that the runs cannot be compared by."""
+    """Split -> cost -> arm -> seed -> curve, for the costs that all runs count."""
     results: Mapping[str, Mapping[str, Result]]
-    """Split -> cost -> result, for the same."""
+    """Split -> cost -> result, for the same costs."""
     notes: tuple[str, ...]
-    """What a reader must know before believing any of it, in sentences."""
+    """Sentences that a reader must know before trusting the results."""
 
     @property
     def costs(self) -> list[str]:

@@ -18,7 +18,7 @@ TOLD_APART_BY = (
     "seele.curriculum.name",
     "seele.selection.name",
 )
-"""Settings that make arms of their own where runs of one method differ in them."""
+"""Settings that split a method's runs into arms where they differ."""
 
 UNSET = "null"
 
@@ -28,7 +28,7 @@ class ComparedRun:
     """One run folder's place in the comparison."""
 
     folder: str
-    """As it was named."""
+    """Path as the user gave it."""
     arm: str
     seed: int
     contents: RunFolder
@@ -41,13 +41,13 @@ def read_arms(
     labels: Sequence[str] = (),
     read: Callable[[Path], RunFolder] = read_run,
 ) -> dict[str, dict[int, ComparedRun]]:
-    """Arm -> seed -> run. Arms stand in the order in which they were named, seeds in their own.
+    """Arm -> seed -> run. Arms keep the order of ``folders``; seeds are sorted.
 
     Args:
-        folders: Run folders, one at least.
+        folders: At least one run folder.
         by: Dotted settings that tell runs of one method apart, instead of ``TOLD_APART_BY``.
         labels: ``RUN=NAME`` each: the arm of a run, which is given by its path or its folder's name.
-        read: Reads a folder; one that remembers saves time where comparisons share runs.
+        read: Reads a folder; a cached function saves time when comparisons share runs.
 
     Raises:
         CheckpointError: If a folder is no run folder, was never validated, or lacks its method or seed.
@@ -80,7 +80,7 @@ def _checked(folder: Path, run: RunFolder) -> RunFolder:
             f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), hence nothing to "
             "compare; leave it out, or train with trainer.test_freq or trainer.val_before_train"
         )
-    # Rollouts are large, and nothing here looks at them.
+    # Rollouts are large and not needed here.
     return replace(run, rollouts=(), controller={})
 
 
@@ -92,7 +92,7 @@ def _seed(folder: Path, run: RunFolder) -> int:
 
 
 def _recorded(run: RunFolder, name: str) -> Any:
-    """What the run card says, or the settings where it says nothing."""
+    """Value from the run card, or else from the settings."""
     return run.card[name] if name in run.card else run.setting(f"seele.{name}")
 
 
@@ -124,7 +124,7 @@ def _value(run: RunFolder, key: str) -> str:
 
 
 def _short(key: str) -> str:
-    """The part of a dotted key that says what it is about."""
+    """The last part of a dotted key, or the part before it where the last is ``name``."""
     *_, section, name = ("", *key.split("."))
     return section if name == "name" else name
 
@@ -133,7 +133,7 @@ def _parse_labels(labels: Sequence[str], folders: Sequence[Path]) -> Mapping[int
     """Label by the run's place among ``folders``."""
     named = {}
     for label in labels:
-        # A path may contain "=", as Hydra's do, so it is looked for and not split off.
+        # A path may contain "=", as Hydra's do, so known names are tried instead of splitting at "=".
         fits = {
             place: label.removeprefix(f"{name}=")
             for place, folder in enumerate(folders)

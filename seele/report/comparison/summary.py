@@ -1,4 +1,4 @@
-"""The comparison as one JSON object: what was compared under which conditions, and what came out."""
+"""The comparison as one JSON object: runs, conditions and results."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +12,7 @@ from seele.report.series import VALIDATION
 
 
 def summarise(comparison: Comparison) -> dict[str, Any]:
-    """The summary. Seeds are keys of objects, hence text; what is not known is None."""
+    """Summarise a comparison. Seeds are JSON keys, hence text; unknown values are None."""
     return {
         "reference": comparison.reference,
         "interval": {
@@ -32,7 +32,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
 
 
 def describe_run(compared: ComparedRun) -> dict[str, Any]:
-    """Where a run comes from, how far it went and what it spent in all."""
+    """Origin, last step and total costs of a run."""
     run = compared.contents
     validated = [row["step"] for row in run.metrics if any(key.startswith(VALIDATION) for key in row)]
     return {
@@ -60,6 +60,6 @@ def _spent_in_all(compared: ComparedRun, cost: str) -> float | None:
     total = None if totals_S is None else float(totals_S[-1])
     if total or cost != "flops":
         return total
-    # Where the metrics do not count FLOPs, the run card may, at the end; no run has a total of 0.
+    # If the metrics count no FLOPs, a finished run's card may; a total of 0 means that they were not counted.
     flops = compared.contents.card.get("flops")
     return float(flops) if isinstance(flops, int | float) else None

@@ -1,4 +1,4 @@
-"""The comparison's tables, for Markdown and for the page alike."""
+"""The comparison's tables, for Markdown and for the HTML page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _BLANK = ("reference", "", "", "", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Cells as text, and what has to be known to read them."""
+    """Cells as text, with the explanation that a reader needs."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     num_names: int
-    """Columns that are read from the left; the others are numbers."""
+    """Number of leading text columns; all later columns hold numbers."""
     explanation: str
 
 
@@ -94,7 +94,7 @@ def title(comparison: Comparison) -> str:
 def amount(value: float) -> str:
     """A cost in four digits: ``1250``, ``12.5 k``, ``1.25 M``."""
     rounded = float(f"{value:.4g}")
-    # Steps and small runs read better in full.
+    # Small amounts, such as step numbers, are easier to read in full.
     unit, name = next((each for each in UNITS if rounded >= max(each[0], 1e4)), (1.0, ""))
     return f"{rounded / unit:.4g} {name}".rstrip()
 
@@ -114,7 +114,7 @@ def _titles() -> list[str]:
 
 
 def _section(table: Table) -> str:
-    # A name may hold what ends a cell.
+    # A name may contain "|", which would end a cell.
     heads, *rows = ([cell.replace("|", "&#124;") for cell in row] for row in (table.heads, *table.rows))
     cells = markdown_table(heads, rows, num_names=table.num_names)
     return f"### {table.title}\n\n{cells}\n{table.explanation}\n"

@@ -1,4 +1,4 @@
-"""One run in a folder at a time: a second one would take back the lines and checkpoints of the first."""
+"""One run per folder at a time: a second run would undo the first one's lines and checkpoints."""
 
 import fcntl
 import os
@@ -14,14 +14,15 @@ LOCK = ".lock"
 
 @contextmanager
 def only_run_in(folder: Path) -> Iterator[None]:
-    """While open, no other process trains in this folder. The lock ends with this process, however that ends;
-    none that it starts has it.
+    """Keep other processes from training in this folder.
+
+    The lock ends with this process, even if it is killed; its child processes do not inherit it.
 
     Raises:
-        ConfigError: Another process trains there.
+        ConfigError: If another process trains there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+") as file:  # closed in every process that is started from here
+    with (folder / LOCK).open("a+") as file:  # not inherited by child processes
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

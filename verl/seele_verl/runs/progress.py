@@ -1,5 +1,6 @@
-"""Progress on the terminal: one line a step, read from the run's ``metrics.jsonl``; everything else goes to
-the run's log file.
+"""Progress on the terminal: one line per step, from the run's ``metrics.jsonl``.
+
+All other output goes to the run's log file.
 """
 
 import os
@@ -16,8 +17,8 @@ POLL_INTERVAL_S = 0.5
 
 
 def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
-    """One step as a person reads it: reward per round, mean hint ratio, what a group is made of, speed, time
-    left, un-hinted accuracy.
+    """Format one step: accuracy per round, mean hint ratio, composition of a group, speed, time left,
+    un-hinted accuracy.
     """
     parts = [f"step {int(metrics['step']):>4}/{total_steps}"]
     rounds = [metrics[name] for name in _numbered("accuracy/round_", metrics)]
@@ -26,7 +27,7 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
         parts.append(f"hint {metrics['hint_ratio/mean']:.2f}")
         on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
         parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
-        # Older checkpoints do not hold the times of a line that was lost.
+        # A lost line is restored from its checkpoint; older checkpoints hold no times.
         if "timing_s/gen" in metrics:
             parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
     elif "actor/sft_loss" in metrics:
