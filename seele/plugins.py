@@ -38,6 +38,11 @@ def absolute(spec: str) -> str:
     return f"{Path(location).expanduser().resolve()}{colon}{name}"
 
 
+def installed_names(group: str) -> list[str]:
+    """Names of the entry points in ``seele.GROUP``."""
+    return sorted(entry_points(group=f"seele.{group}").names)
+
+
 def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -> Any:
     """The part that a setting names.
 
@@ -65,8 +70,7 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
 
 def where(part: Any) -> str:
     """File and line of a class, function or instance, for messages."""
-    target = part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
-    target = inspect.unwrap(target)
+    target = _defined(part)
     try:
         return f"{inspect.getsourcefile(target)}:{inspect.getsourcelines(target)[1]}"
     except (OSError, TypeError):
@@ -79,11 +83,25 @@ def where_raised(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
 
 
+def where_in(part: Any, error: BaseException) -> str:
+    """File and line of the innermost frame of an error in the part's own file, not in what it calls; where
+    the part begins if the error has no frame there, as with a wrong number of arguments.
+    """
+    file = inspect.getfile(_defined(part))
+    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
+    return f"{file}:{lines[-1]}" if lines else where(part)
+
+
 def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
     """Raise ``ConfigError`` where a part lacks a method or an attribute, with the part's file and line."""
     missing = [name for name in names if not hasattr(part, name)]
     if missing:
         raise ConfigError(f"{key}: {where(part)} lacks {missing}; docs/extending.md has the contract")
+
+
+def _defined(part: Any) -> Any:
+    """What has a place in a file: a class or a function; for an instance, its class."""
+    return inspect.unwrap(part if inspect.isclass(part) or inspect.isroutine(part) else type(part))
 
 
 def _load(spec: str, key: str) -> Any:

@@ -42,7 +42,8 @@ prepare_app = typer.Typer(
     cls=SourceGroup,
     no_args_is_help=True,
     help="Write DIR/<split>.parquet and DIR/manifest.json. "
-    "Sources: deepmath, openr1_46k, dapo_17k, math, gsm8k, hf://OWNER/NAME, a file, or a command below.",
+    "Sources: deepmath, openr1_46k, dapo_17k, math, gsm8k, hf://OWNER/NAME, a file, a YAML file of your own "
+    "(docs/data.md), or a command below.",
 )
 
 OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]
@@ -68,7 +69,8 @@ def prepare_source(
     reference: Annotated[
         str,
         typer.Argument(
-            help="A source's name, hf://OWNER/NAME?config=...&split=...&revision=..., a URL of the hub, or a "
+            help="A source's name, a YAML file of your own, "
+            "hf://OWNER/NAME?config=...&split=...&revision=..., a URL of the hub, or a "
             "local parquet, JSON or JSONL file or folder.",
             show_default=False,
         ),

@@ -106,3 +106,14 @@ def test_where_an_error_was_raised_is_the_innermost_line(module):
         part()
     assert plugins.where_raised(raised.value).endswith("my_part.py:2")
     assert Path(plugins.where(part).rpartition(":")[0]).name == "my_part.py"
+
+
+def test_a_mistake_is_looked_for_in_the_parts_own_file(module):
+    file = module("import json\n\n\ndef f(text):\n    return json.loads(text)\n")
+    part = find(f"{file}:f")
+    with pytest.raises(ValueError) as raised:
+        part("{")
+    assert plugins.where_in(part, raised.value) == f"{file}:5"
+    with pytest.raises(TypeError) as raised:
+        part()
+    assert plugins.where_in(part, raised.value) == f"{file}:4"

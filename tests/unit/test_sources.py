@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from decimal import Decimal
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import ModuleType
 
@@ -12,9 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from seele import plugins
 from seele.data.sources import Counts, find_settings, open_split, read_source, source_names
 from seele.data.sources.mapping import as_level, as_text, look_up, parse_path
+from seele.data.sources.prepare_source import prepare_source
 from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]
@@ -462,3 +466,126 @@ def test_the_yaml_files_hold_nothing_but_settings():
     for name in source_names():
         raw = yaml.safe_load((ROOT / "seele" / "data" / "sources" / f"{name}.yaml").read_text())
         assert raw["data_source"] == name
+
+
+# A user's own sources
+
+TABLE = """
+import json
+from pathlib import Path
+
+
+def read(split):
+    for line in (Path(__file__).parent / f"{split}.txt").read_text().splitlines():
+        question, *steps, answer = json.loads(line)
+        yield {"question": question, "steps": [f"{step}\\n" for step in steps], "answer": answer}
+
+
+def read_nothing(split):
+    pass
+
+
+SOURCE = {"data_source": "table", "reference": "table.py:read", "splits": {"train": "all"}}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder with rows that no mapping of columns reads, and the function that does."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "table.py").write_text(TABLE)
+    lines = [json.dumps([f"What is {n}+1?", f"one after {n}", n + 1]) for n in range(40)]
+    (folder / "all.txt").write_text("\n".join(lines))
+    (folder / "mine.yaml").write_text("reference: table.py:read\nsplits: {train: all}\n")
+    return folder
+
+
+def test_a_yaml_file_of_ones_own_is_a_source_whose_paths_begin_beside_it(own, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    problems = list(read_source("own/mine.yaml"))
+    assert [problem.answer for problem in problems] == [str(n + 1) for n in range(40)]
+    assert (problems[3].data_source, problems[3].steps) == ("mine", ("one after 3\n",))
+    # The same file as columns, and with keys that only the YAML file of a source has.
+    write_rows = [{"problem": p.question, "gold": p.answer} for p in problems]
+    (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in write_rows))
+    (own / "other.yaml").write_text(
+        "data_source: sums\nreference: rows.jsonl\nquestion_prefix: What is\n"
+        "columns: {question: problem, answer: gold}\n"
+    )
+    [first, *_] = read_source("own/other.yaml")
+    assert (first.question, first.answer, first.data_source) == ("0+1?", "1", "sums")
+
+
+def test_a_mapping_and_a_function_are_sources_by_import_path(own, monkeypatch):
+    from_yaml = list(read_source(str(own / "mine.yaml"), changes={"data_source": "table"}))
+    assert list(read_source(f"{own}/table.py:SOURCE")) == from_yaml
+    function = list(read_source(f"{own}/table.py:read", split="all"))
+    assert [problem.steps for problem in function] == [problem.steps for problem in from_yaml]
+    monkeypatch.syspath_prepend(str(own))
+    changes = {"reference": "table:read"}
+    assert list(read_source(str(own / "mine.yaml"), changes=changes | {"data_source": "table"})) == from_yaml
+
+
+def test_an_installed_package_names_sources(own, monkeypatch):
+    monkeypatch.syspath_prepend(str(own))
+    points = EntryPoints([EntryPoint("sums", "table:SOURCE", "seele.data_sources")])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: points.select(group=group))
+    settings = find_settings("sums", changes={"reference": f"{own}/table.py:read"})
+    assert (settings.data_source, settings.splits) == ("table", {"train": "all"})
+    with pytest.raises(ConfigError, match=r"nor a source; sources are .*'sums'"):
+        find_settings("summs")
+
+
+def test_an_own_source_is_prepared_with_a_part_held_out_and_the_same_bytes_anywhere(own, tmp_path):
+    shutil.copytree(own, second := tmp_path / "elsewhere")
+    for folder in (own, second):
+        settings = find_settings(str(folder / "mine.yaml"), changes={"heldout_share": 0.25})
+        prepare_source(folder / "out", settings)
+    names = ("train.parquet", "heldout.parquet", "manifest.json")
+    assert all((own / "out" / name).read_bytes() == (second / "out" / name).read_bytes() for name in names)
+    manifest = json.loads((own / "out" / "manifest.json").read_text())
+    counts = [entry["problems"] for entry in manifest["splits"].values()]
+    assert sum(counts) == 40 and min(counts) >= 4
+    assert manifest["splits"]["train"]["origin"] == {
+        "function": "table.py:read",
+        "sha256": file_sha256(own / "table.py"),
+        "split": "all",
+    }
+
+
+def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_written(own):
+    with (own / "all.txt").open("a") as file:
+        file.write("\nno JSON")
+    place = rf"{own}/table.py:8: table.py:read\('all'\), row 40 \(counted from 0\): JSONDecodeError"
+    with pytest.raises(DataError, match=place):
+        prepare_source(own / "out", find_settings(str(own / "mine.yaml")))
+    assert not list((own / "out").iterdir())
+    with pytest.raises(DataError, match=r"table.py:12: .* row 0 .*: TypeError: 'NoneType'"):
+        list(read_source(f"{own}/table.py:read_nothing"))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("reference: table.py:read\ncolums: {}", r"mine.yaml: unknown key 'colums'; allowed keys are"),
+        ("reference: table.py:read\ncolumns: [a]", r"mine.yaml.columns: expected a section .*\['a'\]"),
+        ("reference: table.py:read\ncolumns: {answers: a}", r"mine.yaml.columns: unknown key 'answers'"),
+        ("reference: table.py:read\nmax_steps: few", "mine.yaml.max_steps: expected int"),
+        ("title: Mine", "mine.yaml: expected a text under 'reference', got None"),
+        ("[a, b]", r"mine.yaml: expected lines such as .*, got \['a', 'b'\]"),
+        ("a: [", "mine.yaml: cannot be read as YAML"),
+        ("reference: table.py:raed", r"table.py has no 'raed'; it has \['Path', 'SOURCE'"),
+        ("reference: table.py:SOURCE", "expected a function that takes a split's name .*, got dict"),
+        ("reference: none.py:read", "no file '.*none.py'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_an_own_source_is_named_with_its_file(own, text, complaint):
+    (own / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        list(read_source(str(own / "mine.yaml")))
+
+
+def test_a_copy_of_the_files_is_no_help_to_a_function(own):
+    with pytest.raises(ConfigError, match=r"--source .*: the rows come from a function, .*table.py:read"):
+        list(read_source(str(own / "mine.yaml"), source=own))

@@ -1,4 +1,4 @@
-"""Problems from named sources (the YAML files here), the Hugging Face hub, and local files."""
+"""Problems from named sources (the YAML files here), a user's own, the Hugging Face hub and local files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from seele.data.sources.functions import is_function, open_function
 from seele.data.sources.local import find_files, iterate_file
 from seele.data.sources.mapping import parse_path
 from seele.data.sources.reference import HubReference, parse_reference
@@ -13,6 +14,7 @@ from seele.data.sources.rows import Counts, to_instances
 from seele.data.sources.settings import SourceSettings, find_settings, source_names
 from seele.data.storage.files import file_sha256
 from seele.data.storage.hub import HubSource, commit_of, iterate_hub_rows, open_configs
+from seele.errors import ConfigError
 from seele.records import Instance
 
 __all__ = [
@@ -55,7 +57,7 @@ def read_source(
     """Problems of a named source, of a data set of the hub, or of a local file.
 
     Args:
-        name_or_reference: One of ``source_names``, or a reference (``seele.data.sources.reference``).
+        name_or_reference: As in ``find_settings``.
         split: Name of our split: ``train``, or another that the settings have.
         source: Local copy of the source's files; from where the reference says when not given.
         columns: As in ``find_settings``.
@@ -76,9 +78,15 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
     """Find the rows of a split, named as the source names it.
 
     Raises:
+        ConfigError: The reference is a function that is not there, or ``source`` is given beside one.
         DataError: They cannot be had.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
+    if is_function(settings.reference):
+        if source is not None:
+            raise ConfigError(f"--source {source}: the rows come from a function, {settings.reference}")
+        rows, made_by = open_function(settings.reference, split)
+        return OpenSplit(rows=rows, origin=made_by)
     reference = parse_reference(settings.reference)
     columns = None if settings.detect else _top_level(settings)
     configs = reference.configs if isinstance(reference, HubReference) else ()

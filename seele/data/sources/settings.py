@@ -1,22 +1,33 @@
 """Settings of a source: where its rows lie, and how a row says a problem.
 
-The sources that have a name are YAML files in this folder; their keys are the fields below.
+The sources that have a name are YAML files in this folder, a user's own are YAML files anywhere; their keys
+are the fields below.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from seele.config.build import from_mapping
+from seele.data.sources.functions import is_function
 from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError
+from seele.plugins import find_part, installed_names
 
 GENERATED = ("arc_1d", "chains", "countdown", "gsm8k", "zebra")
 """Sources with commands of their own."""
+
+ENTRY_POINTS = "data_sources"
+"""Installed packages name sources in this group of ``seele.plugins``."""
+
+DETECTED = ("question", "answer", "solution", "level")
+"""What columns are looked for, where none are named."""
 
 
 class Reason(StrEnum):
@@ -65,7 +76,7 @@ class SourceSettings:
     data_source: str
     """Goes into every problem: what checkers and metrics tell data sets apart by."""
     reference: str
-    """See ``seele.data.sources.reference``."""
+    """See ``seele.data.sources.reference`` and ``seele.data.sources.functions``."""
     title: str = ""
     licence: str = "unknown"
     splits: Mapping[str, str] = field(default_factory=lambda: {"train": "train"})
@@ -142,31 +153,59 @@ def find_settings(
     columns: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> SourceSettings:
-    """Settings of a named source, or those that a reference begins with, with changes.
+    """Settings of a named source, of a user's own, or those that a reference begins with, with changes.
 
     A reference to the repository of a named source gets that source's columns; in any other, columns that
     are not given are looked for.
 
     Args:
-        name_or_reference: One of ``source_names``, or a reference.
+        name_or_reference: One of ``source_names``; a YAML file; an entry point of ``seele.data_sources`` or
+            ``package.module:SOURCE``, a mapping with a YAML file's keys; or a reference.
         columns: Column by what it holds, in place of the source's own; an empty one takes a column away.
         changes: Values of other fields.
 
     Raises:
         ConfigError: Unknown name, bad reference, or a bad value.
     """
-    if name_or_reference in source_names():
-        raw = _read(name_or_reference)
-    else:
-        raw = _settings_of_reference(name_or_reference)
+    raw = _settings_of(name_or_reference)
     mapped = {key: value or None for key, value in (columns or {}).items()}
     if mapped and "columns" not in raw:
         # A map of some columns is a choice among the others, too.
         raw["detect"] = [name for name in ("question", "answer") if name not in mapped]
     if raw.get("solution_form") == "gsm8k" and mapped.get("answer"):
         raw["solution_form"] = "text"
-    raw["columns"] = raw.get("columns", {}) | mapped
+    if mapped:
+        raw["columns"] = raw.get("columns", {}) | mapped
     return from_mapping(SourceSettings, raw | dict(changes or {}), name_or_reference)
+
+
+def _settings_of(name_or_reference: str) -> dict[str, Any]:
+    if name_or_reference in source_names():
+        return _read(name_or_reference)
+    if name_or_reference.endswith((".yaml", ".yml")):
+        path = Path(name_or_reference).expanduser()
+        return _own({"data_source": _plain(path.stem)} | read_yaml(path), name_or_reference, path.parent)
+    if is_function(name_or_reference) or name_or_reference in installed_names(ENTRY_POINTS):
+        part = find_part(name_or_reference, key="seele data prepare", group=ENTRY_POINTS, built_in={})
+        if isinstance(part, Mapping):
+            file = Path(name_or_reference.rpartition(":")[0])
+            return _own(dict(part), name_or_reference, file.parent if file.suffix == ".py" else Path())
+    return _settings_of_reference(name_or_reference)
+
+
+def _own(raw: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
+    """Settings of a user's own source. Its paths begin at ``folder``; columns that it does not name are
+    looked for.
+    """
+    if missing := [key for key in ("data_source", "reference") if not isinstance(raw.get(key), str)]:
+        raise ConfigError(f"{name}: expected a text under {missing[0]!r}, got {raw.get(missing[0])!r}")
+    if not isinstance(raw.get("columns", {}), Mapping):
+        raise ConfigError(f"{name}.columns: expected a section with keys, got {raw['columns']!r}")
+    if "columns" not in raw:
+        raw = {"detect": list(DETECTED)} | raw
+    reference, location = raw["reference"], raw["reference"].rpartition(":")[0]
+    is_module = location and not location.endswith(".py")
+    return raw if is_module else raw | {"reference": str(folder / Path(reference).expanduser())}
 
 
 def _read(source: str) -> dict[str, Any]:
@@ -186,14 +225,24 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
                 # What is held out of a source is its own choice; a reference means the rows that it names.
                 source.pop("heldout_share", None)
                 return source | {"reference": whole, "splits": {"train": split}}
+    elif is_function(reference):
+        name, split = reference.rpartition(":")[2], "train"
     elif parsed.exists():
         name, split = parsed.name.removesuffix(parsed.suffix), "train"
     else:
         raise ConfigError(
             f"{reference}: neither a file or folder nor a source; sources are "
-            f"{[*dict.fromkeys((*source_names(), *GENERATED))]}, and a data set of the hub is "
-            "hf://OWNER/NAME?config=...&split=...&revision=..."
+            f"{[*dict.fromkeys((*source_names(), *installed_names(ENTRY_POINTS), *GENERATED))]}, a data set "
+            "of the hub is hf://OWNER/NAME?config=...&split=...&revision=..., and a source of your own is a "
+            "YAML file (docs/data.md)"
         )
-    plain = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
-    detect = ["question", "answer", "solution", "level"]
-    return {"data_source": plain, "reference": reference, "splits": {"train": split}, "detect": detect}
+    return {
+        "data_source": _plain(name),
+        "reference": reference,
+        "splits": {"train": split},
+        "detect": list(DETECTED),
+    }
+
+
+def _plain(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_" else "_" for char in name)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from seele.errors import ConfigError, DataError
 
 
@@ -98,6 +100,21 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of the file's bytes, 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file of settings.
+
+    Raises:
+        ConfigError: It is missing, is no YAML, or holds no keys.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: expected lines such as 'reference: rows.jsonl', got {reprlib.repr(raw)}")
+    return raw
 
 
 def read_json_lines(path: Path) -> list[tuple[str, Any]]:
