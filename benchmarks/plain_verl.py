@@ -1,6 +1,6 @@
 """The released verl without any of our seams, on the configuration of a run of ours.
 
-    VERL_FILE_LOGGER_PATH=metrics.jsonl python benchmarks/plain_verl.py method=grpo hardware=cpu ...
+    VERL_FILE_LOGGER_PATH=metrics.jsonl python benchmarks/plain_verl.py method=grpo hardware=cpu job=tiny ...
 
 Left in are the CPU platform and its fixes, without which verl does not start on a CPU; taken out are our
 rollout worker, engine replica, data set, trainer and loss, and the settings that only make it faster, unless

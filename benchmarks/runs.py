@@ -22,6 +22,7 @@ PLAIN = ("benchmarks/plain_verl.py",)
 
 JOB = (
     "hardware=cpu",
+    "job=tiny",
     "model=tiny",
     "data=chains",
     "trainer.save_freq=-1",

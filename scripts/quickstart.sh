@@ -18,7 +18,7 @@ run bash scripts/setup.sh
 : "${HARDWARE:=$([ -e .venv/.seele-gpu ] && echo gpu_tiny || echo cpu)}"
 run seele data prepare chains --out data/prepared/chains
 run python -m seele_verl.base_model --task chains --out models
-run python -m seele_verl.train method=seele hardware="$HARDWARE" model=tiny data=chains \
+run python -m seele_verl.train method=seele hardware="$HARDWARE" job=tiny model=tiny data=chains \
     trainer.default_local_dir="$(quoted "$OUT")" "$@"
 # The default share of a GPU would be millions of blocks of cache for so small a model.
 run env -u MODEL -u STEPS -u LAST_STEP -u BENCHMARKS -u PROBLEMS CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh --gpu-memory-share 0.1

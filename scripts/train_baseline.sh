@@ -8,7 +8,7 @@
 #   bash scripts/train_baseline.sh luffy
 #   OUT=runs/try bash scripts/train_baseline.sh uft seele.seed=1
 #   MODEL=models/chains TRAIN=data/prepared/chains/train.parquet VALID=data/prepared/chains/heldout.parquet HARDWARE=cpu \
-#       bash scripts/train_baseline.sh grpo model=tiny
+#       bash scripts/train_baseline.sh grpo model=tiny job=tiny
 source "$(dirname "$0")/lib/common.sh"
 
 METHODS=verl/seele_verl/config/method

@@ -106,7 +106,7 @@ def python() -> Iterator[str]:
     """Runs what Python would; the libraries that verl needs are imported already, once for all tests."""
     from seele_verl.train import compose
 
-    variables = dict(compose(["hardware=cpu"]).ray_kwargs.ray_init.runtime_env.env_vars)
+    variables = dict(compose(["hardware=cpu", "job=tiny"]).ray_kwargs.ray_init.runtime_env.env_vars)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", LAUNCHER], env=os.environ | variables, **pipes) as process:
         yield next(line.strip() for line in process.stdout if line.endswith("/python\n"))
@@ -141,7 +141,7 @@ def train_command(problems, base_model):
     def command(run: Path, *overrides: str) -> list[str]:
         return [
             sys.executable,
-            *("-m", "seele_verl.train", "method=seele", "hardware=cpu"),
+            *("-m", "seele_verl.train", "method=seele", "hardware=cpu", "job=tiny"),
             f"actor_rollout_ref.model.path={base_model}",
             f"data.train_files=[{problems}/train.parquet]",
             f"data.val_files=[{problems}/heldout.parquet,{problems}/harder.parquet]",
@@ -160,7 +160,7 @@ def supervised_command(problems, base_model, python):
 
     def command(method: str, run: Path, *overrides: str) -> list[str]:
         return [
-            *(python, "-m", "seele_verl.train", f"method={method}", "hardware=cpu"),
+            *(python, "-m", "seele_verl.train", f"method={method}", "hardware=cpu", "job=tiny"),
             f"actor_rollout_ref.model.path={base_model}",
             f"data.train_files=[{problems}/train.parquet]",
             f"data.val_files=[{problems}/heldout.parquet,{problems}/harder.parquet]",

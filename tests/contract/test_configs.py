@@ -12,8 +12,10 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import OmegaConf
 
+from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele_verl.checks.compositions import check_composition
+from seele_verl.checks.job import SIZES_WERE_SET_BY, check_job
 from seele_verl.checks.preflight import check_batches
 from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.settings import read_settings
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "verl" / "seele_verl" / "config"
 GROUPS = {
     group: sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-    for group in ("method", "curriculum", "selection", "model", "data", "hardware")
+    for group in ("method", "curriculum", "selection", "model", "data", "hardware", "job")
 }
 
 
@@ -79,20 +81,97 @@ def test_sec_2d_is_the_papers():
 
 
 def test_grpo_takes_as_many_rollouts_as_seele():
-    seele, grpo = (composed(f"method={method}", "hardware=cpu") for method in ("seele", "grpo"))
+    seele, grpo = (composed(f"method={method}", "hardware=cpu", "job=tiny") for method in ("seele", "grpo"))
     assert seele.actor_rollout_ref.rollout.n == grpo.actor_rollout_ref.rollout.n
     assert read_settings(grpo).hints.rounds == 1
 
 
 def test_only_the_cpu_file_names_the_cpu_stack():
-    cpu, gpu = composed("hardware=cpu"), composed("hardware=gpu8")
+    cpu, gpu = composed("hardware=cpu", "job=tiny"), composed("hardware=gpu8")
     variables = cpu.ray_kwargs.ray_init.runtime_env.env_vars
     assert ENVIRONMENT.items() <= variables.items()
     assert "env_vars" not in gpu.ray_kwargs.ray_init.runtime_env
 
 
+SIZES = {
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "seele.hints.rollouts_per_prompt",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "actor_rollout_ref.actor.optim.lr",
+    "critic.optim.lr",
+    "trainer.total_training_steps",
+    "trainer.save_freq",
+    "trainer.test_freq",
+}
+
+
+def test_hardware_sets_no_sizes():
+    for name in GROUPS["hardware"]:
+        file = OmegaConf.load(CONFIGS / "hardware" / f"{name}.yaml")
+        assert not {key for key in SIZES if OmegaConf.select(file, key) is not None}, name
+
+
+@pytest.mark.parametrize("hardware", GROUPS["hardware"])
+def test_hardware_leaves_a_methods_sizes_and_a_job_sets_them(hardware):
+    own, config = composed("method=luffy"), composed("method=luffy", f"hardware={hardware}")
+    assert {key: OmegaConf.select(config, key) for key in SIZES} == {
+        key: OmegaConf.select(own, key) for key in SIZES
+    }
+    tiny = composed("method=luffy", f"hardware={hardware}", "job=tiny")
+    assert (tiny.actor_rollout_ref.actor.optim.lr, tiny.data.train_batch_size) == (1.5e-4, 16)
+    assert tiny.trainer.total_training_steps == 30
+
+
+def test_no_job_is_the_methods():
+    assert composed("method=sft", "job=method") == composed("method=sft")
+
+
+def test_luffy_keeps_its_learning_rate_without_a_gpu():
+    config = composed("method=luffy", "hardware=cpu")
+    assert config.actor_rollout_ref.actor.optim.lr == 1e-6
+    assert (config.data.train_batch_size, config.trainer.total_training_steps) == (128, 500)
+    # vLLM on a CPU takes no prompt in pieces.
+    assert config.actor_rollout_ref.rollout.max_num_batched_tokens == 2048 + 8192
+
+
+@pytest.mark.parametrize(("hardware", "job"), SIZES_WERE_SET_BY.items())
+def test_a_command_that_would_train_with_other_sizes_than_before_says_what_to_add(hardware, job):
+    typed = ["method=luffy", f"hardware={hardware}", "seele.seed=1"]
+    with pytest.raises(ConfigError, match=rf"hardware={hardware} no longer .* add job={job} .* job=method"):
+        check_job(typed)
+    for chosen in (job, "method", "null"):
+        check_job([*typed, f"job={chosen}"])
+
+
+def test_a_recipe_names_the_sizes_of_all_but_tiny_jobs():
+    recipe = "recipe=luffy_qwen2.5-math-7b"
+    check_job([recipe, "hardware=gpu1"])
+    with pytest.raises(ConfigError, match="add job=tiny"):
+        check_job([recipe, "hardware=cpu"])
+    with pytest.raises(ConfigError, match="add job=small"):
+        check_job(["recipe=null", "hardware=gpu1"])
+
+
+def test_a_run_is_refused_before_anything_starts_where_it_names_no_job():
+    command = [sys.executable, "-m", "seele_verl.train", "method=luffy", "hardware=cpu"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: hardware=cpu no longer sets") and result.stderr.count("\n") == 1
+
+
 def test_the_command_prints_a_configuration_without_starting_anything():
-    command = [sys.executable, "-m", "seele_verl.train", "method=seele", "hardware=cpu", "--cfg", "job"]
+    command = [
+        sys.executable,
+        "-m",
+        "seele_verl.train",
+        "method=seele",
+        "hardware=cpu",
+        "job=tiny",
+        "--cfg",
+        "job",
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert OmegaConf.create(result.stdout).seele.method == "seele"

@@ -104,7 +104,7 @@ def test_the_value_head_is_drawn_from_the_runs_seed(model, monkeypatch):
 def test_the_critic_follows_the_policys_settings():
     common = ("method=ppo", "seele.seed=5", "actor_rollout_ref.model.path=some/model")
     offload = "actor_rollout_ref.actor.fsdp_config.param_offload=true"
-    cpu, gpu = compose([*common, "hardware=cpu"]), compose([*common, "hardware=gpu8", offload])
+    cpu, gpu = compose([*common, "hardware=cpu", "job=tiny"]), compose([*common, "hardware=gpu8", offload])
     for config in (cpu, gpu):
         critic, actor = config.critic, config.actor_rollout_ref.actor
         assert (critic.model.path, critic.strategy) == (config.actor_rollout_ref.model.path, "fsdp2")
@@ -157,7 +157,7 @@ def batch_of(rewards, values=None, *, groups=None, padding=0):
 
 
 def estimate(batch, method):
-    algorithm = compose([f"method={method}", "hardware=cpu"]).algorithm
+    algorithm = compose([f"method={method}", "hardware=cpu", "job=tiny"]).algorithm
     data = compute_advantage_for_multi_trajectories(
         batch,
         batch_keys=[f"{uid}_{row}_0" for row, uid in enumerate(batch.non_tensor_batch["uid"])],
@@ -219,7 +219,7 @@ def nested(rows):
 
 
 def test_the_critics_loss_is_a_mean_over_tokens_of_the_squared_error(model):
-    composed = compose(["method=ppo", "hardware=cpu", f"actor_rollout_ref.model.path={model}"])
+    composed = compose(["method=ppo", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={model}"])
     config = omega_conf_to_dataclass(composed.critic)
     prompts, responses = [[1, 2], [3]], [[4, 5, 6], [7, 8]]
     returns, old = [[1.0] * 3, [0.0] * 2], [[0.5, 0.25, 0.75], [0.125, 0.25]]

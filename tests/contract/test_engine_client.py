@@ -218,14 +218,14 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
 
 def test_a_cluster_that_is_too_small_is_refused(server):
     """This one has a single CPU, and a GPU of which only Ray knows."""
-    config = compose(["method=seele", "hardware=gpu1"])
+    config = compose(["method=seele", "hardware=gpu1", "job=small"])
     with pytest.raises(ConfigError, match=r"1 nodes with 1 GPUs and 3 CPUs each, .* offer 1 GPUs and 1 CPU"):
         refuse_a_small_cluster(config)
 
 
 def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
     monkeypatch.setattr("seele_verl.checks.cluster.check_nodes", lambda *_: None)
-    config = compose(["method=seele", "hardware=gpu1"])
+    config = compose(["method=seele", "hardware=gpu1", "job=small"])
     refuse_a_small_cluster(config)
     config.trainer.nnodes = 2
     with pytest.raises(ConfigError, match="2 GPUs are needed, but 1 of the Ray cluster's are free"):
@@ -238,8 +238,8 @@ def test_a_node_where_torch_sees_no_gpu_is_named(server, monkeypatch):
     monkeypatch.setattr(cluster, "capability", lambda: None)  # a worker imports torch for seconds
     address = ray.nodes()[0]["NodeManagerAddress"]
     with pytest.raises(ConfigError, match=f"torch sees no GPU on the node {address}, or one"):
-        refuse_unfit_gpus(compose(["method=seele", "hardware=gpu1"]))
-    refuse_unfit_gpus(compose(["method=seele", "hardware=cpu"]))
+        refuse_unfit_gpus(compose(["method=seele", "hardware=gpu1", "job=small"]))
+    refuse_unfit_gpus(compose(["method=seele", "hardware=cpu", "job=tiny"]))
 
 
 def test_a_ray_cluster_takes_one_run(server):

@@ -253,7 +253,7 @@ def distinct_engines(composed: Compose) -> list[DictConfig]:
     """One configuration for each way in which our scripts, recipes and hardware files set the engine."""
     runs = [composed(*run) for run in composed_runs()]
     runs += [composed(*script_arguments(script)) for script in SCRIPTS]
-    runs.append(composed("hardware=gpu_tiny", "model=tiny"))
+    runs.append(composed("hardware=gpu_tiny", "job=tiny", "model=tiny"))
     texts = (OmegaConf.to_yaml(run.actor_rollout_ref.rollout, resolve=True) for run in runs)
     return [*dict(zip(texts, runs, strict=True)).values()]
 

@@ -53,7 +53,7 @@ def test_a_run_on_a_cpu_starts_ray_whatever_gpus_are_visible(monkeypatch, visibl
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    config = compose(["method=seele", "hardware=cpu", "trainer.n_gpus_per_node=2"])
+    config = compose(["method=seele", "hardware=cpu", "job=tiny", "trainer.n_gpus_per_node=2"])
 
     def start() -> None:
         spec = ResourceAndLabelSpec(num_cpus=1, num_gpus=config.ray_kwargs.ray_init.num_gpus)

@@ -206,9 +206,9 @@ def test_a_recipe_stands_above_method_and_hardware_and_below_the_command_line(co
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu_tiny"])
-def test_a_recipe_is_tiny_on_tiny_hardware(hardware: str, composed: Compose) -> None:
-    tiny = composed(f"hardware={hardware}")
-    config = composed("recipe=luffy_qwen2.5-math-7b", f"hardware={hardware}", "model=tiny")
+def test_a_tiny_job_stands_above_a_recipe(hardware: str, composed: Compose) -> None:
+    tiny = composed(f"hardware={hardware}", "job=tiny")
+    config = composed("recipe=luffy_qwen2.5-math-7b", f"hardware={hardware}", "job=tiny", "model=tiny")
     assert config.seele.method == "luffy"
     assert sizes(config) == sizes(tiny)
     assert config.data.max_prompt_length == tiny.data.max_prompt_length
@@ -222,7 +222,7 @@ def test_a_recipe_can_be_tried_out_without_a_gpu(
     recipe: str, fixtures: Path, tmp_path: Path, composed: Compose
 ) -> None:
     # As docs/papers.md says.
-    small = ("hardware=cpu", "model=tiny", "data=chains", "seele.prompt.template=plain")
+    small = ("hardware=cpu", "job=tiny", "model=tiny", "data=chains", "seele.prompt.template=plain")
     config = composed(f"recipe={recipe}", *small, "seele.reward.grader=mathruler")
     assert check_run(on_fixtures(fixtures, tmp_path / "run", config), small).num_problems == 48
 

@@ -94,7 +94,7 @@ def group_of(method):
 @cache
 def config_of(method):
     size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1")
-    return compose([f"method={method}", "hardware=cpu", *size])
+    return compose([f"method={method}", "hardware=cpu", "job=tiny", *size])
 
 
 def of_lengths(rollouts, lengths):

@@ -42,7 +42,7 @@ def run(tmp_path_factory) -> Path:
 def common(problems, base_model) -> list[str]:
     """Overrides of all steps."""
     return [
-        *("method=grpo", "hardware=cpu", f"actor_rollout_ref.model.path={base_model}"),
+        *("method=grpo", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={base_model}"),
         f"data.train_files=[{problems}/train.parquet]",
         f"data.val_files=[{problems}/heldout.parquet]",
         *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),

@@ -53,7 +53,12 @@ def run(mixed, model, tmp_path_factory, finish, python) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "sec_2d"
     command = [
         *(python, "-m", "seele_verl.train", "method=grpo", "data=sec_2d", "curriculum=sec_2d"),
-        *("hardware=cpu", f"actor_rollout_ref.model.path={model}", f"trainer.default_local_dir={folder}"),
+        *(
+            "hardware=cpu",
+            "job=tiny",
+            f"actor_rollout_ref.model.path={model}",
+            f"trainer.default_local_dir={folder}",
+        ),
         f"data.train_files=[{mixed}/train.parquet]",
         f"data.val_files=[{mixed}/heldout.parquet]",
         *("data.max_prompt_length=720", "data.max_response_length=48"),

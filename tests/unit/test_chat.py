@@ -81,7 +81,7 @@ def problems(tmp_path):
 @pytest.fixture
 def overrides(model, problems, tmp_path):
     return [
-        *("method=seele", "hardware=cpu", f"actor_rollout_ref.model.path={model}", *OVERRIDES),
+        *("method=seele", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={model}", *OVERRIDES),
         *(f"data.train_files=[{problems}]", f"data.val_files=[{problems}]"),
         *("data.train_batch_size=8", "data.max_prompt_length=160"),
         *("actor_rollout_ref.rollout.max_model_len=248", f"trainer.default_local_dir={tmp_path}/run"),

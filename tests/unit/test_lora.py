@@ -32,12 +32,12 @@ REFUSED = [
 @pytest.mark.parametrize(("overrides", "message"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
 def test_what_cannot_work_is_refused(overrides, message):
     with pytest.raises(ConfigError, match=message):
-        check_lora(compose(["hardware=cpu", *overrides.split()]))
+        check_lora(compose(["hardware=cpu", "job=tiny", *overrides.split()]))
 
 
 @pytest.mark.parametrize("rank", ["-1", "513", "8.5"])
 def test_ranks_that_the_engine_does_not_know_are_refused(rank):
-    overrides = ["hardware=cpu", f"actor_rollout_ref.model.lora_rank={rank}"]
+    overrides = ["hardware=cpu", "job=tiny", f"actor_rollout_ref.model.lora_rank={rank}"]
     with pytest.raises(ConfigError, match=r"lora_rank: expected a whole number from 0 \(no LoRA\) to 512"):
         check_settings(compose(overrides), overrides)
 
@@ -53,7 +53,7 @@ def test_methods_that_roll_out_take_an_adapter(method):
 
 
 def test_a_checkpoint_of_another_rank_is_not_gone_on_with(tmp_path):
-    whole, adapted = (compose(["hardware=cpu", f"adapter={name}"]) for name in ("none", "lora"))
+    whole, adapted = (compose(["hardware=cpu", "job=tiny", f"adapter={name}"]) for name in ("none", "lora"))
     (tmp_path / "actor").mkdir()
     check_saved_rank(whole, tmp_path)
     with pytest.raises(ConfigError, match=r"lora_rank: got 32, but .* was saved with 0"):

@@ -68,7 +68,7 @@ def check(tmp_path, model, monkeypatch):
         write_problems(tmp_path / "train.parquet", train or [problem(i) for i in range(8)], split="train")
         write_problems(tmp_path / "heldout.parquet", held_out or [problem(99)], split="heldout")
         settings = [
-            *("method=seele", "hardware=cpu", f"actor_rollout_ref.model.path={model}"),
+            *("method=seele", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={model}"),
             *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
             *("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
             f"trainer.default_local_dir={tmp_path}/run",
@@ -286,21 +286,21 @@ def test_settings_whose_names_begin_alike_are_taken():
 )
 def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
     typed = overrides.split()
-    settings = read_settings(train.compose([*typed, "hardware=cpu"]))
+    settings = read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"]))
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_part_is_used(typed, settings)
 
 
 def test_every_part_of_a_setting_that_may_be_left_off_is_there():
-    config, absent = train.compose(["method=grpo", "hardware=cpu"]), object()
+    config, absent = train.compose(["method=grpo", "hardware=cpu", "job=tiny"]), object()
     for method in METHODS:
-        settings = read_settings(train.compose([f"method={method}", "hardware=cpu"]))
+        settings = read_settings(train.compose([f"method={method}", "hardware=cpu", "job=tiny"]))
         for key, _ in _left_off(settings):
             assert OmegaConf.select(config, key.rstrip("."), default=absent) is not absent, key
 
 
 def test_every_setting_without_effect_is_one_of_verls():
-    config, absent = train.compose(["method=seele", "hardware=cpu"]), object()
+    config, absent = train.compose(["method=seele", "hardware=cpu", "job=tiny"]), object()
     for key in WITHOUT_EFFECT:
         found = OmegaConf.select(config, key.rstrip("."), default=absent)
         assert found is not absent and OmegaConf.is_dict(found) >= key.endswith("."), key
@@ -500,7 +500,7 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     monkeypatch.setattr("seele_verl.memory.card_memory", lambda: 79.0 * 2**30)
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 5)
     assert capability() == (9, 0)
-    assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+    assert check("hardware=gpu_tiny", "job=tiny", "model=tiny").num_problems == 8
     with pytest.raises(
         ConfigError, match="n_gpus_per_node: got 8, but torch sees 1 GPUs; allowed here are 1 to 1"
     ):
@@ -509,13 +509,15 @@ def test_the_quickstart_passes_on_a_gpu_too(check, monkeypatch):
     with pytest.raises(
         ConfigError, match=r"device: GPUs of compute capability 7.5; .* need 8.0 \(A100\) or more"
     ):
-        check("hardware=gpu_tiny", "model=tiny")
+        check("hardware=gpu_tiny", "job=tiny", "model=tiny")
 
 
 def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(check, model, monkeypatch):
     with pytest.raises(ConfigError, match="model_runner: got 'v2', which needs a GPU; allowed here is 'v1'"):
         check("seele.engine.model_runner=v2")
-    config = train.compose(["hardware=gpu_tiny", "seele.engine.model_runner=v2", f"{MODEL_PATH}={model}"])
+    config = train.compose(
+        ["hardware=gpu_tiny", "job=tiny", "seele.engine.model_runner=v2", f"{MODEL_PATH}={model}"]
+    )
     seele = read_settings(config)
     monkeypatch.setattr(
         "transformers.AutoConfig.from_pretrained",
@@ -537,10 +539,10 @@ def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(chec
 @pytest.mark.parametrize(
     ("overrides", "given"),
     [
-        (["hardware=cpu"], None),
-        (["hardware=gpu_tiny"], "0"),
-        (["hardware=gpu_tiny", "seele.engine.model_runner=v2"], "1"),
-        (["hardware=gpu_tiny", f"+{ENV_VARS}.VLLM_USE_V2_MODEL_RUNNER='1'"], "1"),
+        (["hardware=cpu", "job=tiny"], None),
+        (["hardware=gpu_tiny", "job=tiny"], "0"),
+        (["hardware=gpu_tiny", "job=tiny", "seele.engine.model_runner=v2"], "1"),
+        (["hardware=gpu_tiny", "job=tiny", f"+{ENV_VARS}.VLLM_USE_V2_MODEL_RUNNER='1'"], "1"),
     ],
 )
 def test_engines_are_told_their_model_runner(overrides, given, monkeypatch):
@@ -559,8 +561,11 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
     monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda: 4)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"num_cpus: Ray would have 4, but 5 are reserved: .*; set it to 5"):
-        check("hardware=gpu_tiny", "model=tiny")
-    assert check("hardware=gpu_tiny", "model=tiny", "ray_kwargs.ray_init.num_cpus=5").num_problems == 8
+        check("hardware=gpu_tiny", "job=tiny", "model=tiny")
+    assert (
+        check("hardware=gpu_tiny", "job=tiny", "model=tiny", "ray_kwargs.ray_init.num_cpus=5").num_problems
+        == 8
+    )
     # Of the CPU file's 16 logical ones five ranks take 15, and two more are needed.
     with pytest.raises(ConfigError, match=r"Ray would have 16, but 17 are reserved: 3 for each of 5 GPUs"):
         check(
@@ -570,13 +575,13 @@ def test_a_run_that_would_wait_for_cpus_for_ever_is_refused(check, monkeypatch):
             train=[problem(i) for i in range(10)],
         )
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert check("hardware=gpu_tiny", "model=tiny").num_problems == 8
+    assert check("hardware=gpu_tiny", "job=tiny", "model=tiny").num_problems == 8
 
 
 def test_a_head_node_without_gpus_trains_on_the_clusters(check, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    here = ("hardware=gpu_tiny", "model=tiny")
+    here = ("hardware=gpu_tiny", "job=tiny", "model=tiny")
     with pytest.raises(ConfigError, match=r"torch sees no GPU, .* allowed here is hardware=cpu$"):
         check(*here)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
@@ -659,7 +664,7 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
 )
 def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
     with pytest.raises(HydraException) as error:
-        train.compose(["hardware=cpu", override])
+        train.compose(["hardware=cpu", "job=tiny", override])
     assert re.search(message, explain(str(error.value), train.compose([])))
 
 
@@ -687,7 +692,7 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
 
     run = tmp_path / "run"
     command = [sys.executable, "-m", "seele_verl.train", "method=seele"]
-    command += [] if override.startswith("hardware=") else ["hardware=cpu"]
+    command += [] if override.startswith("hardware=") else ["hardware=cpu", "job=tiny"]
     command += [f"actor_rollout_ref.model.path={model}", override, f"trainer.default_local_dir={run}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 2

@@ -58,7 +58,7 @@ def test_a_broken_file_is_named(tmp_path, text):
 
 @pytest.mark.parametrize("name", ["rollout", "rollout_tq", "async_rollout"])
 def test_verls_own_cache_is_refused(name):
-    config = compose(["hardware=cpu", f"skip.{name}.enable=true"])
+    config = compose(["hardware=cpu", "job=tiny", f"skip.{name}.enable=true"])
     with pytest.raises(ConfigError, match=f"skip.{name}.enable: true, .*set seele.rollout_cache to a folder"):
         check_rollout_cache(config, read_settings(config))
 
@@ -66,8 +66,8 @@ def test_verls_own_cache_is_refused(name):
 def test_the_cache_is_a_folder(tmp_path):
     (tmp_path / "file").touch()
     for name in ("null", tmp_path, tmp_path / "new"):
-        config = compose(["hardware=cpu", f"seele.rollout_cache={name}"])
+        config = compose(["hardware=cpu", "job=tiny", f"seele.rollout_cache={name}"])
         check_rollout_cache(config, read_settings(config))
-    config = compose(["hardware=cpu", f"seele.rollout_cache={tmp_path}/file"])
+    config = compose(["hardware=cpu", "job=tiny", f"seele.rollout_cache={tmp_path}/file"])
     with pytest.raises(ConfigError, match="expected a folder, got the file"):
         check_rollout_cache(config, read_settings(config))

@@ -47,7 +47,7 @@ def hub(monkeypatch, tmp_path):
 
 
 def configure(*overrides: str):
-    return train.compose(["method=grpo", "hardware=cpu", *overrides])
+    return train.compose(["method=grpo", "hardware=cpu", "job=tiny", *overrides])
 
 
 def test_references_and_files_mix_and_are_prepared_once(hub, tmp_path, capsys):

@@ -58,7 +58,7 @@ def configure(tmp_path, model):
         write_problems(tmp_path / "train.parquet", train or [problem(i) for i in range(24)], split="train")
         write_problems(tmp_path / "heldout.parquet", [problem(99)], split="heldout")
         settings = [
-            *(f"method={method}", "hardware=cpu", f"actor_rollout_ref.model.path={model}"),
+            *(f"method={method}", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={model}"),
             *(f"data.train_files=[{tmp_path}/train.parquet]", f"data.val_files=[{tmp_path}/heldout.parquet]"),
             *("data.train_batch_size=4", f"trainer.default_local_dir={tmp_path}/run"),
             *overrides,

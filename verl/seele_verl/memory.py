@@ -35,6 +35,7 @@ from seele.maths.memory import (
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
+from seele_verl.checks.job import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change, with_change
 from seele_verl.settings import read_settings, sequence_parallel_size
 
@@ -367,6 +368,7 @@ def main(arguments: Sequence[str]) -> None:
         if list(arguments) == ["--recipes"]:
             sys.stdout.write(describe_recipes(compose))
         else:
+            check_job(arguments)
             sys.stdout.write(memory_table(needs_of(compose(list(arguments)))))
     except SeeleError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -22,8 +22,11 @@ def engine_sequences(
 
 
 def register() -> None:
-    """Make ``${sum:...}`` and ``${engine_sequences:...}`` known to OmegaConf; again does nothing."""
+    """Make ``${sum:...}``, ``${max:...}`` and ``${engine_sequences:...}`` known to OmegaConf; again does
+    nothing.
+    """
     OmegaConf.register_new_resolver("sum", lambda *numbers: sum(numbers), replace=True)
+    OmegaConf.register_new_resolver("max", lambda *numbers: max(numbers), replace=True)
     OmegaConf.register_new_resolver("engine_sequences", engine_sequences, replace=True)
 
 

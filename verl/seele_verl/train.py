@@ -1,6 +1,6 @@
 """Start here: Hydra -> settings -> checks -> Ray -> trainer.
 
-    python -m seele_verl.train method=seele hardware=cpu [overrides]
+    python -m seele_verl.train method=seele hardware=cpu job=tiny [overrides]
 
 The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a problem are
 ``seele.rollout.rounds``.
@@ -28,6 +28,7 @@ import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.rollout.templates import CHAT, TEMPLATES
+from seele_verl.checks.job import check_job
 from seele_verl.checks.override_hints import explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.compat import require_verl
@@ -71,6 +72,7 @@ def compose(overrides: list[str]) -> DictConfig:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
+    check_job(overrides)
     if has_references(config):
         check_settings(config, overrides)
         # Before the environment is the run's: on the CPU that has no hub.

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele_verl.checks.preflight import OPEN_SECTIONS
 
-GROUPS = ("curriculum", "hardware", "method", "model", "recipe", "selection")
+GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "selection")
 """Groups of the configuration that are no section of it."""
 
 

@@ -170,7 +170,7 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
         if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
             raise ConfigError(
                 f"{key}: has no effect beside trainer.total_training_steps "
-                f"({config.trainer.total_training_steps}), which methods and hardware set; set that to null"
+                f"({config.trainer.total_training_steps}), which methods and jobs set; set that to null"
             )
     check_has_effect(overrides)
     missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
