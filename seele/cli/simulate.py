@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +12,6 @@ from seele.errors import ConfigError
 
 if TYPE_CHECKING:
     from seele.hints import Controller
-
-_RUN_WIDE = ("name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps")
-"""Arguments of ``build_controller`` that have options of their own here."""
 
 
 def simulate_command(
@@ -51,6 +49,7 @@ def simulate_command(
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.
     """
+    from seele.config import RunWide
     from seele.data.storage.files import write_atomically
     from seele.hints import build_controller
     from seele.simulate.summary import markdown, report
@@ -72,6 +71,14 @@ def simulate_command(
     except ValueError as error:
         raise ConfigError(f"seele simulate: {error}") from error
 
+    run = RunWide(
+        rounds=rounds,
+        rollouts_per_round=rollouts // rounds,
+        seed=seed,
+        target_accuracy=target_accuracy,
+        training_steps=schedule.num_steps(problems),
+    )
+
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
         if quorum < 1.0 and name != "bayes":
@@ -79,15 +86,7 @@ def simulate_command(
                 "--quorum: below 1 needs controller 'bayes', which counts rollouts rather than rounds; "
                 f"got {spec!r}"
             )
-        return build_controller(
-            name,
-            rounds=rounds,
-            rollouts_per_round=rollouts // rounds,
-            seed=seed,
-            target_accuracy=target_accuracy,
-            training_steps=schedule.num_steps(problems),
-            **settings,
-        )
+        return build_controller(name, **asdict(run), **settings)
 
     for spec in controller:
         build(spec)
@@ -112,13 +111,15 @@ def simulate_command(
 def _parse(spec: str) -> tuple[str, dict[str, Any]]:
     import yaml
 
+    from seele.config.settings import RUN_WIDE
+
     name, _, rest = spec.partition(":")
     settings: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
         if not equals:
             raise ConfigError(f"--controller {spec}: expected NAME or NAME:key=value,key=value, got {item!r}")
-        if key in _RUN_WIDE:
+        if key in RUN_WIDE:
             raise ConfigError(
                 f"--controller {spec}: {key!r} is common to all controllers, not a setting of one"
             )

@@ -4,6 +4,7 @@ from seele.config.build import from_mapping
 from seele.config.data import DataConfig
 from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
+from seele.config.run_wide import RunWide
 from seele.config.settings import (
     AdvantageConfig,
     CurriculumConfig,
@@ -27,6 +28,7 @@ __all__ = [
     "PromptConfig",
     "ReplayConfig",
     "RewardConfig",
+    "RunWide",
     "SeeleConfig",
     "SelectionConfig",
     "SftConfig",

@@ -1,18 +1,20 @@
 """The ``seele:`` block of a run's configuration: what verl has no key for.
 
 verl's own settings (batch sizes, learning rate, KL) keep verl's names and live in the YAML files. Defaults
-are those of the SEELE paper (arXiv:2509.06923v1, section 5.1) unless a field says otherwise.
+are those of the SEELE paper (arXiv:2509.06923v1, section 5.1) unless a field says otherwise; those of the
+same keys in ``verl/seele_verl/config/seele.yaml`` are the same.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from seele.config.data import DataConfig
 from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
+from seele.config.run_wide import RunWide
 from seele.config.sft import SftConfig
 from seele.records import Chat
 
@@ -20,7 +22,7 @@ CURRICULA = ("uniform", "ordered", "sec")
 SELECTIONS = ("none", "lze")
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
-RUN_WIDE = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "training_steps"}
+RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """What a controller is given by the run, not by its own settings."""
 
 
@@ -28,7 +30,7 @@ RUN_WIDE = {"name", "rounds", "rollouts_per_round", "seed", "target_accuracy", "
 class HintConfig:
     """How much of the worked solution is revealed, and how that is chosen."""
 
-    controller: str = "paper"
+    controller: str = "bayes"
     """Name of a controller in ``seele.hints``."""
 
     target_accuracy: float = 0.5
@@ -391,6 +393,17 @@ class SeeleConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     sft: SftConfig = field(default_factory=SftConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
+
+    @property
+    def run_wide(self) -> RunWide:
+        """What the hint controller is given of the run."""
+        return RunWide(
+            rounds=self.hints.rounds,
+            rollouts_per_round=self.hints.rollouts_per_round,
+            seed=self.seed,
+            target_accuracy=self.hints.target_accuracy,
+            training_steps=self.training_steps,
+        )
 
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)

@@ -5,10 +5,11 @@ only. ``build_controller`` is the way in; a controller is added by one file and 
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from seele.config import SeeleConfig
+from seele.config import RunWide, SeeleConfig
 from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
@@ -42,16 +43,7 @@ def configured_controller(settings: SeeleConfig) -> Controller:
     Raises:
         ConfigError: As ``build_controller``.
     """
-    hints = settings.hints
-    return build_controller(
-        hints.controller,
-        rounds=hints.rounds,
-        rollouts_per_round=hints.rollouts_per_round,
-        seed=settings.seed,
-        target_accuracy=hints.target_accuracy,
-        training_steps=settings.training_steps,
-        **hints.settings,
-    )
+    return _build(settings.hints.controller, settings.run_wide, settings.hints.settings)
 
 
 def build_controller(
@@ -66,40 +58,37 @@ def build_controller(
 ) -> Controller:
     """The controller called ``name``, ready for its first visit.
 
-    A controller is given those of the five run-wide values that its constructor names. Its other constructor
+    A controller is given those of the values of ``RunWide`` that its constructor names. Its other constructor
     arguments are its own settings.
 
     Args:
         name: One of ``CONTROLLERS``.
-        rounds: Rounds a visit has (m in the paper).
-        rollouts_per_round: Rollouts a round has (n in the paper).
-        seed: Seeds whatever the controller draws.
-        target_accuracy: Accuracy a* in (0, 1) that a hint aims at; 0.5 in the paper (section 5.1).
-        training_steps: Steps that the run is planned for; None where they are not known.
+        rounds: See ``RunWide``, like the four below.
+        rollouts_per_round: See ``RunWide``.
+        seed: See ``RunWide``.
+        target_accuracy: See ``RunWide``.
+        training_steps: See ``RunWide``.
         **settings: The controller's own settings.
 
     Raises:
         ConfigError: If the name, a setting or a value is not allowed.
     """
+    run = RunWide(
+        rounds=rounds,
+        rollouts_per_round=rollouts_per_round,
+        seed=seed,
+        target_accuracy=target_accuracy,
+        training_steps=training_steps,
+    )
+    return _build(name, run, settings)
+
+
+def _build(name: str, run: RunWide, settings: Mapping[str, Any]) -> Controller:
     if name not in CONTROLLERS:
         raise ConfigError(f"seele.hints: unknown controller {name!r}; allowed are {sorted(CONTROLLERS)}")
-    for key, count in {"rounds": rounds, "rollouts_per_round": rollouts_per_round}.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ConfigError(f"seele.hints.{key}: expected a whole number of at least 1, got {count!r}")
-    if not isinstance(target_accuracy, int | float) or not 0.0 < target_accuracy < 1.0:
-        raise ConfigError(
-            f"seele.hints.target_accuracy: expected a number in (0, 1), got {target_accuracy!r}"
-        )
-
-    run_wide = {
-        "rounds": rounds,
-        "rollouts_per_round": rollouts_per_round,
-        "seed": seed,
-        "target_accuracy": target_accuracy,
-        "training_steps": training_steps,
-    }
     controller = CONTROLLERS[name]
     parameters = inspect.signature(controller).parameters
+    run_wide = asdict(run)
     allowed = sorted(parameters.keys() - run_wide.keys())
     for key in settings:
         if key not in allowed:

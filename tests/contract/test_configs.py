@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from omegaconf import OmegaConf
 
+from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele_verl.checks.compositions import check_composition
@@ -41,6 +43,33 @@ def composed(*overrides):
 def test_every_choice_composes_and_builds(choice):
     config = composed(choice)
     check_method(read_settings(config))
+
+
+INTERPOLATED = {
+    "prompt.chat_kwargs": "${data.apply_chat_template_kwargs}",
+    "reward.format_score": "${data.format_score}",
+    "sft.save_freq": "${trainer.save_freq}",
+}
+"""Defaults that follow another section; without one they are the dataclass's."""
+
+
+def test_the_yaml_and_the_dataclasses_have_the_same_keys_and_defaults():
+    written = OmegaConf.to_container(OmegaConf.load(CONFIGS / "seele.yaml").seele)
+    assert written.pop("method") == "???"
+    defaults = asdict(SeeleConfig(method="?"))
+    # Said by the method, and by trainer.total_training_steps.
+    for key in ("method", "training_steps"):
+        del defaults[key]
+    assert flat(written) == flat(defaults) | INTERPOLATED
+
+
+def flat(section, prefix=""):
+    """Values by dotted key; an empty mapping is a value."""
+    values = {}
+    for key, value in section.items():
+        is_section = isinstance(value, dict) and bool(value)
+        values |= flat(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def test_every_method_has_a_file_of_its_name():
