@@ -24,3 +24,7 @@ class CheckpointError(SeeleError):
 
 class DependencyError(SeeleError, ImportError):
     """A library that this command needs is not installed, or has the wrong version."""
+
+
+class PluginError(SeeleError):
+    """A part of the user's own raised or returned nonsense; the message names its file and line."""

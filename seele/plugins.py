@@ -16,13 +16,14 @@ import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seele.errors import ConfigError
+from seele.errors import ConfigError, PluginError, SeeleError
 
 
 def is_import_path(spec: str) -> bool:
@@ -93,8 +94,11 @@ def where_in(part: Any, error: BaseException) -> str:
 
 
 def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
-    """Raise ``ConfigError`` where a part lacks a method or an attribute, with the part's file and line."""
-    missing = [name for name in names if not hasattr(part, name)]
+    """Raise ``ConfigError`` where a part lacks a method or an attribute, with the part's file and line. What
+    a base class leaves abstract is missing.
+    """
+    abstract = getattr(part, "__abstractmethods__", ())
+    missing = [name for name in names if not hasattr(part, name) or name in abstract]
     if missing:
         raise ConfigError(f"{key}: {where(part)} lacks {missing}; docs/extending.md has the contract")
 
@@ -102,6 +106,26 @@ def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
 def _defined(part: Any) -> Any:
     """What has a place in a file: a class or a function; for an instance, its class."""
     return inspect.unwrap(part if inspect.isclass(part) or inspect.isroutine(part) else type(part))
+
+
+@contextmanager
+def blame(part: Any, doing: str, *, key: str, error: type[SeeleError] = PluginError) -> Iterator[None]:
+    """Whatever a user's part raises inside becomes an ``error`` that names the part.
+
+    Args:
+        part: The class, function or instance.
+        doing: What it was asked for, such as ``observe, problem 'a'``.
+        key: The setting that names it.
+        error: ``ConfigError`` where it is only being built.
+    """
+    try:
+        yield
+    except SeeleError:
+        raise
+    except Exception as raised:
+        raise error(
+            f"{key}: {where(part)}: {doing}: {type(raised).__name__}: {raised} ({where_raised(raised)})"
+        ) from raised
 
 
 def _load(spec: str, key: str) -> Any:

@@ -106,6 +106,21 @@ class HintShare:
         return max(at_least(quorum, self.num_rollouts), 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyCurve:
+    """What a hint controller expects of one problem, for reports."""
+
+    instance_id: str
+    hint_ratios: tuple[float, ...]
+    """(T,) in [0, 1], ascending."""
+    accuracies: tuple[float, ...]
+    """(T,) expected accuracy under each hint ratio, in [0, 1]."""
+    rounds: tuple[tuple[float, float], ...] = ()
+    """Hint ratio and accuracy of the rounds that the curve was fitted to, in order; empty where the
+    controller does not keep them.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
     """What a tokenizer's chat template is given beside the question."""

@@ -18,8 +18,8 @@ def state_header(controller: str, version: int) -> dict[str, Any]:
     return {"controller": controller, "version": version}
 
 
-def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
-    """Refuse a state of another controller or version, or without exactly its sections.
+def check_header(state: State, *, header: State) -> None:
+    """Refuse a state of another controller or version.
 
     Raises:
         CheckpointError: Says what came and what was expected.
@@ -32,6 +32,15 @@ def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) 
             f"controller state: expected {dict(header)}, got {found}; "
             "resume with the method and release that wrote the checkpoint, or start a new run folder"
         )
+
+
+def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
+    """Refuse a state of another controller or version, or without exactly its sections.
+
+    Raises:
+        CheckpointError: Says what came and what was expected.
+    """
+    check_header(state, header=header)
     expected = sorted([*header, *sections])
     if sorted(state) != expected:
         raise CheckpointError(

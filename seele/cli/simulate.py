@@ -18,8 +18,8 @@ def simulate_command(
     controller: Annotated[
         list[str],
         typer.Option(
-            help="Name of a controller, its own settings behind a colon (fixed:ratio=0.3); several are "
-            "compared with the first."
+            help="Name of a controller, or path/to/file.py:Name of your own, its settings behind a colon "
+            "(fixed:ratio=0.3); several are compared with the first."
         ),
     ],
     rounds: Annotated[int, typer.Option(help="Rounds of a visit.")] = 4,
@@ -81,12 +81,13 @@ def simulate_command(
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
-        if quorum < 1.0 and name != "bayes":
+        built = build_controller(name, **asdict(run), **settings)
+        if quorum < 1.0 and not built.tolerates_partial_rounds:
             raise ConfigError(
-                "--quorum: below 1 needs controller 'bayes', which counts rollouts rather than rounds; "
-                f"got {spec!r}"
+                "--quorum: below 1 needs a controller that counts rollouts rather than rounds, such as "
+                f"'bayes'; got {spec!r}"
             )
-        return build_controller(name, **asdict(run), **settings)
+        return built
 
     for spec in controller:
         build(spec)
@@ -112,8 +113,13 @@ def _parse(spec: str) -> tuple[str, dict[str, Any]]:
     import yaml
 
     from seele.config.settings import RUN_WIDE
+    from seele.hints import CONTROLLERS
 
     name, _, rest = spec.partition(":")
+    if name not in CONTROLLERS and rest and "=" not in rest.partition(":")[0]:
+        # package.module:Name or path/to/file.py:Name
+        attribute, _, rest = rest.partition(":")
+        name = f"{name}:{attribute}"
     settings: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")

@@ -18,8 +18,6 @@ from seele.config.run_wide import RunWide
 from seele.config.sft import SftConfig
 from seele.records import Chat
 
-CURRICULA = ("uniform", "ordered", "sec")
-SELECTIONS = ("none", "lze")
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
@@ -31,7 +29,9 @@ class HintConfig:
     """How much of the worked solution is revealed, and how that is chosen."""
 
     controller: str = "bayes"
-    """Name of a controller in ``seele.hints``."""
+    """Name of a controller in ``seele.hints``, or a class of your own, ``path/to/file.py:Name`` or
+    ``package.module:Name``, derived from ``seele.hints.SequentialController`` (docs/extending.md).
+    """
 
     target_accuracy: float = 0.5
     """Accuracy that the controller steers each round to, in (0, 1); a* in the paper. 0.5 maximises a(1-a)."""
@@ -44,7 +44,7 @@ class HintConfig:
 
     round_quorum: float = 1.0
     """Share of a round's rollouts after whose grading the problem's next round begins, in (0, 1]; below 1 for
-    controller ``bayes`` only. What it means: ``docs/rollout.md``.
+    controllers that tolerate partial rounds only, such as ``bayes``. What it means: ``docs/rollout.md``.
     """
 
     unit: str = "step"
@@ -70,11 +70,6 @@ class HintConfig:
             f"rounds ({self.rounds})",
         )
         require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
-        require(
-            self.round_quorum == 1.0 or self.controller == "bayes",
-            f"round_quorum below 1 needs controller 'bayes', which counts rollouts rather than rounds; got "
-            f"{self.controller!r}",
-        )
         require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
         require(
             self.revealing in ("allow", "forbid"),
@@ -102,7 +97,8 @@ class CurriculumConfig:
 
     name: str = "uniform"
     """``uniform``: every problem once an epoch. ``ordered``: sorted by ``columns``. ``sec``: a bandit
-    over the groups of problems that share their values in ``columns``.
+    over the groups of problems that share their values in ``columns``. Or a class of your own,
+    ``path/to/file.py:Name`` or ``package.module:Name`` (docs/extending.md).
     """
 
     columns: tuple[str, ...] = ("level",)
@@ -122,10 +118,10 @@ class CurriculumConfig:
     trains on are done; the others begin anew in the next step, which waits for them.
     """
 
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a curriculum of your own: its constructor's keyword arguments."""
+
     def __post_init__(self) -> None:
-        require(
-            self.name in CURRICULA, f"name: unknown curriculum {self.name!r}; allowed are {list(CURRICULA)}"
-        )
         require(bool(self.columns) or self.name == "uniform", "columns must name at least one column")
         require(
             0.0 < self.learning_rate <= 1.0, f"learning_rate must lie in (0, 1], got {self.learning_rate}"
@@ -141,7 +137,9 @@ class SelectionConfig:
     """
 
     name: str = "none"
-    """``none`` or ``lze``."""
+    """``none`` or ``lze``, or a class of your own, ``path/to/file.py:Name`` or ``package.module:Name``
+    (docs/extending.md).
+    """
 
     ratio: float = 0.4
     """``lze``: share of the groups that an update learns from, in (0, 1]."""
@@ -172,10 +170,10 @@ class SelectionConfig:
     replay_share: float = 0.1
     """Share of the pruned problems that is rolled out again in each epoch, in [0, 1]; at least one is."""
 
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a selection of your own: its constructor's keyword arguments."""
+
     def __post_init__(self) -> None:
-        require(
-            self.name in SELECTIONS, f"name: unknown selection {self.name!r}; allowed are {list(SELECTIONS)}"
-        )
         require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
         require(
             0.0 <= self.min_ratio <= self.ratio,

@@ -9,18 +9,36 @@ from typing import Any
 
 from seele.config.settings import CurriculumConfig
 from seele.curriculum.contract import Curriculum
+from seele.curriculum.epochs import EpochCurriculum
 from seele.curriculum.ordered import OrderedCurriculum
+from seele.curriculum.own import CURRICULUM, CheckedCurriculum, build_own
+from seele.curriculum.own import check_curriculum as check_own
 from seele.curriculum.sec import SecCurriculum
+from seele.curriculum.selection import SELECTIONS, NoSelection, check_selection
 from seele.curriculum.uniform import UniformCurriculum
+from seele.errors import ConfigError
+from seele.plugins import find_part
 
 __all__ = [
+    "CURRICULA",
+    "SELECTIONS",
     "Curriculum",
+    "EpochCurriculum",
+    "NoSelection",
     "OrderedCurriculum",
     "SecCurriculum",
     "UniformCurriculum",
     "build_curriculum",
+    "check_curriculum",
+    "check_selection",
     "columns_needed",
 ]
+
+CURRICULA: dict[str, Any] = {
+    "uniform": UniformCurriculum,
+    "ordered": OrderedCurriculum,
+    "sec": SecCurriculum,
+}
 
 
 def columns_needed(config: CurriculumConfig) -> tuple[str, ...]:
@@ -38,17 +56,53 @@ def build_curriculum(config: CurriculumConfig, rows: Sequence[Mapping[str, Any]]
         seed: Seeds whatever the curriculum draws; not negative.
 
     Raises:
+        ConfigError: There is no such curriculum, or it is not as ``Curriculum`` says.
         DataError: If a value is missing, or a column mixes texts with numbers.
     """
-    if config.name == "uniform":
+    part = _find(config)
+    if config.name in CURRICULA and config.settings:
+        raise ConfigError(
+            f"seele.curriculum.settings: got {dict(config.settings)}, but seele.curriculum.name="
+            f"{config.name} takes its settings from seele.curriculum; these are for a curriculum of your own"
+        )
+    if part is UniformCurriculum:
         return UniformCurriculum(len(rows), seed=seed)
-    if config.name == "ordered":
+    if part is OrderedCurriculum:
         return OrderedCurriculum(rows, columns=config.columns, seed=seed)
-    return SecCurriculum(
-        rows,
-        columns=config.columns,
-        learning_rate=config.learning_rate,
-        temperature=config.temperature,
-        with_replacement=config.with_replacement,
-        seed=seed,
-    )
+    if part is SecCurriculum:
+        return SecCurriculum(
+            rows,
+            columns=config.columns,
+            learning_rate=config.learning_rate,
+            temperature=config.temperature,
+            with_replacement=config.with_replacement,
+            seed=seed,
+        )
+    given = {"columns": config.columns, "seed": seed}
+    own = build_own(part, rows, key=CURRICULUM, given=given, settings=config.settings)
+    return CheckedCurriculum(own, len(rows))
+
+
+def check_curriculum(
+    config: CurriculumConfig, rows: Sequence[Mapping[str, Any]], *, seed: int, num_problems: int
+) -> None:
+    """Check the curriculum of a run before it starts: one that is not SEELE's own is tried out, too.
+
+    Args:
+        config: As ``build_curriculum``, like the two below.
+        rows: All problems of the run.
+        seed: The run's.
+        num_problems: Problems that a step draws.
+
+    Raises:
+        ConfigError, DataError: As ``build_curriculum``, or its state does not restore it.
+        PluginError: It raised, or drew what it may not.
+    """
+    curriculum = build_curriculum(config, rows, seed=seed)
+    if config.name not in CURRICULA:
+        again = build_curriculum(config, rows, seed=seed)
+        check_own(curriculum, again, num_problems=num_problems, part=_find(config))
+
+
+def _find(config: CurriculumConfig) -> Any:
+    return find_part(config.name, key=CURRICULUM, group="curricula", built_in=CURRICULA)

@@ -4,7 +4,7 @@ The curricula themselves are one file each; ``seele.curriculum.build_curriculum`
 """
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from seele.records import State
 
@@ -16,8 +16,10 @@ class Curriculum(Protocol):
     update, then ``observe``; a state saved after that is where a resumed run goes on.
     """
 
-    name: ClassVar[str]
-    """What the configuration and saved states call this curriculum."""
+    @property
+    def name(self) -> str:
+        """What the configuration and saved states call this curriculum."""
+        ...
 
     @property
     def epochs(self) -> float | None:

@@ -12,9 +12,17 @@ VERSION = 1
 
 
 class EpochCurriculum:
-    """Every problem once an epoch. A step that an epoch's end falls into goes on with the next epoch."""
+    """Every problem once an epoch. A step that an epoch's end falls into goes on with the next epoch.
 
-    name: ClassVar[str]
+    A curriculum of your own derives from it and gives it the order of each epoch.
+    """
+
+    name: ClassVar[str] = ""
+    """The class's own name unless it says another."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
 
     def __init__(self, num_problems: int, order_of_epoch: Callable[[int], Problems], **header: Any) -> None:
         """Draw from the orders of epochs 0, 1, ...; ``header`` is what else a saved state must agree with."""

@@ -1,79 +1,83 @@
-"""What a selection promises: which groups of a step the update learns from. A group is all rollouts of one
-problem in one step.
-
-The selections are one file each, but for the one that keeps every group; ``build_selection`` makes them by
-name. Which problems are rolled out at all is not decided here (``seele.curriculum.pruning``).
-"""
+"""Selections by name: SEELE's own, each a file but for the one that keeps every group, and a user's own."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 from seele.config.settings import SelectionConfig
 from seele.curriculum.lze import LearningZoneSelection
+from seele.curriculum.own import SELECTION, CheckedSelection, build_own
+from seele.curriculum.own import check_selection as check_own
+from seele.curriculum.selection_contract import Selection
+from seele.errors import ConfigError
+from seele.plugins import find_part
 from seele.records import State
 from seele.saved_state import read_state
 
-
-class Selection(Protocol):
-    """Chooses groups after they were rolled out and graded, before the update."""
-
-    name: ClassVar[str]
-    """What the configuration and saved states call this selection."""
-
-    def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
-        """Instance ids of the groups that the update learns from, whole groups, in the mapping's order.
-
-        All pass rates are observed, whether selected or not. An empty list means that there is nothing to
-        learn from: the caller skips the update.
-
-        Args:
-            pass_rates: Share of correct rollouts, in [0, 1], of every group of the step by instance id.
-            epoch: Epochs begun so far: problems rolled out, divided by the number of problems.
-        """
-        ...
-
-    def state_dict(self) -> State:
-        """All that the selection has learnt; equal states give equal JSON."""
-        ...
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue from a ``state_dict`` as if there had been no interruption.
-
-        Raises:
-            CheckpointError: If it is of another selection or version, or damaged. Nothing is changed then.
-        """
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers on the last selection, without prefix; reading changes nothing."""
-        ...
+__all__ = ["SELECTIONS", "NoSelection", "Selection", "build_selection", "check_selection"]
 
 
 class NoSelection:
-    """Every group, always: what GRPO does."""
+    """Every group, always: what GRPO does. A selection of your own that remembers nothing derives from it and
+    has a ``select`` of its own.
+    """
 
     name: ClassVar[str] = "none"
-    _HEADER: ClassVar[State] = {"selection": name, "version": 1}
+    version: ClassVar[int] = 1
+    """Of the saved state."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
 
     def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
         """See ``Selection``."""
         return list(pass_rates)
 
     def state_dict(self) -> State:
-        """See ``Selection``. There is nothing to remember."""
-        return dict(self._HEADER)
+        """See ``Selection``: the header, whose state it is."""
+        return {"selection": self.name, "version": self.version}
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Selection``."""
-        read_state(state, header=self._HEADER, read=dict)
+        """See ``Selection``: check the header."""
+        header = {"selection": self.name, "version": self.version}
+        read_state(state, header=header, read=dict)
 
     def metrics(self) -> dict[str, float]:
         """See ``Selection``. There is nothing to say."""
         return {}
 
 
+SELECTIONS: dict[str, Any] = {"none": NoSelection, "lze": LearningZoneSelection}
+
+
 def build_selection(config: SelectionConfig, seed: int) -> Selection:
-    """The selection that ``config.name`` names; the configuration has checked the name."""
-    if config.name == LearningZoneSelection.name:
-        return LearningZoneSelection(config, seed=seed)
-    return NoSelection()
+    """The selection that ``config.name`` names, ready for its first step.
+
+    Raises:
+        ConfigError: There is none, or it is not as ``Selection`` says.
+    """
+    part = _find(config)
+    if config.name in SELECTIONS:
+        if config.settings:
+            raise ConfigError(
+                f"seele.selection.settings: got {dict(config.settings)}, but seele.selection.name="
+                f"{config.name} takes its settings from seele.selection; these are for one of your own"
+            )
+        return LearningZoneSelection(config, seed=seed) if part is LearningZoneSelection else NoSelection()
+    return CheckedSelection(build_own(part, key=SELECTION, given={"seed": seed}, settings=config.settings))
+
+
+def check_selection(config: SelectionConfig, seed: int) -> None:
+    """Check the selection of a run before it starts: one that is not SEELE's own is tried out, too.
+
+    Raises:
+        ConfigError: As ``build_selection``, or its state does not restore it.
+        PluginError: It raised, or selected what it may not.
+    """
+    selection = build_selection(config, seed)
+    if config.name not in SELECTIONS:
+        check_own(selection, build_selection(config, seed), part=_find(config))
+
+
+def _find(config: SelectionConfig) -> Any:
+    return find_part(config.name, key=SELECTION, group="selections", built_in=SELECTIONS)

@@ -1,7 +1,8 @@
 """How much of the worked solution is revealed: controllers that choose a hint ratio per problem and round.
 
 Cutting the hint from the solution and rolling it out happen elsewhere; a controller sees ratios and counts
-only. ``build_controller`` is the way in; a controller is added by one file and one entry in ``CONTROLLERS``.
+only. ``build_controller`` is the way in; a controller of your own derives from
+``SequentialController`` and is named by its import path.
 """
 
 import inspect
@@ -13,13 +14,26 @@ from seele.config import RunWide, SeeleConfig
 from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
+from seele.hints.checked import KEY, MEMBERS, CheckedController
 from seele.hints.constant import FixedHint, NoHint
-from seele.hints.contract import Controller
+from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
+from seele.hints.round_trip import check_round_trip
 from seele.hints.schedules import PrefixRftController, UftController, UniformController
+from seele.plugins import blame, find_part, require_members
 
-__all__ = ["CONTROLLERS", "Controller", "build_controller", "configured_controller"]
+__all__ = [
+    "CONTROLLERS",
+    "Controller",
+    "SequentialController",
+    "aims_at_target",
+    "build_controller",
+    "check_controller",
+    "check_outcome",
+    "configured_controller",
+    "nearest_legal",
+]
 
 CONTROLLERS: dict[str, Callable[..., Controller]] = {
     cls.name: cls
@@ -41,9 +55,44 @@ def configured_controller(settings: SeeleConfig) -> Controller:
     """The controller that a run's settings ask for.
 
     Raises:
-        ConfigError: As ``build_controller``.
+        ConfigError: As ``build_controller``, or the controller needs whole rounds and the run has a quorum.
     """
-    return _build(settings.hints.controller, settings.run_wide, settings.hints.settings)
+    hints = settings.hints
+    controller = _build(hints.controller, settings.run_wide, hints.settings)
+    if hints.round_quorum < 1.0 and not controller.tolerates_partial_rounds:
+        raise ConfigError(
+            f"seele.hints.round_quorum: got {hints.round_quorum}, but below 1 needs a controller that counts "
+            "rollouts rather than rounds, such as 'bayes' (tolerates_partial_rounds); got "
+            f"{hints.controller!r}"
+        )
+    return controller
+
+
+def check_controller(settings: SeeleConfig) -> None:
+    """Check the controller of a run before it starts: one that is not SEELE's own is tried out, too.
+
+    Raises:
+        ConfigError: As ``configured_controller``, or its state does not restore it.
+        PluginError: It raised, or planned what it may not.
+    """
+    controller = configured_controller(settings)
+    if settings.hints.controller not in CONTROLLERS:
+        check_round_trip(
+            _find(settings.hints.controller),
+            controller,
+            configured_controller(settings),
+            rounds=settings.hints.rounds,
+            num_rollouts=settings.hints.rollouts_per_round,
+        )
+
+
+def aims_at_target(name: str) -> bool:
+    """Whether hints of the controller called ``name`` aim at the target accuracy.
+
+    Raises:
+        ConfigError: There is no such controller.
+    """
+    return bool(getattr(_find(name), "aims_at_target", True))
 
 
 def build_controller(
@@ -62,7 +111,8 @@ def build_controller(
     arguments are its own settings.
 
     Args:
-        name: One of ``CONTROLLERS``.
+        name: One of ``CONTROLLERS``, an entry point of ``seele.controllers``, ``package.module:Name`` or
+            ``path/to/file.py:Name``.
         rounds: See ``RunWide``, like the four below.
         rollouts_per_round: See ``RunWide``.
         seed: See ``RunWide``.
@@ -83,16 +133,31 @@ def build_controller(
     return _build(name, run, settings)
 
 
+def _find(name: str) -> Any:
+    return find_part(name, key=KEY, group="controllers", built_in=CONTROLLERS)
+
+
 def _build(name: str, run: RunWide, settings: Mapping[str, Any]) -> Controller:
-    if name not in CONTROLLERS:
-        raise ConfigError(f"seele.hints: unknown controller {name!r}; allowed are {sorted(CONTROLLERS)}")
-    controller = CONTROLLERS[name]
-    parameters = inspect.signature(controller).parameters
+    part = _find(name)
+    is_own = name not in CONTROLLERS
+    if is_own:
+        if not callable(part):
+            raise ConfigError(f"{KEY}: {name!r} is {part!r}; expected a class (docs/extending.md)")
+        require_members(part, getattr(part, "__abstractmethods__", ()), key=KEY)
+    parameters = inspect.signature(part).parameters
     run_wide = asdict(run)
     allowed = sorted(parameters.keys() - run_wide.keys())
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     for key in settings:
-        if key not in allowed:
+        if key not in allowed and not takes_any:
             raise ConfigError(
                 f"seele.hints: unknown setting {key!r} of controller {name!r}; allowed are {allowed}"
             )
-    return controller(**{key: value for key, value in run_wide.items() if key in parameters}, **settings)
+    arguments = {key: value for key, value in run_wide.items() if key in parameters} | dict(settings)
+    if not is_own:
+        controller: Controller = part(**arguments)
+        return controller
+    with blame(part, "building it", key=KEY, error=ConfigError):
+        own: Controller = part(**arguments)
+    require_members(own, MEMBERS, key=KEY)
+    return CheckedController(own)

@@ -26,7 +26,7 @@ from seele.hints.withdrawal import Withdrawal
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
 from seele.maths.irt import Array
-from seele.records import HintShare, RoundOutcome, RoundRequest, State
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 TIE = 1e-5
@@ -82,6 +82,7 @@ class BayesController(SequentialController):
     """
 
     name: ClassVar[str] = "bayes"
+    tolerates_partial_rounds: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -296,6 +297,10 @@ class BayesController(SequentialController):
             for cell, (ratio, (correct, wrong)) in zip(row, outcomes, strict=False):
                 cell[:] = ratio, correct, wrong
         return curve_grid.log_likelihood(*np.moveaxis(table_NK3, 2, 0))
+
+    def curves(self) -> list[AccuracyCurve]:
+        """See ``Controller``: as of the end of each problem's last visit."""
+        return self._beliefs.curves()
 
     # ------------------------------------------------------------------ state
 

@@ -28,6 +28,11 @@ class BeliefStore:
         """All rows, with the fields of ``PACKED``."""
         return self._rows[: len(self._row_of)]
 
+    @property
+    def ids(self) -> Sequence[str]:
+        """Instance ids of all rows, in their order."""
+        return tuple(self._row_of)
+
     def find(self, instance_ids: Sequence[str]) -> NDArray[np.int64]:
         """(N,) row of each problem, -1 for one that was never put."""
         return np.fromiter((self._row_of.get(name, -1) for name in instance_ids), dtype=np.int64)

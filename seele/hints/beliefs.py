@@ -17,6 +17,7 @@ from seele.hints.belief_store import BeliefStore
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
 from seele.maths.irt import Array
+from seele.records import AccuracyCurve
 
 POPULATION_WEIGHT = 30.0
 """Visits that it takes until what was seen of the population weighs as much as what was assumed."""
@@ -33,6 +34,8 @@ FORGETTING = 0.02
 CERTAINTY = 0.9
 """A problem is solved when its mean accuracy without hint is above this, and unlearnable when that under its
 largest hint is below one minus this."""
+
+CURVES_AT_ONCE = 512
 
 
 class Beliefs:
@@ -130,6 +133,22 @@ class Beliefs:
             return None
         solved, unlearnable = _flags(self._store.rows[row : row + 1])
         return "solved" if solved[0] else "unlearnable" if unlearnable[0] else None
+
+    def curves(self) -> list[AccuracyCurve]:
+        """What is believed of every problem seen, by id, without what the policy has drifted since."""
+        ratios = tuple(curve_grid.RATIOS.tolist())
+        curves: list[AccuracyCurve] = []
+        names = sorted(self._store.ids)
+        # A belief is 864 numbers, so not of all problems at once.
+        for first in range(0, len(names), CURVES_AT_ONCE):
+            ids = names[first : first + CURVES_AT_ONCE]
+            belief_NG = curve_grid.join_belief(*self._store.beliefs(self._store.find(ids)))
+            accuracy_NT = curve_grid.expected_accuracy(belief_NG / belief_NG.sum(axis=1, keepdims=True))
+            curves += [
+                AccuracyCurve(instance_id=name, hint_ratios=ratios, accuracies=tuple(accuracy_T.tolist()))
+                for name, accuracy_T in zip(ids, accuracy_NT, strict=True)
+            ]
+        return curves
 
     def metrics(self) -> dict[str, float]:
         """What is believed of the problems seen, and how the policy drifts between visits.

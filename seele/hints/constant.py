@@ -6,9 +6,7 @@ from typing import ClassVar
 from seele.hints.contract import SequentialController, check_outcome, nearest_legal
 from seele.hints.settings import check_number
 from seele.records import State
-from seele.saved_state import check_state, state_header
-
-_VERSION = 1
+from seele.saved_state import check_state
 
 
 class FixedHint(SequentialController):
@@ -20,6 +18,7 @@ class FixedHint(SequentialController):
     """
 
     name: ClassVar[str] = "fixed"
+    aims_at_target: ClassVar[bool] = False
 
     def __init__(self, *, ratio: float = 0.5) -> None:
         self._ratio = check_number("ratio", ratio, at_most=1.0)
@@ -32,20 +31,9 @@ class FixedHint(SequentialController):
         """Checks the outcome, and changes nothing."""
         check_outcome(hint_ratio, num_correct, num_rollouts)
 
-    def end_visit(self, instance_id: str) -> None:
-        """Changes nothing."""
-
-    def state_dict(self) -> State:
-        """The header alone: the ratio is a setting, not something learnt."""
-        return state_header(self.name, _VERSION)
-
     def load_state_dict(self, state: State) -> None:
-        """Checks that the checkpoint is of this controller."""
-        check_state(state, header=state_header(self.name, _VERSION))
-
-    def metrics(self) -> dict[str, float]:
-        """Nothing to report."""
-        return {}
+        """Checks that the checkpoint is of this controller: the ratio is a setting, not something learnt."""
+        check_state(state, header=self.state_dict())
 
 
 class NoHint(FixedHint):

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
-from seele.records import HintShare, RoundOutcome, RoundRequest, State
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
+from seele.saved_state import check_header, state_header
 
 TIE = 1e-3
 """Two distances that differ by less, in units of hint ratio, are equal: fits are not more exact than that.
@@ -24,8 +25,22 @@ class Controller(Protocol):
     of different problems interleave in any order; one problem has at most one visit at a time.
     """
 
-    name: ClassVar[str]
-    """What the configuration and saved states call this controller."""
+    @property
+    def name(self) -> str:
+        """What the configuration and saved states call this controller."""
+        ...
+
+    @property
+    def tolerates_partial_rounds(self) -> bool:
+        """Whether a round may be observed in parts, and the next one planned before all of it was
+        (``seele.hints.round_quorum`` below 1): it counts rollouts rather than rounds.
+        """
+        ...
+
+    @property
+    def aims_at_target(self) -> bool:
+        """Whether hints aim at ``target_accuracy``."""
+        ...
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """The hint ratio of the coming round, one of ``legal_ratios``. ``round_index`` 0 begins a new visit.
@@ -91,9 +106,28 @@ class Controller(Protocol):
         """Numbers for the log, without prefix. Counters run since training began; reading changes nothing."""
         ...
 
+    def curves(self) -> list[AccuracyCurve]:
+        """The accuracy that is expected of each problem by hint ratio; empty where no curve is kept."""
+        ...
+
 
 class SequentialController(ABC):
-    """The parts of the contract that follow from the others, for controllers without a better way."""
+    """The base class of controllers: all of the contract but ``next_hint_ratio`` and ``observe``.
+
+    A controller that learns extends ``state_dict`` and ``load_state_dict``, whose versions here hold the
+    header alone: state in JSON, with string keys. Its settings are its constructor's keyword arguments.
+    """
+
+    name: ClassVar[str] = ""
+    """The class's own name unless it says another."""
+    version: ClassVar[int] = 1
+    """Of the saved state; a state of another version is refused."""
+    tolerates_partial_rounds: ClassVar[bool] = False
+    aims_at_target: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
 
     def begin_step(self, step: int) -> None:  # noqa: B027 - most controllers need no clock
         """No clock is needed."""
@@ -136,9 +170,28 @@ class SequentialController(ABC):
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``Controller``."""
 
-    @abstractmethod
-    def end_visit(self, instance_id: str) -> None:
-        """See ``Controller``."""
+    def end_visit(self, instance_id: str) -> None:  # noqa: B027 - for those that carry everything over
+        """Changes nothing."""
+
+    def state_dict(self) -> State:
+        """The header: whose state it is."""
+        return state_header(self.name, self.version)
+
+    def load_state_dict(self, state: State) -> None:
+        """Check the header.
+
+        Raises:
+            CheckpointError: It is of another controller or version.
+        """
+        check_header(state, header=state_header(self.name, self.version))
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing to report."""
+        return {}
+
+    def curves(self) -> list[AccuracyCurve]:
+        """No curve is kept."""
+        return []
 
 
 def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tuple[float, int, int]:

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 from seele.errors import ConfigError
 from seele.hints.contract import SequentialController, check_outcome, nearest_legal
+from seele.maths.curve_grid import RATIOS
 from seele.maths.irt import ItemCurve, invert, predict_accuracy
 from seele.maths.irt_fit import fit_one_by_one, with_margins
 from seele.maths.irt_grid_fit import fit_on_grid
-from seele.records import HintShare, RoundRequest, State
+from seele.records import AccuracyCurve, HintShare, RoundRequest, State
 from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 STORE_RATES = ("last_used", "refit")
@@ -207,6 +208,18 @@ class PaperController(SequentialController):
             "stored_rates": float(len(self._stored_rates)),
             "open_visits": float(len(self._visits)),
         }
+
+    def curves(self) -> list[AccuracyCurve]:
+        """See ``Controller``: the last fit of each problem."""
+        return [
+            AccuracyCurve(
+                instance_id=instance_id,
+                hint_ratios=tuple(RATIOS.tolist()),
+                accuracies=tuple(predict_accuracy(fit.curve, RATIOS).tolist()),
+                rounds=tuple((seen.hint_ratio, seen.accuracy) for seen in fit.observations),
+            )
+            for instance_id, fit in sorted(self._last_fits.items())
+        ]
 
     def _refit(self, rounds: Mapping[str, Sequence[Observation]]) -> dict[str, float]:
         """The hint ratio in [0, 1] at which each problem's observations, at least one, predict the target."""

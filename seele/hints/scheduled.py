@@ -34,6 +34,7 @@ class ScheduledController(SequentialController):
     """
 
     name: ClassVar[str]
+    aims_at_target: ClassVar[bool] = False
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed

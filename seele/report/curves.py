@@ -1,82 +1,84 @@
-"""Accuracy-hint curves of single problems, read back from the hint controller's saved state.
+"""Accuracy-hint curves of single problems, from the hint controller that a run saved."""
 
-This module knows the state's JSON and not the controllers: stages exchange values.
-"""
-
-import base64
-import binascii
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from seele.maths import curve_grid
-from seele.maths.irt import ItemCurve, predict_accuracy
-from seele.report.run_folder import RolloutLine
+from seele.errors import SeeleError
+from seele.hints import Controller, aims_at_target, build_controller
+from seele.records import AccuracyCurve
+from seele.report.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
 class FittedProblem:
     """One problem's curve and the last rounds that it rests on."""
 
-    instance_id: str
-    accuracy: tuple[float, ...]
-    """What the curve says at each of ``curve_grid.RATIOS``, never decreasing."""
+    curve: AccuracyCurve
     observations: tuple[tuple[int, float, float], ...]
     """(number of the round from 1, hint ratio, accuracy), in order; a round may have several hints."""
 
+    @property
+    def instance_id(self) -> str:
+        """The problem."""
+        return self.curve.instance_id
+
     def crossing(self, target_accuracy: float) -> float:
-        """The first of ``curve_grid.RATIOS`` with at least the target; 1 if there is none."""
-        position = int(np.searchsorted(self.accuracy, target_accuracy))
-        return float(curve_grid.RATIOS[min(position, len(self.accuracy) - 1)])
+        """The first of the curve's hint ratios with at least the target; the last if there is none."""
+        position = int(np.searchsorted(self.curve.accuracies, target_accuracy))
+        return self.curve.hint_ratios[min(position, len(self.curve.hint_ratios) - 1)]
 
 
-def read_beliefs(controller: Mapping[str, Any], rollouts: Sequence[RolloutLine]) -> list[FittedProblem]:
-    """The problems that ``rollouts`` visited, by id, with what the Bayesian controller believes of them.
+def saved_controller(run: RunFolder) -> Controller | None:
+    """The controller as the newest checkpoint has it. A user's own is imported for that.
 
-    None where the state is not of that controller, or of another form.
+    None where it cannot be built or restored, as with an older release's state or a file that is gone.
     """
+    hints = run.setting("seele.hints") or {}
     try:
-        kept = controller["beliefs"]["problems"]
-        rows = np.frombuffer(base64.b64decode(kept["rows"]), dtype=curve_grid.PACKED)
-        row_of = {str(name): row for name, row in zip(kept["instance_ids"], rows, strict=True)}
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        return []
-    corrects: dict[str, dict[tuple[int, float], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for line in rollouts:
-        if line.instance_id in row_of:
-            corrects[line.instance_id][line.round, line.hint_ratio].append(line.is_correct)
-    problems = []
-    for instance_id, groups in sorted(corrects.items()):
-        belief_1G = curve_grid.join_belief(*curve_grid.unpack(np.stack([row_of[instance_id]])))
-        accuracy_T = curve_grid.expected_accuracy(belief_1G / belief_1G.sum())[0]
-        observations = tuple(
-            (index + 1, ratio, float(np.mean(values))) for (index, ratio), values in sorted(groups.items())
+        rounds = hints.get("rounds", 1)
+        controller = build_controller(
+            hints.get("controller") or run.controller.get("controller", ""),
+            rounds=rounds,
+            rollouts_per_round=hints.get("rollouts_per_prompt", rounds) // rounds,
+            target_accuracy=hints.get("target_accuracy", 0.5),
+            **hints.get("settings", {}),
         )
-        problems.append(FittedProblem(instance_id, tuple(accuracy_T.tolist()), observations))
+        controller.load_state_dict(run.controller)
+    except (SeeleError, AttributeError, TypeError, ZeroDivisionError):
+        return None
+    return controller
+
+
+def fitted_problems(run: RunFolder) -> list[FittedProblem]:
+    """The problems that the run's controller has a curve of, with the rounds that it was fitted to, or those
+    of the rollouts; without either a problem is left out.
+    """
+    controller = saved_controller(run)
+    corrects: dict[str, dict[tuple[int, float], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for line in run.rollouts:
+        corrects[line.instance_id][line.round + 1, line.hint_ratio].append(line.is_correct)
+    problems = []
+    for curve in controller.curves() if controller else ():
+        observations = tuple((number, *seen) for number, seen in enumerate(curve.rounds, start=1)) or tuple(
+            (number, ratio, float(np.mean(values)))
+            for (number, ratio), values in sorted(corrects.get(curve.instance_id, {}).items())
+        )
+        if observations:
+            problems.append(FittedProblem(curve, observations))
     return problems
 
 
-def read_fits(controller: Mapping[str, Any]) -> list[FittedProblem]:
-    """All fitted problems of a controller's state, by id; none where the controller fits no curves."""
-    entries = controller.get("last_fits")
-    if not isinstance(entries, Mapping):
-        return []
-    fits = []
-    for instance_id, entry in sorted(entries.items()):
-        try:
-            observations = tuple(
-                (number, float(ratio), correct / total)
-                for number, (ratio, correct, total) in enumerate(entry["observations"], start=1)
-            )
-            accuracy_T = predict_accuracy(ItemCurve(*entry["curve"]), curve_grid.RATIOS)
-            fits.append(FittedProblem(str(instance_id), tuple(accuracy_T.tolist()), observations))
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            # Another controller's format: there is no curve to show, and nothing for the reader to repair.
-            continue
-    return fits
+def aimed_accuracy(run: RunFolder) -> float | None:
+    """The accuracy that the run's controller aims at, where its settings say so."""
+    name, target = run.setting("seele.hints.controller"), run.setting("seele.hints.target_accuracy")
+    if not isinstance(target, int | float) or not 0 < target < 1:
+        return None
+    try:
+        return float(target) if name is None or aims_at_target(name) else None
+    except SeeleError:  # a user's own, whose file is gone
+        return None
 
 
 def choose_problems(fits: list[FittedProblem], *, count: int, target_accuracy: float) -> list[FittedProblem]:

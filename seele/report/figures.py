@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from seele.maths import curve_grid
 from seele.report.charts import (
     COLOURS,
     GREY,
@@ -31,7 +30,7 @@ from seele.report.charts import (
     style_axes,
     target_line,
 )
-from seele.report.curves import FittedProblem, choose_problems, read_beliefs, read_fits
+from seele.report.curves import FittedProblem, aimed_accuracy, choose_problems, fitted_problems
 from seele.report.run_folder import RunFolder
 from seele.report.series import (
     PHASE,
@@ -46,9 +45,6 @@ from seele.report.series import (
 )
 
 MAX_CURVES = 6
-
-AIMLESS = ("none", "fixed", "uniform", "uft", "prefix_rft")
-"""Controllers that aim at no accuracy."""
 
 # Further phases are summed as "other": a stack of more colours is unreadable.
 MAX_PHASES = 7
@@ -90,7 +86,7 @@ def accuracy_per_round(run: RunFolder) -> Figure | None:
     if not rounds:
         return None
     figure, axes = new_chart()
-    target = target_accuracy(run)
+    target = aimed_accuracy(run)
     if target is not None:
         target_line(axes, target, label=f"target {target:g}")
     for index in range(rounds):
@@ -124,10 +120,9 @@ def hint_ratio(run: RunFolder) -> Figure | None:
 
 def fitted_curves(run: RunFolder) -> Figure | None:
     """Last fitted curve of some problems, from easy to hard, with the rounds that it was fitted to."""
-    target = target_accuracy(run)
+    target = aimed_accuracy(run)
     aim = 0.5 if target is None else target
-    fitted = read_fits(run.controller) or read_beliefs(run.controller, run.rollouts)
-    problems = choose_problems(fitted, count=MAX_CURVES, target_accuracy=aim)
+    problems = choose_problems(fitted_problems(run), count=MAX_CURVES, target_accuracy=aim)
     if not problems:
         return None
     num_columns = min(3, len(problems))
@@ -145,7 +140,7 @@ def fitted_curves(run: RunFolder) -> Figure | None:
 
 def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
     target_line(axes, aim)
-    axes.plot(curve_grid.RATIOS, problem.accuracy, color=COLOURS[0], linewidth=2)
+    axes.plot(problem.curve.hint_ratios, problem.curve.accuracies, color=COLOURS[0], linewidth=2)
     rounds_at: dict[tuple[float, float], list[str]] = {}
     for number, *point in problem.observations:
         rounds_at.setdefault((point[0], point[1]), []).append(str(number))
@@ -241,11 +236,3 @@ def draw_figures(run: RunFolder) -> dict[str, bytes]:
             figure.savefig(buffer, format="png")
             drawn[name] = buffer.getvalue()
     return drawn
-
-
-def target_accuracy(run: RunFolder) -> float | None:
-    """The accuracy that the run's controller aims at, or None if its settings name no target."""
-    if run.setting("seele.hints.controller") in AIMLESS:
-        return None
-    target = run.setting("seele.hints.target_accuracy")
-    return float(target) if isinstance(target, int | float) and 0 < target < 1 else None

@@ -20,7 +20,7 @@ import seele.methods
 import seele.methods.method
 import seele.methods.supervised
 import seele_verl.checks.compositions
-from seele.config.settings import CURRICULA, SELECTIONS
+from seele.curriculum import CURRICULA, SELECTIONS
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, configured_controller
 from seele.methods import METHODS, check_method

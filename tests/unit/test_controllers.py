@@ -161,7 +161,11 @@ def test_a_saved_state_does_not_change_with_the_controller():
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("papper", {}, r"unknown controller 'papper'; allowed are \['bayes', .*'none', 'paper', "),
+        (
+            "papper",
+            {},
+            r"unknown name 'papper'; allowed are \['bayes', .*'none', 'paper', .*path/to/file.py:Name",
+        ),
         (
             "paper",
             {"store": "refit"},

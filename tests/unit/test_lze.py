@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.config.settings import SELECTIONS, SelectionConfig
+from seele.config.settings import SelectionConfig
 from seele.curriculum.lze import energy
-from seele.curriculum.selection import build_selection
+from seele.curriculum.selection import SELECTIONS, build_selection
 from seele.errors import CheckpointError
 
 AT_ONCE = {"name": "lze", "warmup_epochs": 0.0}

@@ -29,7 +29,7 @@ def test_an_unknown_method_is_named_with_the_known_ones():
 
 def test_grpo_refuses_a_controller_that_reveals_hints():
     with pytest.raises(
-        ConfigError, match=r"seele.hints.controller: method grpo trains without hints, got 'paper'"
+        ConfigError, match=r"seele.hints.controller: method grpo trains without hints, got 'bayes'"
     ):
         check_method(SeeleConfig(method="grpo", imitation=NO_IMITATION))
 
@@ -43,7 +43,7 @@ def test_a_method_refuses_off_policy_rows_that_are_not_its_own():
 
 
 def test_uft_keeps_its_own_schedule():
-    with pytest.raises(ConfigError, match=r"method uft has hints of its own, got 'paper'; .*'uft'"):
+    with pytest.raises(ConfigError, match=r"method uft has hints of its own, got 'bayes'; .*'uft'"):
         check_method(SeeleConfig(method="uft"))
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seele.config.settings import SELECTIONS, SelectionConfig
+from seele.config.settings import SelectionConfig
+from seele.curriculum import SELECTIONS
 from seele.curriculum.pruning import ForwardPruning
 from seele.errors import CheckpointError
 

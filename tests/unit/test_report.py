@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.report.build import build_report
-from seele.report.curves import FittedProblem, choose_problems, read_beliefs, read_fits
+from seele.report.curves import FittedProblem, choose_problems, fitted_problems
 from seele.report.examples import choose_examples
 from seele.report.figures import (
     FIGURES,
@@ -100,6 +100,10 @@ def controller_state():
     """Ten problems from easy to hard, in the form in which the paper's controller saves them."""
     return {
         "controller": "paper",
+        "version": 1,
+        "counters": {},
+        "stored_rates": {},
+        "visits": {},
         "last_fits": {
             f"chains/train/{i}": {
                 "curve": [8.0 + i, -0.1 * i, 0.02],
@@ -283,9 +287,9 @@ def test_a_missing_part_is_said_on_the_page(run, part, note):
 
 
 def test_the_newest_checkpoint_is_the_one_whose_curves_are_drawn(run):
-    assert len(read_fits(read_run(run).controller)) == 10
+    assert len(fitted_problems(read_run(run))) == 10
     (run / f"global_step_{NUM_STEPS}").rename(run.parent / "elsewhere")
-    assert read_fits(read_run(run).controller) == []
+    assert fitted_problems(read_run(run)) == []
 
 
 def test_a_run_without_any_checkpoint_says_so(run):
@@ -526,24 +530,30 @@ def test_a_moving_mean_averages_the_neighbours_that_exist():
     assert moving_mean(series, window=1) == series
 
 
-def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_drawn():
+def with_state(run, controller, rollouts=()):
+    """The run as if its newest checkpoint held the controller's state."""
+    state = json.loads(json.dumps(controller.state_dict()))
+    settings = {"seele": {"hints": {"controller": controller.name}}}
+    return replace(read_run(run), controller=state, settings=settings, rollouts=tuple(rollouts))
+
+
+def test_the_state_that_the_papers_controller_saves_holds_the_curves_that_are_drawn(run):
     controller = build_controller("paper", rounds=2, rollouts_per_round=8, seed=0)
     for round_index, num_correct in enumerate((8, 3)):
         ratio = controller.next_hint_ratio("p", round_index=round_index, legal_ratios=(0.0, 0.25, 0.5, 0.75))
         controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=8)
     controller.end_visit("p")
-    (fit,) = read_fits(json.loads(json.dumps(controller.state_dict())))
+    (fit,) = fitted_problems(with_state(run, controller))
     assert fit.instance_id == "p"
     assert [(number, accuracy) for number, _, accuracy in fit.observations] == [(1, 1.0), (2, 0.375)]
     assert fit.observations[0][1] == 0.75
 
 
-def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_drawn():
+def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_drawn(run):
     controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
     for ratio, num_correct in ((0.75, 2), (0.25, 1)):
         controller.observe("p", hint_ratio=ratio, num_correct=num_correct, num_rollouts=2)
     controller.end_visit("p")
-    state = json.loads(json.dumps(controller.state_dict()))
     # Two hints in the first round.
     seen = [(0, 0.75, 1.0), (0, 0.75, 1.0), (0, 0.5, 1.0), (1, 0.25, 1.0), (1, 0.25, 0.0)]
     template = rollouts_of(0.0)[0]
@@ -558,29 +568,83 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
         )
         for number, ratio, reward in seen
     ]
-    (fit,) = read_beliefs(state, [*lines, replace(template, instance_id="never kept")])
+    (fit,) = fitted_problems(
+        with_state(run, controller, [*lines, replace(template, instance_id="never kept")])
+    )
     assert (fit.instance_id, fit.observations) == ("p", ((1, 0.5, 1.0), (1, 0.75, 1.0), (2, 0.25, 0.5)))
     # Nothing has been learnt since, so the controller would say the same but for drift and population.
-    assert fit.accuracy[50] == pytest.approx(0.5, abs=0.2)
-    assert list(fit.accuracy) == sorted(fit.accuracy)
-    assert read_beliefs({"beliefs": {"problems": {"rows": "?"}}}, lines) == []
+    assert fit.curve.accuracies[50] == pytest.approx(0.5, abs=0.2)
+    assert list(fit.curve.accuracies) == sorted(fit.curve.accuracies)
+    assert fitted_problems(with_state(run, controller)) == [], "a problem without rounds to show"
 
 
-def test_fits_of_an_unknown_form_are_passed_over():
-    good = controller_state()["last_fits"]["chains/train/1"]
-    bad = [
-        {"curve": [1, 2]},
-        {"curve": [0, 0, 0], "observations": []},
-        {"curve": [1, 0, 0], "observations": [[0, 0, 0]]},
-    ]
-    state = {"last_fits": {"good": good, **{f"bad{i}": fit for i, fit in enumerate(bad)}, "worse": 3}}
-    assert [fit.instance_id for fit in read_fits(state)] == ["good"]
-    assert read_fits({"last_fits": []}) == []
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"controller": "paper", "version": 1, "last_fits": 3},
+        {"controller": "bayes", "version": 1, "beliefs": {"problems": {"rows": "?"}}},
+        {"controller": "removed", "version": 1},
+        {"controller": 3},
+        {},
+    ],
+)
+def test_a_state_that_cannot_be_restored_has_no_curves(run, state):
+    (run / f"global_step_{NUM_STEPS}/seele/controller.json").write_text(json.dumps(state))
+    assert fitted_problems(read_run(run)) == []
+    assert fitted_curves(read_run(run)) is None
 
 
-def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints():
-    fits = read_fits(controller_state())
-    single = FittedProblem("one hint", fits[0].accuracy, ((1, 0.5, 1.0),))
+OWN = """
+from seele.hints import SequentialController, nearest_legal
+from seele.records import AccuracyCurve
+
+
+class Mine(SequentialController):
+    aims_at_target = False
+
+    def __init__(self):
+        self.seen = {}
+
+    def next_hint_ratio(self, instance_id, *, round_index, legal_ratios):
+        return nearest_legal(0.5, legal_ratios)
+
+    def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
+        self.seen[instance_id] = num_correct / num_rollouts
+
+    def state_dict(self):
+        return {**super().state_dict(), "seen": dict(self.seen)}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.seen = dict(state["seen"])
+
+    def curves(self):
+        return [
+            AccuracyCurve(instance_id=name, hint_ratios=(0, 1), accuracies=(seen, 1), rounds=((0.5, seen),))
+            for name, seen in self.seen.items()
+        ]
+"""
+
+
+def test_a_controller_of_ones_own_says_what_its_curves_are_and_that_it_aims_at_nothing(run, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    name = f"{tmp_path}/mine.py:Mine"
+    settings = {"seele": {"hints": {"controller": name, "target_accuracy": 0.5}}}
+    (run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    saved = {"controller": "Mine", "version": 1, "seen": {"p": 0.25}}
+    (run / f"global_step_{NUM_STEPS}/seele/controller.json").write_text(json.dumps(saved))
+    (fit,) = fitted_problems(read_run(run))
+    assert (fit.instance_id, fit.observations) == ("p", ((1, 0.5, 0.25),))
+    assert fitted_curves(read_run(run)).axes
+    labels = [text.get_text() for text in accuracy_per_round(read_run(run)).legends[0].get_texts()]
+    assert labels[0] == "round 1"
+    (tmp_path / "mine.py").rename(tmp_path / "gone.py")
+    assert fitted_problems(read_run(run)) == []
+
+
+def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints(run):
+    fits = fitted_problems(read_run(run))
+    single = FittedProblem(replace(fits[0].curve, instance_id="one hint"), ((1, 0.5, 1.0),))
     chosen = choose_problems([single] * 9 + fits, count=3, target_accuracy=0.5)
     crossings = [fit.crossing(0.5) for fit in chosen]
     assert crossings == sorted(crossings)

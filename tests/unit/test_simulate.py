@@ -542,7 +542,7 @@ def test_the_same_command_gives_the_same_figures(capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--controller", "papper"], "unknown controller 'papper'; allowed are ['bayes', "),
+        (["--controller", "papper"], "unknown name 'papper'; allowed are ['bayes', "),
         (["--controller", "none", "--controller", "fixed:ratoi=1"], "unknown setting 'ratoi' of controller"),
         (["--controller", "fixed:ratio=2"], "seele.hints.settings.ratio: expected a number in [0, 1], got 2"),
         (["--controller", "fixed:ratio"], "expected NAME or NAME:key=value,key=value, got 'ratio'"),
@@ -555,7 +555,10 @@ def test_the_same_command_gives_the_same_figures(capsys):
         (["--controller", "none", "--seed", -1], "--seed: expected 0 or more, got -1"),
         (["--controller", "none", "--rounds", 3], "rollouts (16) must be a multiple of rounds (3)"),
         (["--controller", "none", "--rounds", 0], "rounds must be at least 1, got 0"),
-        (["--controller", "paper", "--quorum", 0.5], "--quorum: below 1 needs controller 'bayes'"),
+        (
+            ["--controller", "paper", "--quorum", 0.5],
+            "--quorum: below 1 needs a controller that counts rollouts",
+        ),
         (["--controller", "none", "--batch-size", 0], "batch_size must be at least 1, got 0"),
         (["--controller", "none", "--target-accuracy", 1], "target_accuracy: expected a number in (0, 1)"),
     ],

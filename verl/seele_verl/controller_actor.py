@@ -8,11 +8,14 @@ step's rollouts cost, those of problems that the step does not end with included
 import statistics
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray
 
 from seele.config import SeeleConfig
+from seele.errors import PluginError
 from seele.hints import configured_controller
 from seele.records import HintShare, RoundRequest, State, Visit
 
@@ -29,6 +32,8 @@ class ControllerActor:
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped = 0
         self._proposal_seconds: list[float] = []
+        self._fault: PluginError | None = None
+        """The first of a user's own controller. It ends the run at the latest with the step."""
 
     def begin_step(self, step: int) -> None:
         """See ``seele.hints.Controller``."""
@@ -37,19 +42,31 @@ class ControllerActor:
     def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """See ``seele.hints.Controller``."""
         start = time.perf_counter()
-        (plan,) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
+        with self._keeping_fault():
+            (plan,) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
         self._proposal_seconds.append(time.perf_counter() - start)
         return plan
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``seele.hints.Controller``."""
-        self._controller.observe(
-            instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
-        )
+        with self._keeping_fault():
+            self._controller.observe(
+                instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+            )
 
     def end_visit(self, instance_id: str) -> None:
         """See ``seele.hints.Controller``."""
-        self._controller.end_visit(instance_id)
+        with self._keeping_fault():
+            self._controller.end_visit(instance_id)
+
+    @contextmanager
+    def _keeping_fault(self) -> Iterator[None]:
+        """Workers do not wait for every answer, and leave a prompt out where they get none."""
+        try:
+            yield
+        except PluginError as fault:
+            self._fault = self._fault or fault
+            raise
 
     def keep_visit(self, uid: str, visit: Visit) -> None:
         """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
@@ -74,7 +91,13 @@ class ControllerActor:
         self._dropped += 1
 
     def take_step(self) -> tuple[dict[str, Visit], dict[str, float]]:
-        """The visits kept since the last call, by uid in order of instance, and the step's own metrics."""
+        """The visits kept since the last call, by uid in order of instance, and the step's own metrics.
+
+        Raises:
+            PluginError: A user's own controller failed in this step.
+        """
+        if self._fault is not None:
+            raise self._fault
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))
         metrics = {f"controller/{name}": value for name, value in self._controller.metrics().items()}
         for name in ("prompt", "prefilled", "generated", *self._tokens):

@@ -208,7 +208,9 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                     run_training(config)
         except Exception as error:
             traceback.print_exc()  # into the log
-            cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised.
+            cause: BaseException = error
+            while isinstance(inner := getattr(cause, "cause", None), BaseException):
+                cause = inner  # Ray wraps what a worker raised, once a process.
             if isinstance(cause, SeeleError):
                 raise cause from error
             *_, said = ("no message", *str(cause).strip().splitlines())

@@ -9,12 +9,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
-from seele.curriculum import build_curriculum, columns_needed
+from seele.curriculum import check_curriculum, check_selection, columns_needed
 from seele.data.overlong import Fits
 from seele.data.steps.hint_units import check_unit, for_hints
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
-from seele.hints import configured_controller
+from seele.hints import check_controller
 from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.grader import GraderPool
@@ -35,15 +35,17 @@ from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft.preflight import check_supervised
 
-# Sections that verl hands on as they are, to Ray, vLLM, transformers or a controller: new keys are welcome
-# there.
+# Sections that are handed on as they are, to Ray, vLLM, transformers or a part of the run: new keys are
+# welcome there.
 OPEN_SECTIONS = (
     "actor_rollout_ref.model.override_config.",
     "actor_rollout_ref.rollout.engine_kwargs.",
     "data.apply_chat_template_kwargs.",
     "global_profiler.",
     "ray_kwargs.ray_init.",
+    "seele.curriculum.settings.",
     "seele.hints.settings.",
+    "seele.selection.settings.",
 )
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
@@ -89,7 +91,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_checkpoint(config, supervised=supervised)
     _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
-    configured_controller(seele)
+    check_controller(seele)
     GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
     _check_micro_batches(config, supervised=supervised)
     if not supervised:
@@ -112,7 +114,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: {len(training)} problems are fewer than the {begun} of one step; add data or "
             "lower data.train_batch_size or seele.curriculum.spare_problems"
         )
-    _check_columns(config.data.train_files, seele)
+    _check_curriculum(config.data.train_files, seele, num_problems=begun)
     tokenizer = _load_tokenizer(config, seele)
     check_value_head(config)
     check_model_runner(config, seele)
@@ -315,12 +317,13 @@ def _check_answer(instance: Instance, path: Path) -> None:
         raise DataError(f"{path}: {error}") from error
 
 
-def _check_columns(files: Any, seele: SeeleConfig) -> None:
+def _check_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> None:
+    check_selection(seele.selection, seed=seele.seed)
     names = columns_needed(seele.curriculum)
     paths = [files] if isinstance(files, str) else files
-    if names:
-        rows = [row for path in paths for row in read_columns(Path(path), names)]
-        build_curriculum(seele.curriculum, rows, seed=seele.seed)
+    rows = [row for path in paths for row in read_columns(Path(path), names)] if names else []
+    num_problems = min(num_problems, len(rows))
+    check_curriculum(seele.curriculum, rows, seed=seele.seed, num_problems=num_problems)
 
 
 def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:

@@ -1,0 +1,179 @@
+"""A user's own curriculum and selection: what they return is checked, and their faults are named with file
+and line.
+"""
+
+import inspect
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from seele.curriculum.contract import Curriculum
+from seele.curriculum.selection_contract import Selection
+from seele.errors import ConfigError, PluginError
+from seele.plugins import blame, require_members, where
+from seele.records import State
+
+CURRICULUM, SELECTION = "seele.curriculum.name", "seele.selection.name"
+
+_MEMBERS = ("name", "state_dict", "load_state_dict", "metrics")
+MEMBERS = {
+    CURRICULUM: (*_MEMBERS, "epochs", "draw", "observe"),
+    SELECTION: (*_MEMBERS, "select"),
+}
+"""What ``Curriculum`` and ``Selection`` promise, by the setting that names one."""
+
+
+def build_own(
+    part: Any, *positional: Any, key: str, given: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Any:
+    """An instance of a user's part.
+
+    Args:
+        part: The class, or a function that makes an instance.
+        *positional: Its first arguments.
+        key: The setting that names it.
+        given: What the run tells it, if it names it.
+        settings: Its own settings.
+
+    Raises:
+        ConfigError: It lacks a member, takes no such setting, or raises.
+    """
+    if not callable(part):
+        raise ConfigError(f"{key}: {part!r} is not a class (docs/extending.md)")
+    require_members(part, getattr(part, "__abstractmethods__", ()), key=key)
+    parameters = inspect.signature(part).parameters
+    arguments = {name: value for name, value in given.items() if name in parameters} | dict(settings)
+    with blame(part, "building it", key=key, error=ConfigError):
+        built = part(*positional, **arguments)
+    require_members(built, MEMBERS[key], key=key)
+    return built
+
+
+class _Checked:
+    """What both have in common."""
+
+    def __init__(self, part: Any, key: str) -> None:
+        self._part, self._key = part, key
+        self.name = str(part.name)
+
+    def state_dict(self) -> State:
+        """What JSON makes of the part's state, which is what a checkpoint holds."""
+        with self._blame("state_dict, which must be JSON"):
+            state: State = json.loads(json.dumps(self._part.state_dict(), allow_nan=False))
+            return state
+
+    def load_state_dict(self, state: State) -> None:
+        """See the part."""
+        with self._blame("load_state_dict"):
+            self._part.load_state_dict(state)
+
+    def metrics(self) -> dict[str, float]:
+        """See the part."""
+        with self._blame("metrics, which must be names and numbers"):
+            return {str(name): float(value) for name, value in self._part.metrics().items()}
+
+    def _blame(self, doing: str) -> AbstractContextManager[None]:
+        return blame(self._part, doing, key=self._key)
+
+    def _fault(self, what: str) -> PluginError:
+        return PluginError(f"{self._key}: {where(self._part)}: {what}")
+
+
+class CheckedCurriculum(_Checked):
+    """The same curriculum. What it may not return, and what it raises, is a ``PluginError``."""
+
+    def __init__(self, curriculum: Curriculum, num_problems: int) -> None:
+        super().__init__(curriculum, CURRICULUM)
+        self._num_problems = num_problems
+
+    @property
+    def epochs(self) -> float | None:
+        """See ``Curriculum``."""
+        with self._blame("epochs"):
+            epochs = self._part.epochs
+            return None if epochs is None else float(epochs)
+
+    def draw(
+        self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
+    ) -> list[int]:
+        """See ``Curriculum``."""
+        with self._blame(f"draw({num_problems})"):
+            drawn = list(self._part.draw(num_problems, postponed=postponed, pruned=pruned))
+            problems = [int(problem) for problem in drawn if problem == int(problem)]
+        taken, allowed = set(postponed), range(self._num_problems)
+        fresh = {problem for problem in problems if problem in allowed and problem not in taken}
+        if not len(drawn) == len(problems) == len(fresh) == num_problems:
+            raise self._fault(
+                f"draw({num_problems}) returned {len(drawn)} problems, first {drawn[:8]}; "
+                f"allowed are {num_problems} different problems from 0 to {self._num_problems - 1}, none of "
+                "them postponed"
+            )
+        return problems
+
+    def observe(self, signal_of_problem: Mapping[int, float]) -> None:
+        """See ``Curriculum``."""
+        with self._blame(f"observe, problems {sorted(signal_of_problem)[:3]} ..."):
+            self._part.observe(signal_of_problem)
+
+
+class CheckedSelection(_Checked):
+    """The same selection. What it may not return, and what it raises, is a ``PluginError``."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__(selection, SELECTION)
+
+    def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
+        """See ``Selection``."""
+        with self._blame("select"):
+            selected = list(self._part.select(pass_rates, epoch=epoch))
+            unknown = [instance_id for instance_id in selected if instance_id not in pass_rates]
+        if unknown:
+            raise self._fault(f"select returned problem {unknown[0]!r}, which is not among the step's groups")
+        return selected
+
+
+def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: int, part: Any) -> None:
+    """Have a fresh curriculum draw and learn, restore another from its state, and compare the two.
+
+    Raises:
+        ConfigError: Their states or their next draws differ.
+        PluginError: The curriculum raised, or drew what it may not.
+    """
+    for _ in range(2):
+        drawn = saved.draw(num_problems)
+        saved.observe({problem: 0.1 * (1 + problem % 3) for problem in drawn})
+    _restore(saved, restored, part=part, key=CURRICULUM)
+    _check_same(saved.draw(num_problems), restored.draw(num_problems), part=part, key=CURRICULUM)
+
+
+def check_selection(saved: Selection, restored: Selection, *, part: Any) -> None:
+    """As ``check_curriculum``, for a selection."""
+    rates: Sequence[Mapping[str, float]] = [
+        {f"probe-{problem}": (problem + step) % 5 / 4 for problem in range(8)} for step in range(3)
+    ]
+    for step in (0, 1):
+        saved.select(rates[step], epoch=0.5 * step)
+    _restore(saved, restored, part=part, key=SELECTION)
+    now, again = (each.select(rates[2], epoch=1.0) for each in (saved, restored))
+    _check_same(now, again, part=part, key=SELECTION)
+
+
+def _restore(saved: Any, restored: Any, *, part: Any, key: str) -> None:
+    state = saved.state_dict()
+    restored.load_state_dict(state)
+    if (again := restored.state_dict()) != state:
+        raise ConfigError(
+            f"{key}: {where(part)}: load_state_dict does not restore what state_dict returned: "
+            f"{json.dumps(state)[:200]} became {json.dumps(again)[:200]}; a checkpoint "
+            "of the run could not be resumed"
+        )
+
+
+def _check_same(now: object, again: object, *, part: Any, key: str) -> None:
+    if now != again:
+        raise ConfigError(
+            f"{key}: {where(part)}: restored from its state, it chooses {again!r} where it would have chosen "
+            f"{now!r}; state_dict must hold all that choices depend on, and a random draw must follow from "
+            "the seed and what is saved"
+        )

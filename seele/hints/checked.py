@@ -1,0 +1,165 @@
+"""A user's own controller: what it returns is checked, and its faults are named with file and line."""
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from seele.errors import PluginError
+from seele.hints.contract import Controller
+from seele.plugins import blame, where
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
+
+KEY = "seele.hints.controller"
+
+MEMBERS = (
+    *("name", "tolerates_partial_rounds", "aims_at_target", "begin_step"),
+    *("next_hint_ratio", "next_hint_ratios", "plan_rounds", "observe", "observe_rounds"),
+    *("end_visit", "end_visits", "state_dict", "load_state_dict", "metrics", "curves"),
+)
+"""What ``Controller`` promises."""
+
+
+class CheckedController:
+    """The same controller. What it may not return, and what it raises, is a ``PluginError``."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.name = controller.name
+        self.tolerates_partial_rounds = controller.tolerates_partial_rounds
+        self.aims_at_target = controller.aims_at_target
+
+    def begin_step(self, step: int) -> None:
+        """See ``Controller``."""
+        with self._blame(f"begin_step({step})"):
+            self._controller.begin_step(step)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """See ``Controller``."""
+        with self._blame("next_hint_ratios", *(request.instance_id for request in requests)):
+            ratios = list(self._controller.next_hint_ratios(requests))
+            self._check_number_of("next_hint_ratios", ratios, requests)
+        for ratio, request in zip(ratios, requests, strict=True):
+            self._check_ratio("next_hint_ratios", ratio, request)
+        return ratios
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``."""
+        with self._blame("plan_rounds", *(request.instance_id for request in requests)):
+            plans = [
+                tuple(plan) for plan in self._controller.plan_rounds(requests, num_rollouts=num_rollouts)
+            ]
+            self._check_number_of("plan_rounds", plans, requests)
+        for plan, request in zip(plans, requests, strict=True):
+            self._check_plan(plan, request, num_rollouts)
+        return plans
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``."""
+        with self._blame("observe", instance_id):
+            self._controller.observe(
+                instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
+            )
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """See ``Controller``."""
+        with self._blame("observe_rounds", *(seen.instance_id for seen in outcomes)):
+            self._controller.observe_rounds(outcomes)
+
+    def end_visit(self, instance_id: str) -> None:
+        """See ``Controller``."""
+        with self._blame("end_visit", instance_id):
+            self._controller.end_visit(instance_id)
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """See ``Controller``."""
+        with self._blame("end_visits", *instance_ids):
+            self._controller.end_visits(instance_ids)
+
+    def state_dict(self) -> State:
+        """See ``Controller``: what JSON makes of the state, which is what a checkpoint holds."""
+        with self._blame("state_dict, which must be JSON"):
+            state: State = json.loads(json.dumps(self._controller.state_dict(), allow_nan=False))
+            return state
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``."""
+        with self._blame("load_state_dict"):
+            self._controller.load_state_dict(state)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``."""
+        with self._blame("metrics, which must be names and numbers"):
+            return {str(name): float(value) for name, value in self._controller.metrics().items()}
+
+    def curves(self) -> list[AccuracyCurve]:
+        """See ``Controller``."""
+        with self._blame("curves"):
+            return list(self._controller.curves())
+
+    def _check_plan(self, plan: tuple[Any, ...], request: RoundRequest, num_rollouts: int) -> None:
+        """One plan: hints that are legal, for as many rollouts as were asked for."""
+        for share in plan:
+            if not isinstance(share, HintShare):
+                raise self._fault("plan_rounds", request, f"a share must be a HintShare, got {share!r}")
+            self._check_ratio("plan_rounds", share.hint_ratio, request)
+            if not _is_whole(share.num_rollouts) or share.num_rollouts < 1:
+                raise self._fault(
+                    "plan_rounds", request, f"a share needs at least one rollout, got {share.num_rollouts!r}"
+                )
+            predicted = share.predicted_accuracy
+            if predicted is not None and not (_is_number(predicted) and 0.0 <= predicted <= 1.0):
+                raise self._fault(
+                    "plan_rounds",
+                    request,
+                    f"a predicted accuracy must be None or lie in [0, 1], got {predicted!r}",
+                )
+        planned = sum(share.num_rollouts for share in plan)
+        allowed = [num_rollouts, *([request.rollouts_left] if request.rollouts_left > num_rollouts else [])]
+        if planned not in allowed:
+            raise self._fault(
+                "plan_rounds",
+                request,
+                f"the shares have {planned} rollouts together, allowed are {' or '.join(map(str, allowed))}",
+            )
+
+    def _check_ratio(self, method: str, ratio: Any, request: RoundRequest) -> None:
+        if not _is_number(ratio) or ratio not in request.legal_ratios:
+            raise self._fault(
+                method,
+                request,
+                f"the hint ratio {ratio!r} is not one of the legal ratios {list(request.legal_ratios)}; "
+                "seele.hints.nearest_legal finds the nearest",
+            )
+
+    def _check_number_of(self, method: str, found: list[Any], requests: Sequence[RoundRequest]) -> None:
+        if len(found) != len(requests):
+            raise PluginError(
+                f"{KEY}: {where(self._controller)}: {method}: returned {len(found)} values for "
+                f"{len(requests)} requests"
+            )
+
+    def _fault(self, method: str, request: RoundRequest, what: str) -> PluginError:
+        return PluginError(
+            f"{KEY}: {where(self._controller)}: {method}, problem {request.instance_id!r}, round "
+            f"{request.round_index}: {what}"
+        )
+
+    def _blame(self, method: str, *instance_ids: str) -> AbstractContextManager[None]:
+        of = f", problem {', '.join(map(repr, instance_ids[:3]))}" if instance_ids else ""
+        return blame(self._controller, f"{method}{of}", key=KEY)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
