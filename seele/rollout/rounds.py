@@ -1,8 +1,8 @@
 """The inner loop of SEELE: the rounds of one problem (arXiv:2509.06923, section 4.2 and algorithm 1).
 
 Choose a hint, sample, grade, observe; the next round's hint comes from the curve through what was observed.
-Problems run side by side, each at its own pace: there is no barrier between rounds of different problems,
-and with a quorum a round need not wait for the last rollouts of the one before.
+Problems run side by side, each at its own pace: there is no barrier between rounds of different problems.
+``seele.rollout.quorum`` has the loop in which a round need not wait for the last rollouts of the one before.
 No engine code here.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from seele.records import Completion, Grade, HintShare, Instance, Origin, Rollout, RoundRequest
@@ -80,11 +81,11 @@ async def run_rounds(
     grade: Grader,
     rounds: int,
     rollouts_per_round: int,
-    quorum: float = 1.0,
 ) -> list[Rollout]:
     """Roll out one problem for ``rounds`` rounds, letting the controller choose each round's hint.
 
-    Where the controller has no more to learn it takes the remaining rollouts as one round.
+    A round's rollouts may divide over several hints, which are rolled out at the same time. Where the
+    controller has no more to learn it takes the remaining rollouts as one round.
 
     The visit ends for the controller even where sampling or grading fails, so that no half-visited problem
     stays behind.
@@ -96,8 +97,6 @@ async def run_rounds(
         grade: Compares answers.
         rounds: At least 1.
         rollouts_per_round: Rollouts of every round that does not take all that are left.
-        quorum: Share in (0, 1] of the rollouts under a hint that must be graded before the next round begins;
-            the controller hears of the others when they are. Probes are always waited for.
 
     Returns:
         ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
@@ -105,73 +104,99 @@ async def run_rounds(
     Raises:
         ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
     """
-    begun, total = 0, rounds * rollouts_per_round
     rollouts: list[Rollout] = []
 
-    async def roll_out(
-        share: HintShare, *, round_index: int, before: int, first: int, needed: int, enough: asyncio.Event
-    ) -> None:
-        """The rollouts under one hint: number ``first`` and on of a round that has ``before`` before it."""
-        hint_steps = instance.num_hint_steps(share.hint_ratio)
-        sampled = sample(
-            hint_steps=hint_steps,
-            round_index=round_index,
-            first_rollout=first,
-            num_rollouts=share.num_rollouts,
-            quorum=needed,
-        )
-        async with aclosing(sampled) as parts:
+    async def roll_out(hinted: HintedRollouts) -> None:
+        graded = sample_and_grade(instance, hinted, sample=sample, grade=grade, quorum=hinted.num_rollouts)
+        async with aclosing(graded) as parts:
             async for part in parts:
-                grades = await asyncio.gather(*(grade(each, instance) for each in part.values()))
-                rollouts.extend(
-                    Rollout(
-                        round_index=round_index,
-                        rollout_index=before + first + position,
-                        share=share,
-                        hint_steps=hint_steps,
-                        completion=completion,
-                        grade=verdict,
-                    )
-                    for (position, completion), verdict in zip(part.items(), grades, strict=True)
-                )
-                await controller.observe(
-                    instance.instance_id,
-                    hint_ratio=share.hint_ratio,
-                    num_correct=sum(verdict.correct for verdict in grades),
-                    num_rollouts=len(part),
-                )
-                enough.set()
+                rollouts.extend(part)
+                await tell(controller, instance, hinted, part)
 
+    begun, total = 0, rounds * rollouts_per_round
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for round_index in itertools.count():
-                if begun >= total:
-                    break
-                request = RoundRequest(
-                    instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
-                )
-                plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
-                size = sum(share.num_rollouts for share in plan)
-                is_last = begun + size >= total
-                first_of_share = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
-                enough_of_share = [asyncio.Event() for _ in plan]
-                for share, first, enough in zip(plan, first_of_share, enough_of_share, strict=False):
-                    tasks.create_task(
-                        roll_out(
-                            share,
-                            round_index=round_index,
-                            before=begun,
-                            first=first,
-                            needed=share.num_rollouts if is_last else share.num_awaited(quorum),
-                            enough=enough,
-                        )
-                    )
-                for enough in enough_of_share:
-                    await enough.wait()
-                begun += size
+        for round_index in itertools.count():
+            if begun >= total:
+                break
+            request = RoundRequest(
+                instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
+            )
+            plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
+            async with asyncio.TaskGroup() as tasks:
+                for hinted in divide_round(plan, round_index=round_index, begun=begun):
+                    tasks.create_task(roll_out(hinted))
+            begun += sum(share.num_rollouts for share in plan)
     finally:
         await controller.end_visit(instance.instance_id)
     return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HintedRollouts:
+    """The rollouts of a round that share a hint, before they are sampled."""
+
+    share: HintShare
+    round_index: int
+    first_in_round: int
+    """Number of the first of them among the round's."""
+    first_in_visit: int
+    """Number of the first of them among all of the problem's in this step."""
+
+    @property
+    def num_rollouts(self) -> int:
+        """How many they are."""
+        return self.share.num_rollouts
+
+
+def divide_round(plan: Sequence[HintShare], *, round_index: int, begun: int) -> list[HintedRollouts]:
+    """A planned round by hint, with its rollouts numbered; ``begun`` are those of the rounds before."""
+    firsts = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
+    return [
+        HintedRollouts(
+            share=share, round_index=round_index, first_in_round=first, first_in_visit=begun + first
+        )
+        for share, first in zip(plan, firsts, strict=False)
+    ]
+
+
+async def sample_and_grade(
+    instance: Instance, hinted: HintedRollouts, *, sample: Sampler, grade: Grader, quorum: int
+) -> AsyncGenerator[list[Rollout], None]:
+    """The rollouts under one hint, graded, in the parts in which the sampler yields them (``Sampler``)."""
+    hint_steps = instance.num_hint_steps(hinted.share.hint_ratio)
+    sampled = sample(
+        hint_steps=hint_steps,
+        round_index=hinted.round_index,
+        first_rollout=hinted.first_in_round,
+        num_rollouts=hinted.num_rollouts,
+        quorum=quorum,
+    )
+    async with aclosing(sampled) as parts:
+        async for part in parts:
+            grades = await asyncio.gather(*(grade(completion, instance) for completion in part.values()))
+            yield [
+                Rollout(
+                    round_index=hinted.round_index,
+                    rollout_index=hinted.first_in_visit + position,
+                    share=hinted.share,
+                    hint_steps=hint_steps,
+                    completion=completion,
+                    grade=verdict,
+                )
+                for (position, completion), verdict in zip(part.items(), grades, strict=True)
+            ]
+
+
+async def tell(
+    controller: HintController, instance: Instance, hinted: HintedRollouts, part: Sequence[Rollout]
+) -> None:
+    """Have the controller observe what some of the rollouts under a hint brought."""
+    await controller.observe(
+        instance.instance_id,
+        hint_ratio=hinted.share.hint_ratio,
+        num_correct=sum(rollout.grade.correct for rollout in part),
+        num_rollouts=len(part),
+    )
 
 
 async def append_supplied_rollouts(
@@ -182,7 +207,7 @@ async def append_supplied_rollouts(
     origin: Origin,
     grade: Grader,
 ) -> list[Rollout]:
-    """Completions that nobody had to generate, as further rollouts of a one-round visit.
+    """Completions that were given instead of generated, as further rollouts of a one-round visit.
 
     They are graded like all others, and the controller does not hear of them.
     """

@@ -1,10 +1,14 @@
 """The rounds of one problem, with a controller and an engine made of strings."""
 
 import asyncio
+from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
+from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, run_rounds
 
 CHAIN = Instance(
@@ -47,14 +51,20 @@ async def grade(completion, instance):
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 
 
-def rollouts_of(controller, **kwargs):
+def rollouts_of(controller, *, run=run_rounds, **kwargs):
     settings = {"sample": Engine(), "grade": grade, "rounds": 3, "rollouts_per_round": 2} | kwargs
-    return asyncio.run(run_rounds(CHAIN, controller=controller, **settings))
+    return asyncio.run(run(CHAIN, controller=controller, **settings))
 
 
-def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
+# Each of them is a loop of its own; at quorum 1 they do the same.
+LOOPS = {"sequential": run_rounds, "quorum": partial(run_rounds_with_quorum, quorum=1.0)}
+each_loop = pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+
+
+@each_loop
+def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it(run):
     controller = HalvingController()
-    rollouts = rollouts_of(controller)
+    rollouts = rollouts_of(controller, run=run)
     assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.0, 0.0]
     assert [rollout.hint_steps for rollout in rollouts] == [2, 2, 1, 1, 0, 0]
     assert [rollout.reward for rollout in rollouts] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
@@ -69,13 +79,15 @@ def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
     ]
 
 
-def test_rollouts_are_numbered_over_all_rounds():
-    assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController())] == [
+@each_loop
+def test_rollouts_are_numbered_over_all_rounds(run):
+    assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController(), run=run)] == [
         (0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)
     ]  # fmt: skip
 
 
-def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
+@each_loop
+def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left(run):
     class Settled(HalvingController):
         async def plan_round(self, request, *, num_rollouts):
             (share,) = await super().plan_round(request, num_rollouts=num_rollouts)
@@ -84,7 +96,7 @@ def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
             return (HintShare(share.hint_ratio, size),)
 
     controller = Settled()
-    rollouts = rollouts_of(controller)
+    rollouts = rollouts_of(controller, run=run)
     assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
     assert [(r.round_index, r.rollout_index) for r in rollouts] == [
         (0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (1, 5)
@@ -92,19 +104,21 @@ def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
     assert ("observe", 0.25, 0, 4) in controller.told and ("plan", "chain", 2) not in controller.told
 
 
-def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
+@each_loop
+def test_a_failing_engine_ends_the_visit_and_is_not_hidden(run):
     async def broken(**_):
         raise RuntimeError("engine died")
         yield
 
     controller = HalvingController()
     with pytest.raises(ExceptionGroup) as caught:
-        rollouts_of(controller, sample=broken)
+        rollouts_of(controller, run=run, sample=broken)
     assert [str(error) for error in caught.value.exceptions] == ["engine died"]
     assert controller.told == [("plan", "chain", 0), ("end", "chain")]
 
 
-def test_problems_do_not_wait_for_each_other():
+@each_loop
+def test_problems_do_not_wait_for_each_other(run):
     # The slow problem's first round ends only after the fast problem's last one has begun.
     fast_is_in_last_round = asyncio.Event()
 
@@ -122,7 +136,7 @@ def test_problems_do_not_wait_for_each_other():
 
     async def both():
         runs = [
-            run_rounds(
+            run(
                 CHAIN,
                 controller=HalvingController(),
                 sample=Paced(slow),
@@ -142,7 +156,8 @@ def test_validation_never_reveals_anything():
     assert {(rollout.hint_ratio, rollout.hint_steps) for rollout in rollouts} == {(0.0, 0)}
 
 
-def test_a_round_may_divide_over_several_hints():
+@each_loop
+def test_a_round_may_divide_over_several_hints(run):
     class Probing(HalvingController):
         async def plan_round(self, request, *, num_rollouts):
             return (HintShare(0.0, 1, is_probe=True), HintShare(0.5, num_rollouts - 1))
@@ -156,7 +171,7 @@ def test_a_round_may_divide_over_several_hints():
                 yield part
 
     controller = Probing()
-    rollouts = rollouts_of(controller, sample=Recording(), rounds=2, rollouts_per_round=3)
+    rollouts = rollouts_of(controller, run=run, sample=Recording(), rounds=2, rollouts_per_round=3)
     # No two rollouts of a round have the same number, so none has the seed of another.
     assert asked == [(0, 0, 0, 1), (2, 0, 1, 2), (0, 1, 0, 1), (2, 1, 1, 2)]
     assert [rollout.rollout_index for rollout in rollouts] == [0, 1, 2, 3, 4, 5]
@@ -186,7 +201,9 @@ class Straggling:
 
 def test_with_a_quorum_the_next_round_begins_before_the_stragglers_are_back():
     controller, engine = HalvingController(), Straggling()
-    rollouts = rollouts_of(controller, sample=engine, rounds=2, rollouts_per_round=4, quorum=0.7)
+    rollouts = rollouts_of(
+        controller, run=run_rounds_with_quorum, sample=engine, rounds=2, rollouts_per_round=4, quorum=0.7
+    )
     # Nothing follows the last round, so it comes as a whole.
     assert engine.quorums == [3, 4]
     assert [(r.round_index, r.rollout_index, r.reward) for r in rollouts] == [
@@ -203,7 +220,9 @@ def test_probes_are_waited_for():
             return (HintShare(0.0, 4, is_probe=True), HintShare(0.5, num_rollouts - 4))
 
     engine = Straggling()
-    rollouts_of(Probing(), sample=engine, rounds=2, rollouts_per_round=8, quorum=0.5)
+    rollouts_of(
+        Probing(), run=run_rounds_with_quorum, sample=engine, rounds=2, rollouts_per_round=8, quorum=0.5
+    )
     assert engine.quorums == [4, 2, 4, 4]
 
 
@@ -221,6 +240,122 @@ def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
 
     controller = HalvingController()
     with pytest.raises(ExceptionGroup):
-        rollouts_of(controller, sample=sample, rounds=2, rollouts_per_round=4, quorum=0.5)
+        rollouts_of(
+            controller, run=run_rounds_with_quorum, sample=sample, rounds=2, rollouts_per_round=4, quorum=0.5
+        )
     assert closed == [0]
     assert controller.told[-1] == ("end", "chain")
+
+
+async def turns(count):
+    """Let other coroutines run so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class Drawn:
+    """A controller, an engine and a grader that do what Hypothesis drew, and keep every call in order."""
+
+    def __init__(self, *, plans, delays):
+        self.plans, self.delays = plans, delays
+        self.calls = []
+        self.asked = 0
+
+    def delay(self):
+        self.asked += 1
+        return turns(self.delays[self.asked % len(self.delays)])
+
+    async def plan_round(self, request, *, num_rollouts):
+        self.calls.append(("plan", request, num_rollouts))
+        await self.delay()
+        ratios = self.plans[request.round_index % len(self.plans)]
+        takes_all = request.round_index == len(self.plans)
+        sizes = [request.rollouts_left] if takes_all else spread(num_rollouts, len(ratios))
+        return tuple(
+            HintShare(ratio, size, is_probe=ratio == 0.0, predicted_accuracy=ratio)
+            for ratio, size in zip(ratios, sizes, strict=False)
+            if size
+        )
+
+    async def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
+        self.calls.append(("observe", instance_id, hint_ratio, num_correct, num_rollouts))
+
+    async def end_visit(self, instance_id):
+        self.calls.append(("end", instance_id))
+
+    async def __call__(self, *, hint_steps, round_index, first_rollout, num_rollouts, quorum):
+        self.calls.append(("sample", hint_steps, round_index, first_rollout, num_rollouts, quorum))
+        await self.delay()
+        yield {at: completion(f"{(hint_steps + at) % 3}") for at in reversed(range(num_rollouts))}
+
+    async def grade(self, completion, instance):
+        await self.delay()
+        return await grade(completion, instance)
+
+
+def spread(total, parts):
+    """``total`` as ``parts`` sizes, the last of them with what is left."""
+    size = total // parts
+    return [size] * (parts - 1) + [total - size * (parts - 1)]
+
+
+@given(
+    plans=st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75]), min_size=1, max_size=3), min_size=1),
+    delays=st.lists(st.integers(0, 4), min_size=1, max_size=7),
+    rounds=st.integers(1, 4),
+    rollouts_per_round=st.integers(1, 8),
+)
+def test_both_loops_do_the_same_at_quorum_one(plans, delays, rounds, rollouts_per_round):
+    found = []
+    for run in LOOPS.values():
+        drawn = Drawn(plans=plans, delays=delays)
+        size = {"rounds": rounds, "rollouts_per_round": rollouts_per_round}
+        rollouts = rollouts_of(drawn, run=run, sample=drawn, grade=drawn.grade, **size)
+        assert len(rollouts) == rounds * rollouts_per_round
+        assert [rollout.rollout_index for rollout in rollouts] == [*range(len(rollouts))]
+        found.append((rollouts, drawn.calls))
+    assert found[0] == found[1]
+
+
+@each_loop
+def test_the_hints_of_a_round_are_sampled_at_the_same_time(run):
+    begun = set()
+
+    class Two(HalvingController):
+        async def plan_round(self, request, *, num_rollouts):
+            return (HintShare(0.0, 1, is_probe=True), HintShare(0.5, num_rollouts - 1))
+
+    async def sample(*, hint_steps, num_rollouts, **_):
+        begun.add(hint_steps)
+        async with asyncio.timeout(5):
+            while len(begun) < 2:
+                await asyncio.sleep(0)
+        yield {position: completion("2") for position in range(num_rollouts)}
+
+    assert len(rollouts_of(Two(), run=run, sample=sample, rounds=1, rollouts_per_round=4)) == 4
+
+
+@each_loop
+def test_a_cancelled_visit_stops_its_engine_and_ends(run):
+    closed = []
+
+    async def sample(*, round_index, **_):
+        try:
+            await asyncio.sleep(60)
+            yield {}
+        finally:
+            closed.append(round_index)
+
+    controller = HalvingController()
+
+    async def cancelled():
+        size = {"rounds": 2, "rollouts_per_round": 2}
+        visit = asyncio.create_task(run(CHAIN, controller=controller, sample=sample, grade=grade, **size))
+        await turns(10)
+        visit.cancel()
+        await asyncio.gather(visit, return_exceptions=True)
+        return visit.cancelled()
+
+    assert asyncio.run(cancelled())
+    assert closed == [0]
+    assert controller.told == [("plan", "chain", 0), ("end", "chain")]

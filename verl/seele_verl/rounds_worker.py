@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from seele.records import Completion, Finish, Grade, GradeReason, Instance, Orig
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
 from seele.reward.overlong import overlong_penalty
+from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
 from seele.rollout.seeding import rollout_seed
 from seele.rollout.solutions import EncodedProblem, encode_problem
@@ -178,14 +180,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 global_step=step,
             )
         given = self._given(encoded, prompt.get("replayed"))
-        rollouts = await run_rounds(
+        quorum = self.seele.hints.round_quorum
+        run = run_rounds if quorum == 1.0 else partial(run_rounds_with_quorum, quorum=quorum)
+        rollouts = await run(
             instance,
             controller=self.controller,
             sample=sample,
             grade=self._grade,
             rounds=self.seele.hints.rounds,
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
-            quorum=self.seele.hints.round_quorum,
         )
         rollouts += await append_supplied_rollouts(
             given, instance, first_index=len(rollouts), origin=self._given_origin, grade=self._grade
