@@ -53,8 +53,34 @@ def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
     return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
 
 
-def per_round_advantages(rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_std: bool) -> Array:
-    """``pooled_advantages`` inside each round.
+def leave_one_out_advantages(rewards_G: ArrayLike) -> Array:
+    """Advantage of each rollout relative to the mean of the prompt's others.
+
+        A = r - sum of the others / (G - 1) = G / (G - 1) (r - mean_G r)       RLOO (arXiv:2402.14740)
+
+    As ``compute_rloo_outcome_advantage`` of verl 0.9.1: a group of one keeps its reward.
+
+    Args:
+        rewards_G: (G,) outcome rewards.
+
+    Returns:
+        (G,) advantages.
+
+    Raises:
+        ValueError: If there is no rollout.
+    """
+    rewards_G = np.asarray(rewards_G, dtype=np.float64)
+    _check_group(rewards_G)
+    if rewards_G.size == 1:
+        return rewards_G.copy()
+    advantages_G: Array = (rewards_G - rewards_G.mean()) * (rewards_G.size / (rewards_G.size - 1))
+    return advantages_G
+
+
+def per_round_advantages(
+    rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_std: bool, leave_one_out: bool = False
+) -> Array:
+    """``pooled_advantages`` inside each round, or ``leave_one_out_advantages``.
 
     A round of two or more whose 0/1 rewards are all equal gets exactly zero, so it adds no gradient. A round
     of one keeps its reward, as verl's groups of one do.
@@ -62,6 +88,8 @@ def per_round_advantages(rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_
     Args:
         rewards_G: (G,) outcome rewards.
         round_G: (G,) labels; rollouts with equal labels share a baseline.
+        divide_by_std: As in ``pooled_advantages``; has no meaning with ``leave_one_out``.
+        leave_one_out: Whether a rollout's own reward is left out of its baseline.
 
     Returns:
         (G,) advantages.
@@ -75,7 +103,11 @@ def per_round_advantages(rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_
     advantages_G = np.empty_like(rewards_G)
     for label in np.unique(round_G):
         in_round_G = round_G == label
-        advantages_G[in_round_G] = pooled_advantages(rewards_G[in_round_G], divide_by_std=divide_by_std)
+        advantages_G[in_round_G] = (
+            leave_one_out_advantages(rewards_G[in_round_G])
+            if leave_one_out
+            else pooled_advantages(rewards_G[in_round_G], divide_by_std=divide_by_std)
+        )
     return advantages_G
 
 
@@ -86,6 +118,7 @@ def hint_conditional_advantages(
     *,
     prior_rollouts: float,
     divide_by_std: bool,
+    penalties_G: ArrayLike = 0.0,
 ) -> Array:
     """Advantage of each rollout relative to the others under the same hint ratio and a predicted accuracy.
 
@@ -110,11 +143,16 @@ def hint_conditional_advantages(
     For a 0/1 reward, undivided, either bias is a scale: the expected gradient of rollout i is the true one
     times 1 - (E[b_i | r_i = 1] - E[b_i | r_i = 0]), given the rounds before.
 
+    Penalties p count in rewards and baselines, r_i + p_i for r_i in the first three lines; predictions and
+    s_i, which are about accuracies, go without.
+
     Args:
-        rewards_G: (G,) outcome rewards in [0, 1].
+        rewards_G: (G,) outcome rewards in [0, 1], without penalties.
         hint_ratio_G: (G,) fractions of the solution revealed; the same hint means exactly equal ratios.
         predicted_G: (G,) predicted accuracy at each rollout's hint ratio, in [0, 1].
         prior_rollouts: Number of rollouts that a prediction counts for, at least 0.
+        divide_by_std: Whether advantages are divided by s_i.
+        penalties_G: (G,) what is added to the rewards, or one number for all.
 
     Returns:
         (G,) advantages.
@@ -126,6 +164,7 @@ def hint_conditional_advantages(
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     hint_ratio_G = np.asarray(hint_ratio_G, dtype=np.float64)
     predicted_G = np.asarray(predicted_G, dtype=np.float64)
+    penalties_G = np.broadcast_to(np.asarray(penalties_G, dtype=np.float64), rewards_G.shape)
     _check_group(rewards_G, hint_ratio_G=hint_ratio_G, predicted_G=predicted_G)
     _check_accuracies(rewards_G=rewards_G, predicted_G=predicted_G)
     if not 0.0 <= prior_rollouts < math.inf:
@@ -137,7 +176,8 @@ def hint_conditional_advantages(
     prior_G = np.where(num_others_G + prior_rollouts > 0.0, prior_rollouts, 1.0)
     support_G = num_others_G + prior_G
     baseline_G = (sum_others_G + prior_G * predicted_G) / support_G
-    advantages_G: Array = rewards_G - baseline_G
+    penalty_of_others_G = np.bincount(level_G, weights=penalties_G)[level_G] - penalties_G
+    advantages_G: Array = rewards_G - baseline_G + penalties_G - penalty_of_others_G / support_G
     if not divide_by_std:
         return advantages_G
     # Not c (1 - c): the difference cancels where many rollouts stand behind a baseline near 1.

@@ -1,19 +1,11 @@
-"""The advantages of one problem's rollouts, as the settings say."""
+"""The advantages of one problem's rollouts: the one place where a run without a critic computes them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seele.config import SeeleConfig
-from seele.maths.advantages import (
-    hint_conditional_advantages,
-    per_round_advantages,
-    prefix_advantages,
-    split_advantages,
-)
-from seele.maths.irt import Array
-from seele.records import Origin, Rollout
+from seele.maths.advantages import prefix_advantages
+from seele.methods.baselines import Baseline, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,56 +18,16 @@ class Advantage:
     """Of the others in the rollout's row."""
 
 
-def group_advantages(
-    rollouts: Sequence[Rollout], settings: SeeleConfig, *, divide_by_std: bool
-) -> Sequence[Advantage | None]:
-    """Advantages of each rollout; None for all where the trainer's own pooled estimate serves.
-
-    Under ``hint_conditional`` each round is judged by itself: whether a later round keeps its hint depends on
-    the rewards of this one, which would let them into their own baseline. Where the controller expects
-    nothing, the target accuracy stands in.
-    """
-    reward_G = np.array([rollout.reward for rollout in rollouts])
+def group_advantages(group: Group, settings: SeeleConfig, *, baseline: Baseline) -> Sequence[Advantage]:
+    """Advantages of each of the group's rollouts."""
     if settings.off_policy.source == "prefix":
-        prefixed_G = np.array([rollout.hint_steps > 0 for rollout in rollouts])
-        return _both(*prefix_advantages(reward_G, prefixed_G))
-    if settings.off_policy.statistics == "on_policy":
-        on_policy_G = np.array([rollout.origin is Origin.POLICY for rollout in rollouts])
-        advantage_G = split_advantages(reward_G, on_policy_G, divide_by_std=divide_by_std)
-    elif settings.advantage.baseline == "pooled":
-        return [None] * len(rollouts)
-    else:
-        advantage_G = _apart(rollouts, reward_G, settings, divide_by_std=divide_by_std)
+        return _both(*prefix_advantages(group.rewards_G, group.hint_ratio_G > 0.0))
+    advantage_G = baseline(group)
     return _both(advantage_G, advantage_G)
-
-
-def _apart(
-    rollouts: Sequence[Rollout], reward_G: Array, settings: SeeleConfig, *, divide_by_std: bool
-) -> Array:
-    """(G,) advantages that keep rounds or hints apart."""
-    round_G = np.array([rollout.round_index for rollout in rollouts])
-    if settings.advantage.baseline == "per_round":
-        return per_round_advantages(reward_G, round_G, divide_by_std=divide_by_std)
-    ratio_G = np.array([rollout.hint_ratio for rollout in rollouts])
-    target = settings.hints.target_accuracy
-    predicted_G = np.array(
-        [target if (p := rollout.share.predicted_accuracy) is None else p for rollout in rollouts]
-    )
-    advantage_G = np.empty(len(rollouts))
-    for round_index in np.unique(round_G):
-        rows = round_G == round_index
-        advantage_G[rows] = hint_conditional_advantages(
-            reward_G[rows],
-            ratio_G[rows],
-            predicted_G[rows],
-            prior_rollouts=settings.advantage.prior_rollouts,
-            divide_by_std=divide_by_std,
-        )
-    return advantage_G
 
 
 def _both(generated_G: Iterable[float], off_policy_G: Iterable[float]) -> list[Advantage]:
     return [
-        Advantage(float(generated), float(other))
-        for generated, other in zip(generated_G, off_policy_G, strict=True)
+        Advantage(float(generated), float(off_policy))
+        for generated, off_policy in zip(generated_G, off_policy_G, strict=True)
     ]

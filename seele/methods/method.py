@@ -41,6 +41,11 @@ class Method:
         """Whether a second model is trained to predict the reward."""
         return self.estimator == "gae"
 
+    @property
+    def leaves_one_out(self) -> bool:
+        """Whether a rollout is compared with its group's others alone."""
+        return self.estimator == "rloo"
+
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
 
@@ -65,7 +70,7 @@ class Method:
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"
             )
-        if self.estimator != "grpo" and config.advantage.baseline != "pooled":
+        if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
                 f"seele.advantage.baseline: method {self.name} has advantages of its own "
                 f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "

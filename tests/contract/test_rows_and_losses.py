@@ -21,7 +21,11 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import response_to_nested
 
+from seele.config import AdvantageConfig
 from seele.maths.advantages import pooled_advantages
+from seele.methods import METHODS
+from seele.methods.advantage import group_advantages
+from seele.methods.baselines import build_baseline, group_of
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
 from seele_verl import off_policy
 from seele_verl.losses import needs_seele_loss, seele_loss
@@ -45,7 +49,7 @@ VOCABULARY = 20
 INSTANCE = Instance(
     instance_id="i", data_source="x", question="?", steps=("a", "b", "c"), answer="c", level=1
 )
-METHODS = [
+METHODS_OF_ROWS = [
     "grpo",
     "drgrpo",
     "rloo",
@@ -75,7 +79,7 @@ def rollout(index, right, *, hint_steps=0, tokens=(5, 6, 7), log_prob=-1.5, orig
     )
 
 
-def group_of(method):
+def rollouts_of(method):
     """Four rollouts, as the method would have them."""
     if method in ("luffy", "rl_sft_loss"):
         trace = [*(token for step in STEPS for token in step), EOS]
@@ -110,22 +114,35 @@ def of_lengths(rollouts, lengths):
     return [cut(each, length) for each, length in zip(rollouts, lengths, strict=True)]
 
 
-def rows_of(method, lengths=(3, 3, 3, 3)):
+def rows_of(method, lengths=(3, 3, 3, 3), penalties=(0.0, 0.0, 0.0, 0.0), **settings):
     config = config_of(method)
-    rows = training_rows(
+    rollouts = of_lengths(rollouts_of(method), lengths)
+    return config, rows_from(config, rollouts, penalties, **settings)
+
+
+def rows_from(config, rollouts, penalties, **changed):
+    """As a rollout worker makes them."""
+    settings = dataclasses.replace(read_settings(config), **changed)
+    method = METHODS[settings.method]
+    group = group_of("i", rollouts, penalties=penalties, target_accuracy=settings.hints.target_accuracy)
+    baseline = build_baseline(
+        settings,
+        leave_one_out=method.leaves_one_out,
+        divide_by_std=config.algorithm.norm_adv_by_std_in_grpo,
+    )
+    return training_rows(
         "step1-000000",
         INSTANCE,
-        of_lengths(group_of(method), lengths),
+        rollouts,
         prompt_ids=PROMPT,
         step_ids=STEPS,
         model_version=0,
         global_step=1,
-        settings=read_settings(config),
-        divide_by_std=config.algorithm.norm_adv_by_std_in_grpo,
-        penalties=[0.0] * 4,
-        tells_accuracy=method == "dapo",
+        settings=settings,
+        rewards=group.rewards_G.tolist(),
+        advantages=None if method.has_critic else group_advantages(group, settings, baseline=baseline),
+        tells_accuracy=settings.method == "dapo",
     )
-    return config, rows
 
 
 def values(fields, name):
@@ -138,7 +155,12 @@ def test_rows_without_off_policy_tokens_have_no_such_columns():
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
         assert values(rows.fields, "rm_scores") == [[0, 0, 1.0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
-        assert not any(ADVANTAGE in tag for tag in rows.tags)
+
+
+def test_rows_carry_their_advantage_unless_a_critic_estimates_it():
+    for method in METHODS_OF_ROWS:
+        _, rows = rows_of(method)
+        assert {ADVANTAGE in tag for tag in rows.tags} == {method != "ppo"}, method
 
 
 def test_dapo_tells_verls_filter_what_was_correct():
@@ -166,19 +188,7 @@ def test_a_long_last_round_is_imitated_as_much_as_the_rounds_that_it_stands_for(
     settings = read_settings(config)
     hints = dataclasses.replace(settings.hints, rounds=4, rollouts_per_prompt=8)
     imitation = dataclasses.replace(settings.imitation, form="logprob_mean")
-    rows = training_rows(
-        "step1-000000",
-        INSTANCE,
-        rollouts,
-        prompt_ids=PROMPT,
-        step_ids=STEPS,
-        model_version=0,
-        global_step=1,
-        settings=dataclasses.replace(settings, hints=hints, imitation=imitation),
-        divide_by_std=False,
-        penalties=[0.0] * 8,
-        tells_accuracy=False,
-    )
+    rows = rows_from(config, rollouts, [0.0] * 8, hints=hints, imitation=imitation)
     assert [sum(weights) for weights in values(rows.fields, HINT_WEIGHTS)] == pytest.approx([1.0] * 8)
 
 
@@ -191,9 +201,9 @@ def test_the_worked_solution_is_a_row_of_the_group(method):
     assert values(rows.fields, "rollout_log_probs")[3] == [0.0] * 7
 
 
-def test_luffy_leaves_the_pooled_advantages_to_verl_and_the_sft_loss_does_not():
+def test_luffy_takes_the_mean_over_the_solution_too_and_the_sft_loss_does_not():
     _, rows = rows_of("luffy")
-    assert not any(ADVANTAGE in tag for tag in rows.tags)
+    assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx([0.5, -0.5, -0.5, 0.5])
     _, rows = rows_of("rl_sft_loss")
     assert [tag[ADVANTAGE] for tag in rows.tags[:3]] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
@@ -205,6 +215,43 @@ def test_a_prefix_is_part_of_its_response():
     assert values(rows.fields, OFF_POLICY_MASK) == [[1, 1, 1, 1, 0, 0, 0], *[[0, 0, 0]] * 3]
     assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx([1, 2 / 3, -1 / 3, -1 / 3])
     assert [tag[OFF_POLICY_ADVANTAGE] for tag in rows.tags] == pytest.approx([2 / 3, 0, 0, 0])
+
+
+PENALTIES = (-0.25, 0.0, -0.75, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "advantage", "expected", "of_prefix"),
+    [
+        # Rewards with penalties 0.75, 0, -0.75, 0; the third rollout is a round of its own with the fourth.
+        ("drgrpo", {"baseline": "per_round"}, [0.375, -0.375, -0.375, 0.375], None),
+        ("rloo", {}, [1.0, 0.0, -1.0, 0.0], None),
+        ("rloo", {"baseline": "per_round"}, [0.75, -0.75, -0.75, 0.75], None),
+        # The mean of the round's other and of one rollout of accuracy 1/2.
+        (
+            "rloo",
+            {"baseline": "hint_conditional", "prior_rollouts": 1.0},
+            [0.75 - 0.25, -(0.75 + 0.5) / 2, -0.75 - 0.25, -(-0.75 + 0.5) / 2],
+            None,
+        ),
+        # The last row is a solution, right and without penalty: 0.75, 0, -0.75 have mean 0.
+        ("rl_sft_loss", {}, [0.75, 0.0, -0.75, 1.0], None),
+        # The first continues the prefix, its reward is 0.75; the others' are 1, -0.75, 0.
+        ("prefix_rft", {}, [0.75, 1 - 1 / 12, -0.75 - 1 / 12, -1 / 12], [0.75 - 1 / 12, 0, 0, 0]),
+    ],
+)
+def test_penalties_reach_every_baseline(method, advantage, expected, of_prefix):
+    config = config_of(method)
+    rollouts = rollouts_of(method)
+    if advantage.get("baseline", "pooled") != "pooled":
+        rollouts = [dataclasses.replace(each, round_index=at // 2) for at, each in enumerate(rollouts)]
+    rows = rows_from(config, rollouts, PENALTIES, advantage=AdvantageConfig(**advantage))
+    assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx(expected)
+    if of_prefix:
+        assert [tag[OFF_POLICY_ADVANTAGE] for tag in rows.tags] == pytest.approx(of_prefix)
+    rewards = [float(scores.sum()) for scores in rows.fields["rm_scores"].unbind()]
+    graded = [rollout.reward for rollout in rollouts]
+    assert rewards == pytest.approx([r + p for r, p in zip(graded, PENALTIES, strict=True)])
 
 
 def test_a_replayed_success_keeps_the_log_probabilities_it_was_written_with():
@@ -230,8 +277,8 @@ def jagged(rows):
 
 
 class Batch:
-    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position. Where
-    verl estimates the advantages, rewards minus their mean stand for them.
+    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position. Where a
+    critic would estimate the advantages, GRPO's stand for them.
     """
 
     def __init__(self, method, lengths=(3, 3, 3, 3)):
@@ -241,15 +288,15 @@ class Batch:
         fields = TensorDict({name: jagged(list(column)) for name, column in columns.items()}, batch_size=4)
         responses = fields["responses"].unbind()
         rewards = [float(scores.sum()) for scores in fields["rm_scores"].unbind()]
-        leave_one_out = config.algorithm.adv_estimator == "rloo"
-        by_std = config.algorithm.norm_adv_by_std_in_grpo and not leave_one_out
-        pooled = (pooled_advantages(rewards, divide_by_std=by_std) * (4 / 3 if leave_one_out else 1)).tolist()
+        by_critic = pooled_advantages(
+            rewards, divide_by_std=config.algorithm.norm_adv_by_std_in_grpo
+        ).tolist()
         advantages = []
-        for own, response, tag, position in zip(pooled, responses, rows.tags, range(4), strict=True):
-            advantage = torch.full((len(response),), tag.get(ADVANTAGE, own))
-            if OFF_POLICY_MASK in columns and ADVANTAGE in tag:
-                others = fields[OFF_POLICY_MASK].unbind()[position].bool()
-                advantage[others] = tag[OFF_POLICY_ADVANTAGE]
+        for value, response, tag, position in zip(by_critic, responses, rows.tags, range(4), strict=True):
+            advantage = torch.full((len(response),), tag.get(ADVANTAGE, value))
+            if OFF_POLICY_MASK in columns:
+                off_policy = fields[OFF_POLICY_MASK].unbind()[position].bool()
+                advantage[off_policy] = tag[OFF_POLICY_ADVANTAGE]
             advantages.append(advantage)
         fields["advantages"] = jagged(advantages)
         fields["old_log_probs"] = fields["rollout_log_probs"]
@@ -316,7 +363,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS_OF_ROWS)
 def test_which_tokens_each_term_reaches(method):
     batch = Batch(method)
     # On-policy: the ratio is 1, so that nothing is clipped and the KL term has no gradient.
@@ -334,7 +381,7 @@ def test_which_tokens_each_term_reaches(method):
     assert [signs(row) for row in batch.gradients()] == EXPECTED[method]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS_OF_ROWS)
 def test_the_loss_falls_on_a_fixed_batch(method):
     batch = Batch(method)
     before, _ = batch.loss()
@@ -500,8 +547,8 @@ def prefix_rft(terms):
 @pytest.mark.parametrize(
     ("method", "formula"),
     # ExGRPO's replayed success stands in its group as LUFFY's solution does in its own.
-    [(name, luffy if name == "exgrpo" else globals()[name]) for name in METHODS],
-    ids=METHODS,
+    [(name, luffy if name == "exgrpo" else globals()[name]) for name in METHODS_OF_ROWS],
+    ids=METHODS_OF_ROWS,
 )
 def test_loss_and_gradient_are_those_of_the_formula(method, formula):
     # Responses of unlike lengths, so that a mean over tokens is none over sequences.
@@ -515,7 +562,7 @@ def test_loss_and_gradient_are_those_of_the_formula(method, formula):
 
 
 def test_two_micro_batches_add_up_to_one():
-    for method in METHODS:
+    for method in METHODS_OF_ROWS:
         whole = Batch(method)
         value, _ = whole.loss()
         parts = 0.0

@@ -32,7 +32,8 @@ ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
 
 
 def change_worker(worker: Any, config: DictConfig) -> None:
-    worker.config, worker.seele = config, read_settings(config)
+    worker.config = config
+    worker.apply_settings()
 
 
 def change_controller(controller: Any, settings: SeeleConfig) -> None:

@@ -6,6 +6,7 @@ from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicy
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele.methods.advantage import group_advantages
+from seele.methods.baselines import build_baseline, group_of
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
 
 NO_HINTS = HintConfig(controller="none", rounds=1)
@@ -52,12 +53,18 @@ def test_grpo_refuses_an_imitation_term():
         check_method(SeeleConfig(method="grpo", hints=NO_HINTS))
 
 
-@pytest.mark.parametrize(("method", "estimator"), [("ppo", "gae"), ("rloo", "rloo")])
-def test_a_method_with_advantages_of_its_own_refuses_another_baseline(method, estimator):
-    settings = {"method": method, "hints": NO_HINTS, "imitation": NO_IMITATION}
-    assert check_method(SeeleConfig(**settings)).estimator == estimator
-    with pytest.raises(ConfigError, match=rf"advantage.baseline: .*\(.*={estimator}\), got 'per_round'"):
+def test_a_method_with_advantages_of_its_own_refuses_another_baseline():
+    settings = {"method": "ppo", "hints": NO_HINTS, "imitation": NO_IMITATION}
+    assert check_method(SeeleConfig(**settings)).estimator == "gae"
+    with pytest.raises(ConfigError, match=r"advantage.baseline: .*\(.*=gae\), got 'per_round'"):
         check_method(SeeleConfig(**settings, advantage=AdvantageConfig(baseline="per_round")))
+
+
+def test_rloo_takes_any_baseline():
+    settings = {"method": "rloo", "hints": NO_HINTS, "imitation": NO_IMITATION}
+    for baseline in ("pooled", "per_round", "hint_conditional"):
+        chosen = SeeleConfig(**settings, advantage=AdvantageConfig(baseline=baseline))
+        assert check_method(chosen).leaves_one_out
 
 
 def test_only_ppo_has_a_critic():
@@ -85,16 +92,25 @@ def rollouts_of(*rounds):
     return rollouts
 
 
-def advantages(rollouts, **settings):
+def advantages(rollouts, *, penalties=None, leave_one_out=False, divide_by_std=False, **settings):
     config = SeeleConfig(method="seele", advantage=AdvantageConfig(**settings))
-    both = group_advantages(rollouts, config, divide_by_std=False)
+    target = config.hints.target_accuracy
+    penalties = penalties or [0.0] * len(rollouts)
+    group = group_of("i", rollouts, penalties=penalties, target_accuracy=target)
+    baseline = build_baseline(config, leave_one_out=leave_one_out, divide_by_std=divide_by_std)
+    both = group_advantages(group, config, baseline=baseline)
     assert all(advantage.generated == advantage.off_policy for advantage in both)
     return [advantage.generated for advantage in both]
 
 
-def test_pooled_advantages_are_left_to_the_trainer():
-    rollouts = rollouts_of((0.5, None, [1, 0]))
-    assert group_advantages(rollouts, SeeleConfig(method="seele"), divide_by_std=False) == [None, None]
+def test_pooled_advantages_are_rewards_minus_their_mean_over_all_rounds():
+    rollouts = rollouts_of((0.75, None, [1, 1]), (0.25, None, [1, 0]))
+    assert advantages(rollouts) == [0.25, 0.25, 0.25, -0.75]
+    assert advantages(rollouts, divide_by_std=True) == pytest.approx([0.5, 0.5, 0.5, -1.5], abs=1e-5)
+    assert advantages(rollouts, leave_one_out=True) == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1])
+    assert advantages(rollouts, leave_one_out=True, divide_by_std=True) == advantages(
+        rollouts, leave_one_out=True
+    ), "RLOO divides by no deviation"
 
 
 def test_per_round_advantages_do_not_look_at_other_rounds():
@@ -109,6 +125,17 @@ def test_hint_conditional_advantages_take_each_round_by_itself():
     expected = [1 - 0.5, 0 - 5 / 6, -1 / 6, -1 / 6]
     seen = advantages(rollouts, baseline="hint_conditional", prior_rollouts=2.0)
     assert seen == pytest.approx(expected)
+
+
+def test_a_penalty_is_part_of_the_reward_but_not_of_the_accuracy_behind_a_deviation():
+    rollouts = rollouts_of((0.5, 0.5, [1, 0]))
+    both = {"baseline": "hint_conditional", "prior_rollouts": 1.0, "divide_by_std": True}
+    # Baselines without penalty 1/4 and 3/4: accuracies (2/4 + 1) / 4 and (6/4 + 1) / 4.
+    deviation = (3 / 8 * 5 / 8) ** 0.5
+    assert advantages(rollouts, **both) == pytest.approx([0.75 / deviation, -0.75 / deviation])
+    # The second loses 1: the first one's baseline falls by 1/2, the second one's reward by 1.
+    penalised = advantages(rollouts, penalties=[0.0, -1.0], **both)
+    assert penalised == pytest.approx([1.25 / deviation, -1.75 / deviation])
 
 
 def test_without_a_prediction_the_target_accuracy_stands_in():

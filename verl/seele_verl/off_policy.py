@@ -16,11 +16,9 @@ from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE, OFF_POLICY_MASK
 
 
 def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMeta:
-    """Replace verl's pooled advantages by those of the rows' tags, where they have any."""
-    if not any(ADVANTAGE in tag for tag in batch.tags):
-        return batch
-    has_others, by_entropy = settings.source != "none", settings.entropy_share < 1.0
-    columns = ["response_mask"] + [OFF_POLICY_MASK] * has_others + ["entropy"] * by_entropy
+    """Put the advantages of the rows' tags in the place of verl's estimates."""
+    has_off_policy, by_entropy = settings.source != "none", settings.entropy_share < 1.0
+    columns = ["response_mask"] + [OFF_POLICY_MASK] * has_off_policy + ["entropy"] * by_entropy
     data = _read(batch, columns)
     lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])
 
@@ -29,12 +27,12 @@ def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMe
         return torch.repeat_interleave(torch.tensor(of_row), lengths)
 
     advantage_T = spread(ADVANTAGE)
-    if has_others:
-        others_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
+    if has_off_policy:
+        is_off_policy_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
         if by_entropy:
-            is_high = highest(_flat(data["entropy"])[others_T].float().numpy(), settings.entropy_share)
-            off_policy_T[others_T] *= torch.from_numpy(is_high)
-        advantage_T = torch.where(others_T, off_policy_T, advantage_T)
+            is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), settings.entropy_share)
+            off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
+        advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
     advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())
     return _write(batch, {"advantages": advantages, "returns": advantages})
 
@@ -48,8 +46,8 @@ def exchange_log_probs(batch: KVBatchMeta, *, source: str) -> None:
     old, came = "old_log_probs", "rollout_log_probs"
     written, read = (came, old) if source == "prefix" else (old, came)
     data = _read(batch, [old, came, OFF_POLICY_MASK])
-    others_T = _flat(data[OFF_POLICY_MASK]).bool()
-    values_T = torch.where(others_T, _flat(data[read]), _flat(data[written]))
+    is_off_policy_T = _flat(data[OFF_POLICY_MASK]).bool()
+    values_T = torch.where(is_off_policy_T, _flat(data[read]), _flat(data[written]))
     _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
 

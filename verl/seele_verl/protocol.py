@@ -17,7 +17,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from seele.config import SeeleConfig
 from seele.losses.imitation import hint_token_weights
-from seele.methods.advantage import group_advantages
+from seele.methods.advantage import Advantage
 from seele.records import Instance, Origin, Rollout
 
 HINT_WEIGHTS = "hint_weights"
@@ -30,7 +30,7 @@ OFF_POLICY_TOKENS, HINT_TOKENS = "off_policy_tokens", "hint_tokens"
 """Batch-wide values: such tokens of the step over its updates, what a token mean divides by; may be 0."""
 
 ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
-"""Row tags: advantages of the rollout's tokens, where verl's own estimate is not the one wanted."""
+"""Row tags: advantages of the rollout's tokens, in every run without a critic."""
 
 LOG_PROB_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
 """Row fields that a forward pass reads; every other column would be shipped for nothing."""
@@ -80,8 +80,8 @@ def training_rows(
     model_version: int,
     global_step: int,
     settings: SeeleConfig,
-    divide_by_std: bool,
-    penalties: Sequence[float],
+    rewards: Sequence[float],
+    advantages: Sequence[Advantage] | None,
     tells_accuracy: bool,
 ) -> TrainingRows:
     """The rows of one problem's rollouts.
@@ -96,15 +96,14 @@ def training_rows(
         global_step: Step that the rollouts belong to.
         settings: The run's. Rollouts of a round that share a hint share its imitation term, which counts as
             much as a round's rollouts together.
-        divide_by_std: Whether advantages are divided by a standard deviation.
-        penalties: What is added to each rollout's reward.
+        rewards: Of each rollout, penalties included.
+        advantages: Of each rollout; None where verl estimates them from a critic's values.
         tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
     """
     round_size = Counter(rollout.round_index for rollout in rollouts)
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
-    advantages = group_advantages(rollouts, settings, divide_by_std=divide_by_std)
     rows = []
-    for rollout, advantage, penalty in zip(rollouts, advantages, penalties, strict=True):
+    for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
         hint_ids = [token for step in step_ids[: rollout.hint_steps] for token in step]
         in_response = settings.off_policy.source == "prefix"
         row = _row(
@@ -112,7 +111,7 @@ def training_rows(
             prompt_ids if in_response else prompt_ids + hint_ids,
             rollout,
             prefix_ids=hint_ids if in_response else [],
-            reward=rollout.reward + penalty,
+            reward=reward,
         )
         if tells_accuracy:
             row.fields["extra_fields"] = {"reward_extra_info": {"acc": float(rollout.grade.correct)}}
@@ -128,11 +127,12 @@ def training_rows(
                 )
             )
         if settings.off_policy.source != "none":
-            own = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
-            others = row.tag["response_len"] - own
-            row.fields[OFF_POLICY_MASK] = torch.tensor([1.0] * others + [0.0] * own)
-        if advantage is not None:
-            row.tag.update({ADVANTAGE: advantage.generated, OFF_POLICY_ADVANTAGE: advantage.off_policy})
+            on_policy = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
+            off_policy = row.tag["response_len"] - on_policy
+            row.fields[OFF_POLICY_MASK] = torch.tensor([1.0] * off_policy + [0.0] * on_policy)
+        if advantages is not None:
+            row.tag[ADVANTAGE] = advantages[index].generated
+            row.tag[OFF_POLICY_ADVANTAGE] = advantages[index].off_policy
         rows.append(row)
     return _together(rows, model_version, global_step)
 

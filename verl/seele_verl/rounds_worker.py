@@ -19,6 +19,9 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.workers.rollout.replica import TokenOutput
 
+from seele.methods import METHODS
+from seele.methods.advantage import group_advantages
+from seele.methods.baselines import build_baseline, group_of
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
@@ -48,7 +51,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.seele = read_settings(self.config)
+        self.apply_settings()
         self.controller = RemoteController()
         how = self.seele.prompt
         self.stop = stop_strings(how.template, self.tokenizer) if how.stop is None else how.stop
@@ -66,6 +69,17 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             memory_limit_mb=reward.memory_limit_mb,
             grader=reward.grader,
         )
+
+    def apply_settings(self) -> None:
+        """Read the settings, and build what follows from them."""
+        self.seele = read_settings(self.config)
+        method = METHODS[self.seele.method]
+        self.baseline = build_baseline(
+            self.seele,
+            leave_one_out=method.leaves_one_out,
+            divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
+        )
+        self.estimates_advantages = not method.has_critic
 
     async def _run_prompt(
         self,
@@ -201,6 +215,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rollouts=tuple(rollouts),
         )
         await self.controller.keep_visit(prompt["uid"], visit)
+        penalties = [self._penalty(rollout, encoded) for rollout in rollouts]
+        group = group_of(
+            instance.instance_id,
+            rollouts,
+            penalties=penalties,
+            target_accuracy=self.seele.hints.target_accuracy,
+        )
         return training_rows(
             prompt["uid"],
             instance,
@@ -210,8 +231,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             model_version=model_version,
             global_step=step,
             settings=self.seele,
-            divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
-            penalties=[self._penalty(rollout) for rollout in rollouts],
+            rewards=group.rewards_G.tolist(),
+            advantages=group_advantages(group, self.seele, baseline=self.baseline)
+            if self.estimates_advantages
+            else None,
             tells_accuracy=bool(self.config.algorithm.filter_groups.enable),
         )
 
@@ -235,12 +258,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         certain = (0.0,) * len(token_ids)
         return [Completion(text=text, token_ids=tuple(token_ids), log_probs=certain, finish=finish)]
 
-    def _penalty(self, rollout: Rollout) -> float:
+    def _penalty(self, rollout: Rollout, encoded: EncodedProblem) -> float:
+        """What the rollout loses for the length of its response, a prefix that stands in it included."""
         overlong = self.config.reward.reward_kwargs.overlong_buffer_cfg
         if not overlong.enable or rollout.origin is not Origin.POLICY:
             return 0.0
+        in_response = self.seele.off_policy.source == "prefix"
+        prefix_ids = encoded.hint(rollout.hint_steps) if in_response else []
         return overlong_penalty(
-            len(rollout.completion.token_ids),
+            len(prefix_ids) + len(rollout.completion.token_ids),
             max_response_tokens=self.config.reward.reward_kwargs.max_resp_len,
             buffer_tokens=overlong.len,
             factor=overlong.penalty_factor,

@@ -1,8 +1,9 @@
 """verl's synchronous trainer with SEELE's parts in its seams.
 
 What differs: which problems a step fetches and which of their groups it learns from, what off-policy tokens
-have for old log-probabilities and advantages, the actor's loss, what a checkpoint holds, and what is logged.
-The loop itself, log-probabilities, pooled advantages, update and weight transfer are verl's.
+have for old log-probabilities, the actor's loss, what a checkpoint holds, and what is logged.
+The loop itself, log-probabilities, update and weight transfer are verl's; advantages are computed in the
+prompt's coroutine and put into the batch here.
 """
 
 import dataclasses
@@ -191,8 +192,10 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         correction = verl_rollout_correction(self.seele)
         with _changed(self.config.algorithm.rollout_correction, **correction):
+            # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
             batch = super()._compute_advantage(batch, metrics)
-        batch = write_advantages(batch, self.seele.off_policy)
+        if not self.use_critic:
+            batch = write_advantages(batch, self.seele.off_policy)
         if self.seele.off_policy.source != "none":
             if correction:
                 weigh_own_tokens_only(batch)

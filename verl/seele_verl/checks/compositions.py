@@ -17,7 +17,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     if METHODS[seele.method].has_critic:
         _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
-    _check_overlong_penalty(config, seele)
+    _check_overlong_penalty(config)
     check_rollout_correction(config, seele)
     if seele.reward.after_thinking and seele.hints.gives_hints:
         raise ConfigError(
@@ -89,7 +89,7 @@ def _check_group_filter(config: DictConfig, seele: SeeleConfig) -> None:
         )
 
 
-def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
+def _check_overlong_penalty(config: DictConfig) -> None:
     kwargs = config.reward.reward_kwargs
     if not kwargs.overlong_buffer_cfg.enable:
         return
@@ -97,11 +97,4 @@ def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
         raise ConfigError(
             f"reward.reward_kwargs.overlong_buffer_cfg.len: got {kwargs.overlong_buffer_cfg.len}, "
             f"allowed are 1 to reward.reward_kwargs.max_resp_len ({kwargs.max_resp_len})"
-        )
-    own = seele.off_policy.source == "prefix" or seele.off_policy.statistics != "all"
-    if seele.advantage.baseline != "pooled" or own:
-        raise ConfigError(
-            "reward.reward_kwargs.overlong_buffer_cfg.enable: the penalty reaches pooled advantages over all "
-            "rollouts only; use seele.advantage.baseline=pooled without prefixes and with "
-            "seele.off_policy.statistics=all, or switch it off"
         )

@@ -102,7 +102,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
-    if method.off_policy == "prefix" or method.estimator == "rloo":
+    if method.off_policy == "prefix" or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
     if seele.curriculum.name != "sec":
         yield from ((f"seele.curriculum.{name}", "it is curriculum=sec's") for name in _OF_SEC)

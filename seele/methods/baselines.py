@@ -1,0 +1,114 @@
+"""What a rollout's reward is compared with: ``seele.advantage.baseline``.
+
+A baseline turns the arrays of one problem's group into (G,) advantages. G counts the group's rollouts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.config import AdvantageConfig, SeeleConfig
+from seele.maths.advantages import (
+    hint_conditional_advantages,
+    leave_one_out_advantages,
+    per_round_advantages,
+    pooled_advantages,
+    split_advantages,
+)
+from seele.maths.irt import Array
+from seele.records import Origin, Rollout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One problem's rollouts of a step as arrays, in order of round and rollout; given rows come last."""
+
+    instance_id: str
+    graded_G: Array
+    """(G,) the grader's rewards, in [0, 1]."""
+    penalties_G: Array
+    """(G,) what the overlong penalty adds to them, at most 0."""
+    round_G: NDArray[np.int64]
+    """(G,) round of each rollout, from 0."""
+    hint_ratio_G: Array
+    """(G,) share of the solution that was revealed, in [0, 1]."""
+    predicted_G: Array
+    """(G,) accuracy that the controller expected under the hint; the target accuracy where it expected
+    nothing.
+    """
+    on_policy_G: NDArray[np.bool_]
+    """(G,) whether the policy wrote the rollout in this step."""
+
+    @property
+    def rewards_G(self) -> Array:
+        """(G,) rewards, penalties included: what the update learns from."""
+        return self.graded_G + self.penalties_G
+
+
+Baseline = Callable[[Group], Array]
+"""From a group to (G,) advantages."""
+
+
+def group_of(
+    instance_id: str, rollouts: Sequence[Rollout], *, penalties: Sequence[float], target_accuracy: float
+) -> Group:
+    """The group of a problem's rollouts, to whose rewards ``penalties`` are added."""
+    predictions = [rollout.share.predicted_accuracy for rollout in rollouts]
+    return Group(
+        instance_id=instance_id,
+        graded_G=np.array([rollout.reward for rollout in rollouts]),
+        penalties_G=np.array(penalties),
+        round_G=np.array([rollout.round_index for rollout in rollouts]),
+        hint_ratio_G=np.array([rollout.hint_ratio for rollout in rollouts]),
+        predicted_G=np.array([target_accuracy if p is None else p for p in predictions]),
+        on_policy_G=np.array([rollout.origin is Origin.POLICY for rollout in rollouts]),
+    )
+
+
+def build_baseline(settings: SeeleConfig, *, leave_one_out: bool, divide_by_std: bool) -> Baseline:
+    """The run's baseline.
+
+    Args:
+        settings: The run's.
+        leave_one_out: Whether the method's estimator leaves a rollout out of its own baseline (RLOO), which
+            divides by no standard deviation.
+        divide_by_std: Whether advantages are divided by a standard deviation otherwise.
+    """
+    divide_by_std = divide_by_std and not leave_one_out
+    if settings.off_policy.statistics == "on_policy":
+        return lambda group: split_advantages(group.rewards_G, group.on_policy_G, divide_by_std=divide_by_std)
+    built_in = _built_in(settings.advantage, leave_one_out=leave_one_out, divide_by_std=divide_by_std)
+    return built_in[settings.advantage.baseline]
+
+
+def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: bool) -> dict[str, Baseline]:
+    def pooled(group: Group) -> Array:
+        if leave_one_out:
+            return leave_one_out_advantages(group.rewards_G)
+        return pooled_advantages(group.rewards_G, divide_by_std=divide_by_std)
+
+    def per_round(group: Group) -> Array:
+        return per_round_advantages(
+            group.rewards_G, group.round_G, divide_by_std=divide_by_std, leave_one_out=leave_one_out
+        )
+
+    def hint_conditional(group: Group) -> Array:
+        """Each round by itself: whether a later round keeps its hint depends on the rewards of this one,
+        which would let them into their own baseline.
+        """
+        advantage_G = np.empty(len(group.rewards_G))
+        for round_index in np.unique(group.round_G):
+            rows_G = group.round_G == round_index
+            advantage_G[rows_G] = hint_conditional_advantages(
+                group.graded_G[rows_G],
+                group.hint_ratio_G[rows_G],
+                group.predicted_G[rows_G],
+                prior_rollouts=settings.prior_rollouts,
+                divide_by_std=divide_by_std,
+                penalties_G=group.penalties_G[rows_G],
+            )
+        return advantage_G
+
+    return {"pooled": pooled, "per_round": per_round, "hint_conditional": hint_conditional}
