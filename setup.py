@@ -1,6 +1,7 @@
-"""One distribution, three import packages, each standing where its readers look for it.
+"""One distribution, four import packages, each standing where its readers look for it.
 
     seele        seele/                        the method, free of engines
+    seele_models seele_models/                 small base models, made on a CPU
     seele_verl   verl/seele_verl/              the trainer layer on the released verl
     seele_eval   simpleRL-reason/seele_eval/   evaluation
 
@@ -14,7 +15,7 @@ requirements-cpu.txt (CPU), which scripts/setup.sh installs: the two stacks excl
 
 from setuptools import find_packages, setup
 
-FOLDERS = {"seele": ".", "seele_verl": "verl", "seele_eval": "simpleRL-reason"}
+FOLDERS = {"seele": ".", "seele_models": ".", "seele_verl": "verl", "seele_eval": "simpleRL-reason"}
 
 setup(
     name="seele",
@@ -54,6 +55,12 @@ setup(
     },
     entry_points={
         "console_scripts": ["seele = seele.cli.main:main"],
+        "seele.commands": [
+            "train = seele_verl.train:main",
+            "eval = seele_eval.run:command",
+            "merge = seele_verl.merge:main",
+            "model = seele_models.command:main",
+        ],
         "vllm.general_plugins": ["seele = seele_verl.engine.plugin:register"],
     },
 )

@@ -17,7 +17,7 @@ done
 run bash scripts/setup.sh
 : "${HARDWARE:=$([ -e .venv/.seele-gpu ] && echo gpu_tiny || echo cpu)}"
 run seele data prepare chains --out data/prepared/chains
-run python -m seele_verl.base_model --task chains --out models
+run seele model base --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" job=tiny model=tiny data=chains \
     trainer.default_local_dir="$(quoted "$OUT")" "$@"
 # The default share of a GPU would be millions of blocks of cache for so small a model.

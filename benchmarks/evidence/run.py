@@ -41,7 +41,8 @@ from seele.data.storage.schema import write_problems
 from seele.data.tasks import chains, reasoning
 from seele.data.tasks.chains import ChainsConfig
 from seele.records import Instance
-from seele_verl.base_model import RECIPES, make_base_model
+from seele_models.base import make_base_model
+from seele_models.recipes import RECIPES
 
 WORK = Path("runs/evidence")
 BASE = "base"

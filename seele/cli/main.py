@@ -1,5 +1,6 @@
 """Entry point of the ``seele`` command: its sub-commands, and how an error that a user can fix ends."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ from seele.cli.compare import compare_command
 from seele.cli.cost import cost_command
 from seele.cli.data import data_app
 from seele.cli.doctor.command import doctor_command
+from seele.cli.engines import HELP, find_engine_command
 from seele.cli.export import export_command
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command
@@ -21,6 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="SEELE: reinforcement learning with hints, each problem at the edge of what the model can do.",
 )
+for name, text in HELP.items():
+    # Listed here; ``main`` runs them, because they read their arguments themselves.
+    app.command(name, help=text)(lambda: None)
 app.add_typer(data_app, name="data")
 app.command("compare")(compare_command)
 app.command("cost")(cost_command)
@@ -36,11 +41,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Exit status 2: an error that a user can fix, such as a file that cannot be read or written.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=arguments, prog_name="seele")
+        command = find_engine_command(given[0]) if given and given[0] in HELP else None
+        # After the look-up: a checkout may hold the metadata of an earlier build.
+        _make_current_folder_importable()
+        if command is None:
+            app(args=given, prog_name="seele")
     except (SeeleError, OSError) as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
+    if command is not None:
+        # Outside, for its errors are its own.
+        sys.argv = [f"seele {given[0]}", *given[1:]]
+        sys.exit(command())
+
+
+def _make_current_folder_importable() -> None:
+    """As ``python -m`` does, so that settings can name a module there: ``package.module:Name``."""
+    folder = os.getcwd()
+    if not sys.flags.safe_path and folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 if __name__ == "__main__":

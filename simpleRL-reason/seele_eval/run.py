@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from seele.config.settings import RewardConfig
 from seele.data.storage.files import write_atomically
@@ -82,6 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 for something that the user can fix."""
     arguments = parse_arguments(argv)
     return run_command(lambda: evaluate(arguments).tables())
+
+
+def command() -> NoReturn:
+    """``seele eval``."""
+    exit_quietly(main())
 
 
 def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Report:
@@ -228,4 +233,4 @@ def _write(plan: Plan, report: Report) -> None:
 
 
 if __name__ == "__main__":
-    exit_quietly(main())
+    command()

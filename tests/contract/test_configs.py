@@ -190,20 +190,19 @@ def test_a_run_is_refused_before_anything_starts_where_it_names_no_job():
     assert result.stderr.startswith("error: hardware=cpu no longer sets") and result.stderr.count("\n") == 1
 
 
-def test_the_command_prints_a_configuration_without_starting_anything():
-    command = [
-        sys.executable,
-        "-m",
-        "seele_verl.train",
-        "method=seele",
-        "hardware=cpu",
-        "job=tiny",
-        "--cfg",
-        "job",
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    assert OmegaConf.create(result.stdout).seele.method == "seele"
+def test_both_commands_print_a_configuration_without_starting_anything(tmp_path):
+    def printed(*command):
+        arguments = ("method=seele", "hardware=cpu", "job=tiny", "--cfg", "job")
+        result = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=120, cwd=tmp_path
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    shown = printed(sys.executable, "-m", "seele_verl.train")
+    assert OmegaConf.create(shown).seele.method == "seele"
+    assert printed(Path(sys.executable).parent / "seele", "train") == shown
+    assert not [*tmp_path.iterdir()]
 
 
 def script_arguments(script, *arguments, **environment):

@@ -9,12 +9,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 
+BINDINGS = ("-p", "seele_models", "-p", "seele_verl", "-p", "seele_eval")
+
 CHECKS = [
     pytest.param(["lint-imports", "--no-logo"], id="import-linter"),
     pytest.param(["ruff", "check", "--output-format=concise"], id="ruff check"),
     pytest.param(["ruff", "format", "--check"], id="ruff format"),
     pytest.param(["mypy", "--strict", "seele"], id="mypy --strict seele"),
-    pytest.param(["mypy", "-p", "seele_verl", "-p", "seele_eval"], id="mypy of the bindings"),
+    pytest.param(["mypy", *BINDINGS], id="mypy of the bindings"),
 ]
 
 HEAVY = ("verl", "ray", "vllm", "torch", "hydra", "datasets", "transformers", "wandb")

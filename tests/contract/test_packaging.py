@@ -16,9 +16,12 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from seele.cli.engines import GROUP, HELP
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "seele": ROOT / "seele",
+    "seele_models": ROOT / "seele_models",
     "seele_verl": ROOT / "verl" / "seele_verl",
     "seele_eval": ROOT / "simpleRL-reason" / "seele_eval",
 }
@@ -96,7 +99,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_wheel_holds_the_three_packages_whole_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_the_four_packages_whole_and_nothing_else(wheel: Path) -> None:
     expected = {
         f"{package}/{path.relative_to(folder).as_posix()}"
         for package, folder in PACKAGES.items()
@@ -154,6 +157,10 @@ def test_import_verl_from_the_root_is_the_released_package() -> None:
     ("group", "name", "target"),
     [
         ("console_scripts", "seele", "seele.cli.main:main"),
+        ("seele.commands", "train", "seele_verl.train:main"),
+        ("seele.commands", "eval", "seele_eval.run:command"),
+        ("seele.commands", "merge", "seele_verl.merge:main"),
+        ("seele.commands", "model", "seele_models.command:main"),
         ("vllm.general_plugins", "seele", "seele_verl.engine.plugin:register"),
     ],
 )
@@ -165,6 +172,11 @@ def test_entry_point_is_installed_and_its_target_exists(group: str, name: str, t
     source = (PACKAGES[package] / rest.replace(".", "/")).with_suffix(".py")
     defined = {node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert function in defined
+
+
+def test_help_lists_the_commands_that_are_installed() -> None:
+    installed_commands = {point.name for point in importlib.metadata.entry_points(group=GROUP)}
+    assert installed_commands == set(HELP)
 
 
 def imported_distributions(folder: Path) -> set[str]:

@@ -2,6 +2,9 @@
 
 import inspect
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +68,35 @@ def test_a_run_on_a_cpu_starts_ray_whatever_gpus_are_visible(monkeypatch, visibl
     set_environment(config)
     start()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1,-1"
+
+
+RAY_PROBE = """
+import ray
+def command():
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    @ray.remote
+    def name():
+        import mine
+        return mine.NAME
+    print(ray.get(name.remote()))
+"""
+
+
+def test_workers_of_seele_train_find_modules_of_the_current_folder(tmp_path):
+    described, here = tmp_path / "site" / "seele-0.dist-info", tmp_path / "here"
+    for folder in (described, here):
+        folder.mkdir(parents=True)
+    # A stand-in for the trainer, that starts Ray alone.
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: seele\nVersion: 0\n")
+    (described / "entry_points.txt").write_text("[seele.commands]\ntrain = ray_probe:command\n")
+    (tmp_path / "site" / "ray_probe.py").write_text(RAY_PROBE)
+    (here / "mine.py").write_text("NAME = 'mine'\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    ended = subprocess.run(
+        [Path(sys.executable).parent / "seele", "train"],
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout == "mine\n", ended.stderr

@@ -56,7 +56,7 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As many problems as the largest step has, and for each window a model without weights."""
     from transformers import Qwen2Config
 
-    from seele_verl.base_model import byte_tokenizer
+    from seele_models.tokenizer import byte_tokenizer
 
     folder = tmp_path_factory.mktemp("fixtures")
     write_problems(folder / "train.parquet", [problem(i) for i in range(1024)], split="train")

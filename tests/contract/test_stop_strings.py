@@ -16,8 +16,8 @@ from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import STOP_STRINGS
 from seele_eval.generation import EngineSettings, _sampling_params
 from seele_eval.prompts import Prompt
+from seele_models.tokenizer import byte_tokenizer
 from seele_verl import rounds_worker as module
-from seele_verl.base_model import byte_tokenizer
 from seele_verl.engine.replica import RoundServer
 
 # Token ids are positions here; the last one is a special token.

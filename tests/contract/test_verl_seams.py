@@ -318,7 +318,7 @@ def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
     from seele.records import Finish
     from seele.rollout.solutions import EncodedProblem
-    from seele_verl.base_model import byte_tokenizer
+    from seele_models.tokenizer import byte_tokenizer
     from seele_verl.rounds_worker import RoundsWorker
 
     worker = object.__new__(RoundsWorker)

@@ -11,8 +11,12 @@ import pytest
 pytest.importorskip("transformers")
 
 from seele.rollout.templates import render_prompt
-from seele_verl import base_model
-from seele_verl.base_model import NO_LOSS, RECIPES, byte_tokenizer, fingerprint, make_base_model
+from seele_models import base, command, texts, training
+from seele_models.base import fingerprint, make_base_model
+from seele_models.drills import CALCULATIONS_PER_DRILL
+from seele_models.recipes import RECIPES
+from seele_models.tokenizer import byte_tokenizer
+from seele_models.training import NO_LOSS
 
 TINY = dataclasses.replace(
     RECIPES["chains"],
@@ -55,19 +59,19 @@ def test_the_chat_template_writes_what_the_plain_template_writes():
 
 
 def test_the_loss_is_on_the_solution_and_the_end_of_text():
-    row = base_model._row(("ab\n", "c"), byte_tokenizer())
+    row = training._row(("ab\n", "c"), byte_tokenizer())
     assert row == {"input_ids": [*b"ab\nc", 258], "labels": [NO_LOSS] * 3 + [*b"c", 258]}
 
 
 def test_padding_is_on_the_right_and_without_loss():
-    batch = base_model._pad([{"input_ids": [5, 6], "labels": [5, 6]}, {"input_ids": [7], "labels": [7]}])
+    batch = training._pad([{"input_ids": [5, 6], "labels": [5, 6]}, {"input_ids": [7], "labels": [7]}])
     assert batch["input_ids"].tolist() == [[5, 6], [7, 0]]
     assert batch["labels"].tolist() == [[5, 6], [7, NO_LOSS]]
 
 
 def test_levels_open_up_one_by_one_and_each_batch_has_one_level():
     recipe = dataclasses.replace(TINY, student_batches=100, student_levels=(1, 2, 3, 4))
-    plan = base_model._lesson_plan(recipe)
+    plan = texts._lesson_plan(recipe)
     batches = [plan[start : start + 8] for start in range(0, 800, 8)]
     assert all(len(set(batch)) == 1 for batch in batches)
     for number, batch in enumerate(batches, start=1):
@@ -104,7 +108,7 @@ def test_a_training_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(base_model, "train", fail)
+    monkeypatch.setattr(base, "train", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         make_base_model(tmp_path, TINY)
     assert folders(tmp_path) == []
@@ -114,10 +118,10 @@ def test_the_slower_of_two_processes_takes_the_model_of_the_faster(tmp_path):
     for name in ("unfinished", "finished"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model").write_text(name)
-    base_model._publish(tmp_path / "unfinished", tmp_path / "finished")
+    base._publish(tmp_path / "unfinished", tmp_path / "finished")
     assert (tmp_path / "finished" / "model").read_text() == "finished"
     with pytest.raises(OSError):
-        base_model._publish(tmp_path / "absent", tmp_path / "nowhere")
+        base._publish(tmp_path / "absent", tmp_path / "nowhere")
 
 
 def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
@@ -125,18 +129,18 @@ def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
     (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
     recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path), min_steps=2, drills=0)
     text = ("Two and two?", "2+2=4\nThe answer is \\boxed{4}.")
-    assert list(base_model.TEXTS["gsm8k"](recipe)) == [text]
-    assert list(base_model.TEXTS["gsm8k"](dataclasses.replace(recipe, min_steps=3))) == []
+    assert list(texts.TEXTS["gsm8k"](recipe)) == [text]
+    assert list(texts.TEXTS["gsm8k"](dataclasses.replace(recipe, min_steps=3))) == []
 
 
 def test_gsm8k_drills_are_right_calculations_in_the_manner_of_the_solutions(tmp_path):
     answer = "She has 12 / 4 = <<12/4=3>>3.\nThen 30-7=<<30-7=23>>23.\n#### 23"
     (tmp_path / "train.jsonl").write_text(json.dumps({"question": "How many?", "answer": answer}) + "\n")
     recipe = dataclasses.replace(RECIPES["gsm8k"], data_folder=str(tmp_path), drills=40)
-    drills = list(base_model.TEXTS["gsm8k"](recipe))
+    drills = list(texts.TEXTS["gsm8k"](recipe))
     assert len(drills) == 40 and not any(question for question, _ in drills)
     lines = "".join(text for _, text in drills).splitlines()
-    assert len(lines) == 40 * base_model.CALCULATIONS_PER_DRILL
+    assert len(lines) == 40 * CALCULATIONS_PER_DRILL
     assert {re.sub("[0-9]+", "0", line) for line in lines} == {"0 / 0 = 0", "0-0=0"}
     for line in lines:
         left, right = line.split("=")
@@ -148,8 +152,16 @@ def test_the_last_line_of_stdout_is_the_folder_and_the_tasks_name_leads_to_the_l
 ):
     for seed in (0, 1, 0):
         monkeypatch.setitem(RECIPES, "chains", dataclasses.replace(TINY, seed=seed))
-        base_model.main(["--out", str(tmp_path)])
+        assert command.main(["base", "--out", str(tmp_path)]) == 0
         (folder,) = map(Path, capsys.readouterr().out.splitlines())
         assert (tmp_path / "chains").resolve() == folder.resolve()
         assert json.loads((tmp_path / "chains" / "recipe.json").read_text())["seed"] == seed
     assert len(folders(tmp_path)) == 3
+
+
+def test_text_that_cannot_be_read_is_one_line_and_exit_status_2(tmp_path, capsys):
+    absent = ["--task", "problems", "--data-folder", str(tmp_path / "absent")]
+    assert command.main(["base", *absent, "--out", str(tmp_path / "models")]) == 2
+    assert command.base_main([*absent, "--out", str(tmp_path / "models")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all(line.startswith("error: ") and "absent" in line for line in said)

@@ -27,8 +27,8 @@ from seele_eval.plan import make_plan
 from seele_eval.prompts import Request, encode_requests
 from seele_eval.server import Server, complete_on_server
 from seele_eval.validation import read_conditions, requests_of_step
+from seele_models.tokenizer import byte_tokenizer
 from seele_verl import train
-from seele_verl.base_model import byte_tokenizer
 from seele_verl.checks.preflight import check_run
 from seele_verl.settings import read_settings
 from seele_verl.sft.dataset import SolutionDataset

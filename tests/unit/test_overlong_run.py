@@ -19,7 +19,7 @@ from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
 from seele_eval.validation import read_conditions
-from seele_verl.base_model import byte_tokenizer
+from seele_models.tokenizer import byte_tokenizer
 from seele_verl.dataset import ProblemDataset
 from seele_verl.runs.overlong import RECORD, count_fits, describe_fits, keep_problems, write_fits
 from seele_verl.sft.dataset import SolutionDataset

@@ -49,7 +49,7 @@ def model(tmp_path_factory) -> Path:
     """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
     from transformers import Qwen2Config
 
-    from seele_verl.base_model import byte_tokenizer
+    from seele_models.tokenizer import byte_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
     tokenizer = byte_tokenizer()
@@ -691,7 +691,7 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
     import sys
 
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "seele_verl.train", "method=seele"]
+    command = [str(Path(sys.executable).parent / "seele"), "train", "method=seele"]
     command += [] if override.startswith("hardware=") else ["hardware=cpu", "job=tiny"]
     command += [f"actor_rollout_ref.model.path={model}", override, f"trainer.default_local_dir={run}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

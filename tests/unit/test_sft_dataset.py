@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from seele.data.storage.schema import write_problems
 from seele.records import Instance
 from seele.rollout.solutions import encode_problem
-from seele_verl.base_model import byte_tokenizer
+from seele_models.tokenizer import byte_tokenizer
 from seele_verl.sft.dataset import SolutionDataset, StepBatches
 
 TOKENIZER = byte_tokenizer()

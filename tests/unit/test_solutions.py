@@ -14,7 +14,7 @@ from seele.data.steps.cutting import split_steps
 from seele.errors import ConfigError
 from seele.rollout.solutions import encode_problem, without_repeat
 from seele.rollout.templates import TEMPLATES, prompt_text
-from seele_verl.base_model import byte_tokenizer
+from seele_models.tokenizer import byte_tokenizer
 
 TEXT = [
     "Then the plums cost 4 each.\n\nSo x = 12 and y = 7.\n",

@@ -42,7 +42,7 @@ def model(tmp_path_factory) -> Path:
     """A configuration and a byte-level tokenizer, without weights: all that the checks read."""
     from transformers import Qwen2Config
 
-    from seele_verl.base_model import byte_tokenizer
+    from seele_models.tokenizer import byte_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
     byte_tokenizer().save_pretrained(folder)

@@ -255,7 +255,8 @@ def _has_wandb_key() -> bool:
     return entries.authenticators(host) is not None
 
 
-@hydra.main(config_path="config", config_name="seele", version_base=None)
+# The whole path, for Hydra takes a relative one to be a module where this file is imported (`seele train`).
+@hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
     try:
         run(config, list(HydraConfig.get().overrides.task))

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from seele_verl.base_model import byte_tokenizer
+from seele_models.tokenizer import byte_tokenizer
 
 HEADS, KV_HEADS, HEAD_SIZE = 4, 2, 64
 """Two heads of keys and values, so that two GPUs can share them."""

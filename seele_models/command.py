@@ -1,0 +1,65 @@
+"""``seele model base --task chains --out models``: its last line is the model's folder.
+
+The link ``models/chains`` leads to the latest model of the task.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from seele.errors import SeeleError
+from seele_models.base import make_base_model
+from seele_models.recipes import RECIPES
+
+WHAT = "Make a small base model, or find the one made before."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``seele model``. Exit status: 0, or 2 for something that the user can fix."""
+    parser = argparse.ArgumentParser(description="Make small models on a CPU.")
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    _add_options(kinds.add_parser("base", help=WHAT, description=WHAT))
+    return _make(parser.parse_args(argv))
+
+
+def base_main(argv: Sequence[str] | None = None) -> int:
+    """The same without the word ``base``: ``python -m seele_verl.base_model``."""
+    parser = argparse.ArgumentParser(description=WHAT)
+    _add_options(parser)
+    return _make(parser.parse_args(argv))
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="folder that the model's folder is put into")
+    parser.add_argument("--task", choices=sorted(RECIPES), default="chains")
+    parser.add_argument(
+        "--data-folder",
+        default="",
+        help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet",
+    )
+
+
+def _make(arguments: argparse.Namespace) -> int:
+    recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
+    try:
+        # The Trainer prints its losses.
+        with contextlib.redirect_stdout(sys.stderr):
+            folder = make_base_model(arguments.out, recipe)
+    except SeeleError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    _link(arguments.task, folder)
+    sys.stdout.write(f"{folder}\n")
+    return 0
+
+
+def _link(name: str, folder: Path) -> None:
+    """Let ``name`` beside ``folder`` lead to it, so that configurations need not know the hash."""
+    fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    (fresh / name).symlink_to(folder.name)
+    (fresh / name).replace(folder.parent / name)
+    fresh.rmdir()
