@@ -30,7 +30,10 @@ setup(
         for found in find_packages(folder, include=[package, f"{package}.*"])
     ],
     package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
-    package_data={"seele": ["data/sources/*.yaml", "report/templates/*"], "seele_verl": ["config/**/*.yaml"]},
+    package_data={
+        "seele": ["data/sources/*.yaml", "report/templates/*"],
+        "seele_verl": ["config/**/*.yaml", "options/*.yaml"],
+    },
     install_requires=[
         "numpy>=2.0",
         "scipy>=1.13",

@@ -13,9 +13,11 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from seele_verl.options import names
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text()
-RECIPES = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "recipe").glob("*.yaml"))
+RECIPES = names("recipe")
 
 
 def code(text: str) -> list[str]:
@@ -85,7 +87,7 @@ def test_ours_is_what_is_composed(recipe: str, composed: Callable[..., DictConfi
 
 
 def test_every_script_that_the_page_names_is_there() -> None:
-    named = {*re.findall(r"scripts/recipes/([\w.-]+)\.sh", PAGE), *re.findall(r"recipe=([\w.-]+)", PAGE)}
+    named = {*re.findall(r"train_recipe\.sh ([\w.-]+)", PAGE), *re.findall(r"recipe=([\w.-]+)", PAGE)}
     assert named - {"NAME"} <= {*RECIPES}
     assert len(named) >= 10
 

@@ -19,12 +19,13 @@ from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance
 from seele_verl.checks.preflight import check_run
+from seele_verl.options import names
 from seele_verl.runs.stages import stages
 from seele_verl.settings import read_settings
 
 Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted(path.stem for path in (ROOT / "verl" / "seele_verl" / "config" / "recipe").glob("*.yaml"))
+RECIPES = names("recipe")
 WINDOWS = {
     "Elliott/Qwen2.5-Math-7B-16k-think": 16384,
     "Qwen/Qwen2.5-1.5B": 131072,
@@ -127,14 +128,19 @@ def test_a_recipes_script_trains_the_recipe(recipe: str) -> None:
     ]
 
 
-def test_every_script_has_a_recipe() -> None:
-    assert sorted(path.stem for path in (ROOT / "scripts" / "recipes").glob("*.sh")) == RECIPES
+@pytest.mark.parametrize("arguments", [(), ("",), ("base/sec",), ("seele.seed=1",)], ids=repr)
+def test_an_unknown_recipe_is_named_with_those_that_are_known(arguments: tuple[str, ...]) -> None:
+    command = ["bash", str(ROOT / "scripts" / "train_recipe.sh"), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"DRY_RUN": "1"})
+    assert result.returncode == 2 and not result.stdout
+    assert f"unknown recipe '{''.join(arguments)}'" in result.stderr
+    assert sorted(result.stderr.split("one of: ")[1].split()) == RECIPES
 
 
 def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
     """What the script hands on to the trainer."""
     printed = subprocess.run(
-        ["bash", str(ROOT / "scripts" / "recipes" / f"{recipe}.sh"), *arguments],
+        ["bash", str(ROOT / "scripts" / "train_recipe.sh"), recipe, *arguments],
         capture_output=True,
         text=True,
         env=os.environ | {"DRY_RUN": "1"} | environment,

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "scripts" / "recipes").glob("*.sh"))
-SCRIPTS = [*sorted((ROOT / "scripts").glob("*.sh")), *RECIPES]
-ARGUMENTS = {"train_baseline.sh": ("grpo",)}
+SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
+ARGUMENTS = {"train_baseline.sh": ("grpo",), "train_recipe.sh": ("seele_qwen2.5-7b",)}
 """Of the scripts that do nothing without."""
 SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]
 
@@ -288,7 +287,7 @@ def hydra_values(command: str) -> dict[str, object]:
     return {each.key_or_group: each.value() for each in OverridesParser.create().parse_overrides(typed)}
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "scripts").glob("train_*.sh")), *RECIPES], ids=named)
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("train_*.sh")), ids=named)
 def test_paths_may_have_any_characters(path: Path) -> None:
     pytest.importorskip("hydra", reason="the training stack is not installed")
     paths = {"OUT": PATH, "MODEL": "~/m", "TRAIN": "a b (1)/x=1,b/it's", "VALID": "true"}

@@ -498,10 +498,12 @@ def test_hardware_and_presets_are_those_of_the_configuration():
             assert judge.GPUS_OF_HARDWARE[name] == set_by(path, "trainer", "n_gpus_per_node")
         policy = set_by(path, "actor_rollout_ref", "actor", "fsdp_config", "offload_policy")
         assert bool(policy) == (name in judge.OFFLOADS), name
-    presets = {path.stem: path for path in (CONFIG / "model").glob("*.yaml")}
+    presets = yaml.safe_load((CONFIG.parent / "options" / "model.yaml").read_text())
     assert presets.keys() == needs.PRESETS.keys()
-    for name, path in presets.items():
-        fsdp = set_by(path, "actor_rollout_ref", "actor", "fsdp_config") or {}
-        rollout = set_by(path, "actor_rollout_ref", "rollout") or {}
+    for name, preset in presets.items():
+        assert "defaults" not in preset, name
+        settings = preset["actor_rollout_ref"]
+        fsdp = settings.get("actor", {}).get("fsdp_config", {})
+        rollout = settings.get("rollout", {})
         assert not fsdp.get("optimizer_offload", False), name  # as needs.least_memory counts
         assert rollout.get("tensor_model_parallel_size", 1) == 1, name

@@ -35,6 +35,7 @@ from seele.maths.memory import (
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
+from seele_verl import options
 from seele_verl.checks.job import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change, with_change
 from seele_verl.settings import read_settings, sequence_parallel_size
@@ -195,7 +196,7 @@ def shape_from(config: Any) -> ModelShape | None:
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
     """A line for every recipe on the hardware of its script: what it needs at most, and what was chosen."""
     rows = []
-    for recipe in recipes():
+    for recipe in options.names("recipe"):
         config = compose([f"recipe={recipe}"])
         needs = needs_of(config)
         section = config.actor_rollout_ref
@@ -210,12 +211,6 @@ def describe_recipes(compose: Callable[..., DictConfig]) -> str:
         rows.append(cells)
     heads = ("recipe", "model", "GPU's peak in", "GPU, GiB", "host, GiB", "disk, GiB", "TP", "offloaded")
     return markdown_table((*heads, "window", "sequences"), rows, num_names=3)
-
-
-def recipes() -> list[str]:
-    """The names of all recipes."""
-    folder = Path(__file__).parent / "config" / "recipe"
-    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def needs_of(config: DictConfig) -> list[Need]:

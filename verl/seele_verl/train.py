@@ -24,6 +24,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+import seele_verl.options
 import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError

@@ -1,0 +1,40 @@
+"""Hydra groups with many small options, one file each: an entry is an option.
+
+``recipe.yaml`` holds the options of ``recipe=``, and so on. A user's own option is a file
+``recipe/NAME.yaml`` in a folder of ``hydra.searchpath``.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+FOLDER = Path(__file__).parent
+GROUPS = ("adapter", "curriculum", "data", "job", "model", "recipe", "selection")
+
+
+def read_group(group: str) -> dict[str, Any]:
+    """The options of a group by name. A name with a slash is shared by others and no option by itself."""
+    table: Any = OmegaConf.to_container(OmegaConf.load(FOLDER / f"{group}.yaml"), resolve=False)
+    return table  # type: ignore[no-any-return]
+
+
+def names(group: str) -> list[str]:
+    """The options that a user may choose."""
+    return sorted(name for name in read_group(group) if "/" not in name)
+
+
+def register() -> None:
+    """Make the options known to Hydra; again does nothing. Those of ``data`` set keys of that section, others
+    keys anywhere.
+    """
+    store = ConfigStore.instance()
+    for group in GROUPS:
+        package = None if group == "data" else "_global_"
+        for name, node in read_group(group).items():
+            folder, _, leaf = f"{group}/{name}".rpartition("/")
+            store.store(group=folder, name=leaf, node=node, package=package, provider="seele")
+
+
+register()
