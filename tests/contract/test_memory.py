@@ -26,7 +26,8 @@ from seele.maths.memory import GIB, Passes, layer_token, memory_table
 from seele.maths.model_shapes import HUB_NAMES, SHAPES
 from seele_verl import memory
 from seele_verl.checks.memory_changes import TOKEN_LIMITS, with_change
-from seele_verl.memory import check_memory, describe_recipes, needs_of, recipes, shape_from
+from seele_verl.memory import check_memory, describe_recipes, needs_of, shape_from
+from seele_verl.options import names
 from seele_verl.settings import read_settings
 
 Compose = Callable[..., DictConfig]
@@ -61,7 +62,7 @@ def script_arguments(script: Path) -> list[str]:
 
 def composed_runs() -> list[tuple[str, ...]]:
     return [
-        *((f"recipe={recipe}",) for recipe in recipes()),
+        *((f"recipe={recipe}",) for recipe in names("recipe")),
         *((f"hardware={hardware}", f"model={model}") for hardware, model in LARGEST.items()),
     ]
 
