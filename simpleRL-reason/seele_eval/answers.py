@@ -1,11 +1,11 @@
-r"""What the text of an answer says: which several answers, without which unit, and in a vote.
+r"""Split an answer's text into several answers, drop its unit, and normalise it for a vote.
 
-Pure functions on what stands in a ``\boxed{}``. Whether an answer is right is for ``seele_eval.grading``.
+Pure functions on the content of a ``\boxed{}``. ``seele_eval.grading`` decides whether an answer is right.
 """
 
 import re
 
-# What stands around an answer and says nothing. A backslash behind another one ends a line.
+# Dressing around an answer that does not change it. A double backslash ends a line.
 _DRESSING = re.compile(r"\\(?:left|right)(?=[\\{}()\[\].|])|(?<!\\)\\[,;:! ]|[$~]")
 _TEXT_COMMAND = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf)|boldsymbol)\s*\{([^{}]*)\}")
 
@@ -16,15 +16,15 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 
-# A unit ends an answer; no answer of a benchmark has a longer one.
+# A unit stands at an answer's end; the benchmarks have no longer units.
 _MAX_UNIT_CHARS = 40
 
 
 def split_answers(text: str) -> list[str]:
-    r"""The answers of ``$(1,8,19), (2,7,13)$`` or ``1,3,5``.
+    r"""Split a text such as ``$(1,8,19), (2,7,13)$`` or ``1,3,5`` into its answers.
 
-    Split outside brackets and environments: at commas, semicolons, ``and``, ``or``, ``\quad``, line ends.
-    A part that begins with ``\pm`` stands for two. Braces of a set around all are dropped.
+    The text is split outside brackets and environments, at commas, semicolons, ``and``, ``or``, ``\quad`` and
+    line ends. A part that begins with ``\pm`` stands for two. Braces around the whole set are dropped.
     """
     text = _DRESSING.sub("", text).strip()
     text = re.sub(r"^\\\{(.*)\\\}$", r"\1", text, flags=re.DOTALL)
@@ -57,6 +57,6 @@ def drop_unit(answer: str, unit: str) -> str:
 
 
 def vote_key(answer: str) -> str:
-    """What two answers have in common that count as one in a vote: the text without dressing and blanks."""
+    """Key of an answer in a vote: its text without dressing and blanks."""
     text = _TEXT_COMMAND.sub(r"\1", _DRESSING.sub("", answer)).replace("\\dfrac", "\\frac")
     return re.sub(r"\s+", "", text.replace("\\tfrac", "\\frac")).rstrip(".")

@@ -1,4 +1,4 @@
-"""The command line of ``seele_eval.run`` as a frozen record. Parsing only: nothing is opened here."""
+"""The command line of ``seele_eval.run`` as a frozen record. This module parses and opens no files."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from seele.rollout.templates import CHAT, NO_CHAT
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.grading import ANSWERS
 
-# The paper's response limit (arXiv:2509.06923, section 5.1), for a model that comes without a run.
+# The paper's response limit (arXiv:2509.06923, section 5.1), for a model without a run.
 MAX_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What to evaluate and how; ``None`` and ``()`` mean: as the run or the benchmark says."""
+    """What to evaluate and how; ``None`` and ``()`` stand for the run's or the benchmark's value."""
 
     model: str | None = None
     revision: str | None = None
@@ -152,7 +152,7 @@ def add_chat(group: argparse._ActionsContainer) -> None:
 
 
 def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
-    """What the chat template is given; None where nothing was asked for. Exits at a value without a name."""
+    """The chat template's inputs; None if no option sets any. Exits at a value without a name."""
     pairs = [text.partition("=") for text in values["chat_template_kwarg"]]
     if wrong := [name for name, equals, _ in pairs if not (name.isidentifier() and equals)]:
         parser.error(f"argument --chat-template-kwarg: expected NAME=VALUE, got {wrong[0]!r}")
@@ -165,7 +165,7 @@ def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> C
 
 
 def check_chat(template: str, chat: Chat | None) -> None:
-    """Raise ``ConfigError`` where another template would ignore them."""
+    """Raise ``ConfigError`` if ``template`` would ignore the chat options."""
     if chat is not None and template != CHAT:
         raise ConfigError(
             f"--system, --chat-template-kwarg and --open-thinking: need --template {CHAT}, whose text is the "
@@ -186,7 +186,7 @@ def add_stop(group: argparse._ActionsContainer) -> None:
 
 
 def chosen_stop(parser: argparse.ArgumentParser, given: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The stop strings that were asked for; None where the template's count. Exits when they contradict."""
+    """The chosen stop strings; None for the template's. Exits if the options contradict each other."""
     if given is None:
         return None
     if "" in given and len(given) > 1:

@@ -1,8 +1,8 @@
-"""What can be evaluated: the table of benchmarks, and problem files in our own schema.
+"""The table of benchmarks, and problem files in our schema.
 
-A benchmark is where its rows come from, how many they must be, how they are read, and how answers to it are
-drawn, extracted and judged. Defaults follow SEELE (arXiv:2509.06923, section 5.1): 32 samples at temperature
-0.6 for AIME24 and AMC23, greedy decoding elsewhere. Reading the rows is in ``seele_eval.sources``.
+A benchmark states the source, number and reader of its rows, and how answers are drawn, extracted and judged.
+Defaults follow SEELE (arXiv:2509.06923, section 5.1): 32 samples at temperature 0.6 for AIME24 and AMC23,
+greedy decoding elsewhere. ``seele_eval.sources`` reads the rows.
 """
 
 from collections.abc import Sequence
@@ -34,16 +34,16 @@ from seele_eval.rows import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One set of problems and the conditions it is measured under unless the caller asks for others."""
+    """One set of problems with the default conditions of its evaluation."""
 
     title: str
-    """Head of its column in tables."""
+    """Heading of the benchmark's column in tables."""
     rows: int
-    """Problems of the whole set; a source with any other number is refused."""
+    """Number of problems in the whole set; a source with another number is refused."""
     files: tuple[str, ...]
-    """Below the data folder; the first that exists is read."""
+    """Paths below the data folder; the first existing one is read."""
     hub: HubSource | None
-    """Where the rows come from without a data folder; None for a set that only has a file."""
+    """Source of the rows without a data folder; None if the set exists as a file only."""
     read: RowReader
     extract: Extract = extract_boxed
     judge: Judge = judge_one
@@ -52,7 +52,7 @@ class Benchmark:
     samples: int = 1
     """Completions per problem at a temperature above 0; greedy decoding draws one."""
     hub_rows: int | None = None
-    """Problems of the hub's copy, where it differs."""
+    """Number of problems in the hub's copy, if it differs."""
     may_be_published: bool = True
     """Whether questions may stand in result files."""
 
@@ -190,13 +190,13 @@ BENCHMARKS: dict[str, Benchmark] = {
 MATH = ("gsm8k", "math500", "minerva_math", "olympiadbench", "aime24", "amc23")
 GENERAL = ("arc_c", "gpqa_diamond", "mmlu_pro")
 LUFFY = ("aime24", "aime25", "amc83", "math500", "minerva_math", "olympiadbench")
-"""The six of LUFFY's main table (arXiv:2504.14945), in its order."""
+"""The six benchmarks of LUFFY's main table (arXiv:2504.14945), in its order."""
 GROUPS = {"math": MATH, "general": GENERAL, "all": (*MATH, *GENERAL), "luffy": LUFFY}
 """Names that stand for several benchmarks; the tables of the SEELE README average over the first two."""
 
 
 def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
-    """The benchmarks of that name, groups spelt out.
+    """Look up benchmarks by name; a group's name stands for its members.
 
     Raises:
         ConfigError: For an unknown name.

@@ -1,14 +1,14 @@
-"""Columns of a source's rows by which accuracy may be told apart: subjects, levels, categories.
+"""Columns of a source's rows by which accuracy can be split: subjects, levels, categories.
 
-A column of a row is a text, a number, a truth value or a list of texts; fields of what is nested are called
-``extra_info.split``. Where a value is missing, the column is missing in that row.
+A value is a text, a number, a truth value or a list of texts; nested fields are named ``extra_info.split``.
+A row without a value lacks the column.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_VALUES = 100
-"""A column with more different values names problems, not kinds of them: questions, ids, links."""
+"""A column with more different values identifies problems rather than kinds: questions, ids, links."""
 
 NO_VALUE = "(none)"
 """Stands for the value of a problem whose row lacks the column."""
@@ -18,7 +18,7 @@ Columns = dict[str, Any]
 
 
 def columns_of(row: Mapping[str, Any]) -> Columns:
-    """The row's columns that may be compared, flat."""
+    """The row's comparable columns, flattened."""
     return dict(_flat(row, ""))
 
 
@@ -32,7 +32,7 @@ def groupable(rows: Sequence[Columns]) -> list[str]:
 
 
 def values_in(value: Any) -> list[str]:
-    """What a problem with this value counts for: each text of a list, else the value as a text."""
+    """Groups of a problem with this value: each text of a list, or else the value as a text."""
     if value is None:
         return [NO_VALUE]
     return list(dict.fromkeys(map(str, value))) if isinstance(value, list) else [str(value)]
@@ -42,7 +42,7 @@ def _flat(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
-        # Not equal to itself: NaN, which pandas writes for a missing number.
+        # Only NaN, which pandas writes for a missing number, differs from itself.
         elif (isinstance(value, str | int | float) and value == value and value != "") or _is_list(value):
             yield f"{prefix}{key}", value
 

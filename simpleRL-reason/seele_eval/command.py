@@ -1,6 +1,4 @@
-"""How the commands of this package end: with a text, with one line about what the user can fix, or with the
-process that started them.
-"""
+"""Helpers of this package's commands: print the result, report errors in one line, end with the parent."""
 
 import os
 import sys
@@ -15,7 +13,7 @@ from seele.errors import ConfigError, SeeleError
 def run_command(command: Callable[[], str]) -> int:
     """Print what ``command`` returns.
 
-    Exit status: 0, 2 for something that the user can fix, 130 where the user interrupted it.
+    Exit status: 0, 2 for an error that the user can fix, 130 for an interrupt.
     """
     try:
         text = command()
@@ -39,12 +37,13 @@ def check_folder(out: Path) -> None:
 
 
 def end_with_standard_input() -> None:
-    """End this process as soon as whoever holds the other end of its standard input, and writes nothing more
-    to it, is gone: also one that was killed leaves nobody behind on its GPUs.
+    """End this process when its standard input closes, that is, when the process that started it ends.
+
+    So a killed parent leaves no process on its GPUs. Input that still arrives is dropped.
     """
 
     def watch() -> None:
-        # Not by sys.stdin, whose lock the interpreter would wait for at its end.
+        # os.read, because the interpreter would wait at exit for the lock of sys.stdin.
         while os.read(0, 1024):
             pass
         os._exit(1)
@@ -55,8 +54,8 @@ def end_with_standard_input() -> None:
 def exit_quietly(status: int) -> NoReturn:
     """End the process with ``status``.
 
-    When the interpreter ends, libraries that vLLM loads list on standard error all that they never free:
-    dozens of lines below the table, about nothing that a user could do.
+    Standard error is discarded: at exit, libraries that vLLM loads list all objects that they never free, in
+    dozens of lines that the user can do nothing about.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(status)

@@ -1,8 +1,8 @@
-"""Two models on the same problems: ``python -m seele_eval.compare A B [--out DIR]``.
+"""Compare two models on the same problems: ``python -m seele_eval.compare A B [--out DIR]``.
 
-A and B are output folders of ``seele_eval.run``. Problems are paired by their id, so that what makes one hard
-for both models does not blur the difference; what cannot be paired is left out and counted. Nothing here
-corrects for asking about several benchmarks.
+A and B are output folders of ``seele_eval.run``. Problems are paired by id, so that a problem's own
+difficulty does not blur the difference; unpaired problems are left out and counted. The p-values are not
+corrected for several benchmarks.
 """
 
 import argparse
@@ -47,17 +47,17 @@ Groups = Mapping[tuple[str, float], Group]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What the second model has over the first on one benchmark at one temperature."""
+    """Second model minus the first on one benchmark at one temperature."""
 
     benchmark: str
     temperature: float
     problems: int
-    """Problems of which both have all samples."""
+    """Number of problems of which both models have all samples."""
     first: float
     second: float
     difference: Estimate
     better: int
-    """Problems on which the second model is right more often."""
+    """Number of problems on which the second model is right more often."""
     worse: int
     p_value: float
 
@@ -81,14 +81,14 @@ class Comparison:
     names: tuple[str, str]
     differences: tuple[Difference, ...]
     attempts: tuple[Attempts, ...]
-    """For each k up to the smaller number of samples, where both have several."""
+    """pass@k for each k up to the smaller number of samples, if both models have several."""
     averages: Mapping[str, Estimate]
     notes: tuple[str, ...]
-    """Conditions that differ besides the model, evaluations that are unfinished, and what is left out."""
+    """Other conditions that differ, unfinished evaluations, and problems left out, one sentence each."""
     conditions: tuple[Mapping[str, Any], Mapping[str, Any]]
 
     def text(self) -> str:
-        """Markdown tables, averages and notes below."""
+        """Markdown tables, then averages and notes."""
         lines = [f"A: {self.names[0]}; B: {self.names[1]}. Accuracies in percent, 95 % intervals.\n"]
         lines.append(table([_cells(each) for each in self.differences], num_names=1))
         lines += [f"Average of {name}, B - A: {difference(each)}\n" for name, each in self.averages.items()]
@@ -146,11 +146,11 @@ def _by_benchmark(predictions: Sequence[Prediction]) -> Groups:
 
 
 def _pair(group_a: Group, group_b: Group) -> tuple[list[str], list[str]]:
-    """The problems that are the same and have all samples in both, and what is amiss."""
+    """The problems that both models answered in full, and notes on the others."""
     common = sorted(group_a.keys() & group_b.keys())
     same = [name for name in common if _asked(group_a[name]) == _asked(group_b[name])]
     all_a, all_b = _samples_of_each(group_a), _samples_of_each(group_b)
-    # Short responses come back first, and are right more often.
+    # Short responses come back first and are right more often, so incomplete problems would bias the result.
     whole = [name for name in same if (len(group_a[name]), len(group_b[name])) == (all_a, all_b)]
     left_out = {
         "were answered by only one of the two": len(group_a.keys() ^ group_b.keys()),
@@ -168,7 +168,7 @@ def _asked(samples: Sequence[Prediction]) -> tuple[str, str]:
 
 
 def _samples_of_each(group: Group) -> int:
-    """Samples of a problem that has them all."""
+    """Number of samples of a complete problem."""
     return 1 + max(sample.sample for samples in group.values() for sample in samples)
 
 
@@ -261,7 +261,7 @@ def _attempt_cells(row: Attempts) -> dict[str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(prog="seele_eval.compare", description="Compare two evaluations.")
     parser.add_argument("first", type=Path, help="output folder of an evaluation")
     parser.add_argument("second", type=Path, help="another, of the same benchmarks")

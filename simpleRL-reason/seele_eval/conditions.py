@@ -1,6 +1,6 @@
-"""What a score depends on besides the model: the run's settings, the versions.
+"""Conditions of a score besides the model: the run's settings and the versions of libraries.
 
-Settings only; nothing here knows vLLM or the benchmarks.
+This module knows settings, but neither vLLM nor the benchmarks.
 """
 
 import importlib.metadata
@@ -27,11 +27,11 @@ DISTRIBUTIONS = (
     "math-verify",
     "sympy",
 )
-"""Distributions whose version can move a score."""
+"""Distributions whose version can change a score."""
 
 
 def describe_chat(chat: Chat) -> dict[str, Any]:
-    """What the chat template is given. Thoughts that are not opened go unsaid, as in older files."""
+    """The chat template's inputs as conditions; ``open_thinking`` is left out if false, as in older files."""
     described = asdict(chat)
     if not chat.open_thinking:
         del described["open_thinking"]
@@ -44,12 +44,12 @@ UNLESS_RECORDED: Mapping[str, Any] = {
     "answers": BOX,
     "after_thinking": False,
 }
-"""Conditions that hold for a file that does not name them."""
+"""Conditions that apply to a file without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDefaults:
-    """What a training run says about how it wants to be evaluated."""
+    """A training run's settings for its evaluation."""
 
     template: str
     stop: tuple[str, ...] | None
@@ -57,7 +57,7 @@ class RunDefaults:
     chat: Chat
     max_tokens: int
     problem_files: Mapping[str, Path]
-    """Validation file by name, the name being the file's stem."""
+    """Validation file by the stem of its name."""
 
 
 def read_run_defaults(run: Path) -> RunDefaults:
@@ -104,7 +104,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, ignoring: Set[str]) -> list[str]:
-    """What is not the same under two sets of conditions, a sentence each."""
+    """One sentence for each condition in which the two sets differ."""
     before, now = {**UNLESS_RECORDED, **before}, {**UNLESS_RECORDED, **now}
     return [
         f"{name} was {before.get(name)!r} and is {now.get(name)!r}"

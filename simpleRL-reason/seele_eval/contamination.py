@@ -1,8 +1,8 @@
-"""Training problems that the benchmarks ask too: ``python -m seele_eval.contamination FILE... [options]``.
+"""Find training problems that benchmarks also ask: ``python -m seele_eval.contamination FILE... [options]``.
 
-FILE is a parquet file of problems. What counts as an overlap is in ``seele.data.contamination``; here are the
-benchmarks' questions, the report, and the copy without the overlapping problems. It stands in this package
-because it reads what ``seele_eval`` evaluates on, by the same loaders.
+FILE is a parquet file of problems. ``seele.data.contamination`` defines an overlap. This module
+reads the benchmarks with the loaders of ``seele_eval``, writes the report, and copies files without the
+overlapping problems.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _SHOWN_CHARS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one file has in common with the benchmarks."""
+    """Overlaps of one file with the benchmarks."""
 
     file: Path
     problems: int
@@ -37,7 +37,7 @@ class Report:
     examples: int
 
     def text(self) -> str:
-        """A Markdown table by benchmark, and examples; questions that must not be published are left out."""
+        """A Markdown table by benchmark, with examples; unpublishable questions are left out."""
         share = len(self.contaminated) / self.problems
         lines = [
             f"{self.file.name}: {len(self.contaminated)} of {self.problems} problems ({share:.2%}) overlap "
@@ -48,7 +48,7 @@ class Report:
         return "\n".join(lines).rstrip("\n") + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """Every overlap, without any question's text."""
+        """Every overlap, without the texts of questions."""
         return {
             "file": self.file.name,
             "sha256": file_sha256(self.file),
@@ -102,7 +102,7 @@ class Report:
 def check(
     file: Path, tasks: Sequence[Task], questions: Questions, *, min_shared: float = 0.0, examples: int = 2
 ) -> Report:
-    """Look every problem of a file up among the questions.
+    """Look up every problem of a file among the questions.
 
     Raises:
         DataError: As ``seele.data.storage.schema.read_problems``.
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--common",
         type=int,
         default=COMMON,
-        help="a run of words in so many different questions is common wording (default: %(default)s)",
+        help="word sequences in at least this many questions are common wording (default: %(default)s)",
     )
     parser.add_argument(
         "--min-shared",

@@ -1,4 +1,4 @@
-"""Accuracy over training: ``python -m seele_eval.curve FOLDER``, with evaluations in ``FOLDER/step_N``.
+"""Draw accuracy over training: ``python -m seele_eval.curve FOLDER``, with evaluations in ``FOLDER/step_N``.
 
 Writes curve.md, curve.json and curve.png there. ``scripts/eval.sh`` makes such a folder (STEPS=...).
 """
@@ -22,7 +22,7 @@ Curve = Mapping[int, Estimate]
 
 
 def read_steps(folder: Path) -> dict[int, Any]:
-    """What ``scores.json`` says at each evaluated step, steps in order.
+    """Read ``scores.json`` of each evaluated step, in order of steps.
 
     Raises:
         CheckpointError: If no step has been evaluated, or a file is damaged.
@@ -42,7 +42,7 @@ def read_steps(folder: Path) -> dict[int, Any]:
 def _read(path: Path) -> Any:
     try:
         written = json.loads(path.read_bytes())
-        # What is read of it below.
+        # Raises early if the fields read below are missing.
         _accuracies(written), written["conditions"]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
@@ -102,7 +102,7 @@ def draw(curves: Mapping[str, Curve]) -> bytes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(prog="seele_eval.curve", description="Accuracy over training steps.")
     parser.add_argument("folder", type=Path, help="folder with the evaluations step_N")
     folder = parser.parse_args(argv).folder

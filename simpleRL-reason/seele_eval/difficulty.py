@@ -1,9 +1,8 @@
-"""How often a model solves each problem of a file: ``python -m seele_eval.difficulty FILE --out DIR ...``.
+"""Count how often a model solves each problem: ``python -m seele_eval.difficulty FILE --out DIR ...``.
 
-An evaluation of the file, with the paper's settings (arXiv:2509.06923, section 5.1: eight samples at 0.6, at
-most 2,048 tokens), whose counts are written to ``counts.jsonl`` for ``seele data filter``. It goes on where a
-killed one stopped, on as many GPUs as there are, or against a server, as ``seele_eval.run`` does; further
-options are that command's.
+The file is evaluated with the paper's settings (arXiv:2509.06923, section 5.1: eight samples at 0.6, at most
+2,048 tokens), and ``counts.jsonl`` holds the counts for ``seele data filter``. The command takes the
+options of ``seele_eval.run``, resumes after a kill, and runs on all GPUs or against a server.
 """
 
 import argparse
@@ -23,20 +22,20 @@ from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Complete
 from seele_eval.run import evaluate
 
-# Always the same, because a sample's seed and its key depend on it.
+# Constant, because a sample's seed and key depend on it.
 TASK = "problems"
 
 TEMPERATURE = 0.6
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     file, arguments = parse(argv)
     return run_command(lambda: sample(file, arguments))
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
-    """The file, and the evaluation of it."""
+    """Parse the file's path and the arguments of its evaluation."""
     parser = argparse.ArgumentParser(
         prog="seele_eval.difficulty",
         description="Count how often a model solves each problem of a file.",
@@ -54,11 +53,11 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
 
 
 def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None) -> str:
-    """Draw and grade what is missing, write the counts, and tell where they are.
+    """Draw and grade the missing samples, write the counts, and return a sentence with their path.
 
     Args:
         file: The problems.
-        arguments: Their evaluation; ``out`` is the folder of samples.
+        arguments: Arguments of the evaluation; ``out`` is the folder of samples.
         complete: What completes requests; chosen from the arguments when not given.
 
     Raises:
@@ -74,7 +73,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
     correct: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
     for prediction in drawn.predictions:
-        # There may be others from earlier: more samples, other temperatures, problems of another file.
+        # The folder may hold earlier samples: more per problem, other temperatures, another file's problems.
         if (prediction.benchmark, prediction.temperature) == (
             TASK,
             temperature,

@@ -1,4 +1,4 @@
-"""What samples of problems are evidence of: accuracies at k, votes, intervals. Pure arithmetic.
+"""Accuracies at k, votes and intervals from samples of problems. Pure arithmetic.
 
 Axes: N problems, R resamples.
 """
@@ -17,7 +17,7 @@ from seele.maths.irt import Array
 # Two-sided 95 % quantile of the standard normal distribution.
 Z_95 = 1.959963984540054
 
-# A second or two for the largest benchmark; the ends of an interval then vary by about 2 % of its width.
+# Takes a second or two for the largest benchmark; an interval's ends then vary by about 2 % of its width.
 RESAMPLES = 2_000
 
 FLIPS = 9_999
@@ -26,7 +26,7 @@ FLIPS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with the interval that it may well lie in."""
+    """A value with its 95 % interval."""
 
     value: float
     interval_95: tuple[float, float]
@@ -77,10 +77,10 @@ def attempts(samples: int) -> list[int]:
 
 
 def majority(votes: Sequence[str | None], corrects: Sequence[bool]) -> float:
-    """Whether the most frequent answer is right; between answers equally frequent, their mean.
+    """1 if the most frequent answer is right, else 0; equally frequent answers are averaged.
 
     Args:
-        votes: Each sample's answer, equal for answers that count as one; None has no vote.
+        votes: Key of each sample's answer, equal for equivalent answers; None casts no vote.
         corrects: Each sample's verdict.
     """
     verdicts: dict[str, list[bool]] = defaultdict(list)
@@ -97,7 +97,7 @@ def majority(votes: Sequence[str | None], corrects: Sequence[bool]) -> float:
 def estimate(values_N: Array, generator: np.random.Generator, *, is_share: bool = True) -> Estimate:
     """The mean over problems with its percentile bootstrap interval.
 
-    Where all problems agree, resampling them says nothing; a share then has Wilson's interval.
+    If all problems agree, resampling gives no interval; a share then has Wilson's interval.
     """
     value = float(values_N.mean())
     if is_share and values_N.min() == values_N.max():
@@ -107,7 +107,7 @@ def estimate(values_N: Array, generator: np.random.Generator, *, is_share: bool 
 
 
 def estimate_mean(groups: Sequence[Array], generators: Sequence[np.random.Generator]) -> Estimate:
-    """The plain mean of the groups' means, the problems of each group resampled by themselves.
+    """The plain mean of the groups' means; each group's problems are resampled separately.
 
     Args:
         groups: (N,) values of each group's problems; the groups may differ in N.
@@ -126,21 +126,21 @@ def estimate_mean(groups: Sequence[Array], generators: Sequence[np.random.Genera
 
 
 def generator_for(name: str) -> np.random.Generator:
-    """The same draws for the same name, and others for another."""
+    """A generator seeded by ``name``."""
     return np.random.default_rng(list(name.encode()))
 
 
 def random_flips_p_value(differences_N: Array, generator: np.random.Generator) -> float:
-    """Two-sided p-value of paired differences under "each might as well have had the other sign".
+    """Two-sided p-value of paired differences if each sign is equally likely.
 
         p = (1 + number of F random choices of signs s with |sum s d| >= |sum d|) / (1 + F)
 
-    Never below 1 / (1 + F), which is 0.0001; 1 where nothing differs.
+    At least 1 / (1 + F), which is 0.0001; 1 if no pair differs.
     """
     differing = differences_N[differences_N != 0]
     if not len(differing):
         return 1.0
-    # Equal sums may differ in their last digits, as may one that is 0.
+    # Rounding may move equal sums, also a sum of 0, apart in their last digits.
     bound = abs(differing.sum()) - ROUNDING * np.abs(differing).sum()
     at_least = 0
     for start in range(0, FLIPS, FLIPS_AT_ONCE):

@@ -1,7 +1,7 @@
 """Responses from a Hugging Face folder with vLLM in this process, on a CPU or a GPU.
 
-Knows prompts as token ids and responses as records; neither benchmarks nor grading. vLLM is imported only
-when there is something to generate, after everything that a user can get wrong has been checked.
+This module knows prompts as token ids and responses as records, but neither benchmarks nor grading. vLLM is
+imported only when there is something to generate, after all checks of the user's input.
 """
 
 import os
@@ -16,7 +16,7 @@ from seele_eval.prompts import Prompt, Request, Response, Responses, encode_requ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How responses are drawn, and how vLLM is started."""
+    """Settings of sampling and of vLLM."""
 
     max_tokens: int
     """Longest response in tokens."""
@@ -26,7 +26,7 @@ class EngineSettings:
     """GPUs per copy of the model."""
     gpu_memory_share: float = 0.9
     gpu_dtype: str = "auto"
-    """vLLM's type of the weights on a GPU; on a CPU they are in single precision."""
+    """vLLM's data type of the weights on a GPU; a CPU uses single precision."""
 
 
 def complete_here(model: Path, requests: Sequence[Request], settings: EngineSettings) -> Responses:
@@ -63,10 +63,10 @@ def complete(engine: Any, prompts: Sequence[Prompt], settings: EngineSettings) -
 
 def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) -> Any:
     """vLLM with this model, in this process."""
-    # The engine core in this process: no second interpreter to start, and none left behind by a kill.
+    # The engine core runs in this process: no second interpreter starts, and a kill leaves none behind.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    # Read by vLLM's CPU back end only: GiB of cache, and no pinning to cores, which a container may not own.
+    # Only vLLM's CPU back end reads these: GiB of cache, and no pinning to cores that a container may lack.
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     # Seeds as in training (docs/rollout.md).
@@ -75,7 +75,7 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
 
-    # On GPUs it decides how many sequences and tokens make a batch: many, as in vLLM's own LLM.
+    # On GPUs the usage context sets the batch's sequences and tokens: many, as in vLLM's own LLM.
     context = UsageContext.ENGINE_CONTEXT if current_platform.is_cpu() else UsageContext.LLM_CLASS
     return LLMEngine.from_engine_args(
         EngineArgs(
@@ -126,7 +126,7 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
-        # Compiling costs more than it saves on a model small enough for a CPU; many CPUs emulate bfloat16.
+        # On a model small enough for a CPU, compiling costs more than it saves. Many CPUs emulate bfloat16.
         # A prefill in pieces makes vLLM rewind a seeded request's generator, which torch cannot do on a CPU.
         return {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
     return {

@@ -1,8 +1,8 @@
-r"""From a generated text to a verdict: extraction and judgement by kind of problem.
+r"""From a generated text to a verdict: reading, extraction and judgement by kind of problem.
 
-Reading says where in a response its answer stands, extraction what a text answers, judgement whether that is
-right. Mathematics is compared by a grader of
-``seele.reward``, the one that training uses unless another is chosen; labels of options need none.
+Reading finds the part of a response that holds the answer, extraction finds the answer, judgement decides
+whether it is right. A grader of ``seele.reward``, by default training's, compares mathematics; labels of
+options need no grader.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ class Grader(Protocol):
     """The part of ``seele.reward.GraderPool`` that judgement needs. Thread-safe."""
 
     def grade_answer(self, answer: str | None, gold: str) -> Grade:
-        """The verdict on an answer out of its box; ``None`` or blank is no answer."""
+        """The verdict on an unboxed answer; ``None`` or blank counts as no answer."""
         ...
 
 
 Extract = Callable[[str, Problem], str | None]
-"""What a text answers to a problem; None where it does not."""
+"""Function that extracts the answer to a problem from a text; None if it has no answer."""
 
 Judge = Callable[[Grader, Problem, str | None], Grade]
-"""The verdict on an extracted answer."""
+"""Function that returns the verdict on an extracted answer."""
 
 
 BOX, BOX_OR_LAST, WHOLE_TEXT = "box", "box-or-last", "text"
@@ -45,24 +45,24 @@ READ_TEXTS = ("math_verify", "strict+")
 """Graders that find an answer in a text."""
 
 MAX_TEXT_CHARS = 32_768
-"""Longest text that is graded as a whole, in which 8,192 tokens of four characters fit."""
+"""Longest text that is graded as a whole: 8,192 tokens of four characters fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAnswer:
-    """What a response answers."""
+    """The answer found in a response."""
 
     answer: str | None
-    """None without an answer."""
+    """None if the response has no answer."""
     is_unboxed: bool = False
-    """Whether it was found without a box."""
+    """Whether the answer was found without a box."""
     text: str | None = None
-    """What the grader looks for the answer in; None where it is given the answer."""
+    """Text in which the grader itself looks for the answer; None if it grades ``answer``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Where in a response its answer is looked for."""
+    """Where to look for the answer in a response."""
 
     answers: str = BOX
     """One of ``ANSWERS``."""
@@ -72,9 +72,9 @@ class Reading:
     """Whether the prompt ends with ``<think>``."""
 
     def read(self, text: str, problem: Problem, extract: Extract) -> FoundAnswer:
-        """What the response answers to a problem, whose boxes ``extract`` reads.
+        """Find the answer to a problem; ``extract`` reads boxes.
 
-        A text that opens a box says its answer there, or nowhere where the box is never closed.
+        A text that opens a box answers there; if the box is never closed, the text has no answer.
         """
         counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
         if counted is None or (OPENING in counted and last_boxed(counted) is None):
@@ -103,16 +103,16 @@ def extract_boxed(text: str, problem: Problem) -> str | None:
 
 
 def extract_option(text: str, problem: Problem) -> str | None:
-    r"""The label of the option that the last ``\boxed{}`` names, or what it says where it names none."""
+    r"""The label of the option that the last ``\boxed{}`` names, or the box's content if it names none."""
     answer = last_boxed(text)
     return _named_label(answer, problem) or answer
 
 
 def extract_unboxed(text: str, problem: Problem) -> str | None:
-    """What a text without any box answers: by the rules of ``seele.reward.unboxed``.
+    """The answer of a text without a box, by the rules of ``seele.reward.unboxed``.
 
-    Of options, the one that the last "answer is ..." with one names, else the one that the last line does,
-    else what the last "answer is ..." says.
+    For a problem with options: the option named by the last "answer is ..." that names one, else by the last
+    line, else the content of the last "answer is ...".
     """
     if not problem.labels:
         return unboxed_answer(text)
@@ -127,7 +127,7 @@ def _named_label(answer: str | None, problem: Problem) -> str | None:
 
 
 def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """The verdict against the one reference answer, of the problem's own checker where it has one."""
+    """The verdict against one reference answer, by the problem's own checker if it has one."""
     if problem.data_source in CHECKERS:
         return check_answer(answer, problem.answer, problem.data_source)
     return grader.grade_answer(answer, problem.answer)
@@ -156,5 +156,5 @@ def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 
 
 def judge_option(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """Right if it names the option that is the reference answer. Needs no grader."""
+    """Right if the answer names the reference option; no grader is needed."""
     return grade_choice(answer, problem.answer, problem.options)

@@ -1,9 +1,8 @@
-"""Our evaluation beside lm-evaluation-harness: ``python -m seele_eval.harness OUT SAMPLES.jsonl...``.
+"""Compare our evaluation with lm-evaluation-harness: ``python -m seele_eval.harness OUT SAMPLES.jsonl...``.
 
 OUT is an output folder of ``seele_eval.run``; the samples are what ``lm_eval --log_samples`` wrote for the
-tasks in ``simpleRL-reason/lm_eval_tasks``. Samples are paired by their whole prompt, so that a pair is proof
-of equal prompts; of equal responses the verdicts must then be equal, too. The recipe is in
-docs/evaluation.md.
+tasks in ``simpleRL-reason/lm_eval_tasks``. Samples are paired by their whole prompt, so paired prompts
+are equal; equal responses must then have equal verdicts. docs/evaluation.md has the recipe.
 """
 
 import argparse
@@ -34,11 +33,13 @@ class Agreement:
 
     name: str
     theirs: int
-    """Samples of the harness; of these, the following are ours, too."""
+    """Number of the harness's samples."""
     paired: int
+    """Number of prompts that both have."""
     same_texts: int
+    """Number of equal responses to them."""
     same_verdicts: int
-    """Verdicts that are equal, of equal texts."""
+    """Number of equal verdicts on equal texts."""
     our_accuracy: float
     their_accuracy: float
     disputed: tuple[tuple[Prediction, Logged], ...]
@@ -97,7 +98,7 @@ def greedy_by_prompt(out: Path) -> dict[str, Prediction]:
 
     Raises:
         CheckpointError: If the folder holds no predictions.
-        ConfigError: If their prompts cannot be told from the file.
+        ConfigError: If the file does not determine their prompts.
     """
     there = read_predictions(out)
     template = there.conditions.get("template_text")
@@ -113,7 +114,7 @@ def greedy_by_prompt(out: Path) -> dict[str, Prediction]:
 
 
 def report(agreements: Sequence[Agreement]) -> str:
-    """A table, and below it what is disputed."""
+    """A table, and below it the texts with different verdicts."""
     rows = [
         {
             "file": each.name,
@@ -140,7 +141,7 @@ def _verdict(correct: bool) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(prog="seele_eval.harness", description="Beside lm-evaluation-harness.")
     parser.add_argument("out", type=Path, help="output folder of seele_eval.run")
     parser.add_argument("samples", type=Path, nargs="+", help="samples_*.jsonl of lm_eval --log_samples")

@@ -1,9 +1,9 @@
-"""Accuracy against the number of revealed steps, for a model as it is: what a hint is worth before training.
+"""Measure a model's accuracy against the number of revealed steps: the worth of a hint before training.
 
     python -m seele_eval.hint_curve --model M --problems FILE.parquet --out O [--steps 5] [--limit 200]
 
-Only problems with exactly ``--steps`` steps are asked, each with every legal hint, so that all points of the
-curve stand on the same problems. It is the paper's figure 8 (arXiv:2509.06923) as a table.
+Only problems with exactly ``--steps`` steps are asked, each with every legal hint, so that all points rest on
+the same problems. The table corresponds to the paper's figure 8 (arXiv:2509.06923).
 """
 
 import argparse
@@ -42,7 +42,7 @@ def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
     """The first ``limit`` problems of the file with exactly ``steps`` steps.
 
     Raises:
-        DataError: There are none.
+        DataError: If there are no such problems.
     """
     problems = read_problems(path)
     chosen = [problem for problem in problems if len(problem.steps) == steps][:limit]
@@ -117,17 +117,17 @@ def sample_hinted(
     stop: Sequence[str] | None = None,
     chat: Chat = NO_CHAT,
 ) -> list[list[bool]]:
-    """Verdicts on ``samples`` completions of each problem behind so many of its steps.
+    """Verdicts on ``samples`` completions of each problem behind its revealed steps.
 
     Args:
         model: Hugging Face folder.
         asked: Problem and number of revealed steps.
-        samples: Completions of each.
-        template: Of the prompt.
+        samples: Number of completions of each.
+        template: The prompt's template.
         temperature: 0 is greedy.
-        settings: Longest response, and the seed that every completion's own is made from.
+        settings: Longest response, and the seed from which each completion's seed is derived.
         stop: Strings that end a completion; None for the template's.
-        chat: What the template ``chat`` is given beside the question.
+        chat: Further inputs of the template ``chat``.
     """
     ends = stop_of(template, stop, model)
     requests = [
@@ -155,15 +155,15 @@ def sample_hinted(
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Accuracy at each number of revealed steps.")
     parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
     parser.add_argument("--problems", type=Path, required=True, help="parquet in our schema")
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"
     )
-    parser.add_argument("--steps", type=positive, default=5, help="ask problems with exactly so many steps")
-    parser.add_argument("--limit", type=positive, default=200, help="at most so many problems")
+    parser.add_argument("--steps", type=positive, default=5, help="ask problems with exactly this many steps")
+    parser.add_argument("--limit", type=positive, default=200, help="largest number of problems")
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
@@ -180,7 +180,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     options = parse(arguments)
     return run_command(lambda: write(measure(options), options))
 

@@ -1,6 +1,6 @@
-"""The samples of an output folder as they come: appended one by one, so that a killed evaluation can go on.
+"""The samples of an output folder, appended one by one so that a killed evaluation can resume.
 
-How lines survive a kill is in ``seele.data.storage.append_log``. A finished evaluation under other
+``seele.data.storage.append_log`` makes lines survive a kill. A finished evaluation under other
 conditions, such as that of an older checkpoint, is moved to ``earlier_N``; an unfinished one is refused.
 """
 
@@ -20,20 +20,20 @@ from seele_eval.predictions import PREDICTIONS, Key, Prediction, read_prediction
 PASS_FIGURE = "pass_at_k.png"
 
 SCORES = ("scores.json", "scores.md", PASS_FIGURE, COUNTS)
-"""What is made of all samples at the end; the first stands for their completeness."""
+"""Files written when all samples are there; the first marks a complete evaluation."""
 
-# The same weights may lie elsewhere, and a server may come back at another address.
+# The same weights may have moved, and a server may return at another address.
 _DECIDES_NOTHING = frozenset({"model", "server"})
 
 
 class Ledger:
-    """Samples that are there, and samples that come. Thread-safe; open in one process at a time."""
+    """Finished samples, read and appended. Thread-safe; open in one process at a time."""
 
     def __init__(self, folder: Path, conditions: Mapping[str, Any]) -> None:
-        """Read what is there; nothing is changed before ``__enter__``.
+        """Read the existing samples; ``__enter__`` makes the first change.
 
         Raises:
-            ConfigError: If the samples that are there were drawn under other conditions, and not all of them.
+            ConfigError: If the folder holds an unfinished evaluation under other conditions.
             CheckpointError: If the file is damaged elsewhere than at its end.
         """
         self._folder = folder
@@ -61,12 +61,12 @@ class Ledger:
             self.done = {prediction.key: prediction for prediction in there.predictions}
 
     def append(self, prediction: Prediction) -> None:
-        """Write one more sample; it survives this process once this returns."""
+        """Write one more sample, which survives a kill once this returns."""
         self._appender.append(json.dumps(asdict(prediction), ensure_ascii=False))
         self.done[prediction.key] = prediction
 
     def __enter__(self) -> Self:
-        """Open for appending. The scores that are there are no longer those of the whole, and go.
+        """Open for appending, and remove the scores, which no longer cover all samples.
 
         Raises:
             ConfigError: If another process writes to the same folder, or has written meanwhile.

@@ -1,4 +1,4 @@
-"""Where a model's files are: a Hugging Face folder, or a name on the hub, which is fetched once."""
+"""Find a model's files: in a Hugging Face folder, or on the hub, from which they are fetched once."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from seele.errors import DataError, DependencyError
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
-# What transformers and vLLM read; repositories hold much else.
+# Files that transformers and vLLM read; repositories hold many others.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
 
@@ -19,7 +19,7 @@ def find_model(name: str, *, revision: str | None = None) -> Path:
         revision: Commit, tag or branch on the hub; the main branch when not given.
 
     Raises:
-        DataError: If there is no such folder and the hub does not hand out such a model.
+        DataError: If neither a folder nor a model on the hub has this name.
         DependencyError: If the hub is needed and ``huggingface_hub`` is not installed.
     """
     folder = Path(name)

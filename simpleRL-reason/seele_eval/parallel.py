@@ -1,7 +1,7 @@
-"""Data parallel generation: one process a copy of the model, each on GPUs of its own, requests dealt in turn.
+"""Data-parallel generation: one process per copy of the model, each on its own GPUs; requests dealt in turn.
 
-A copy is ``seele_eval.worker``: a job as one line in, a response a line out. It ends when this process does,
-however that ends.
+Each copy runs ``seele_eval.worker``, which reads a job as one line and writes one line per response. It ends
+with this process, even if that is killed.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ def visible_gpus() -> list[str]:
 
 
 def share_gpus(gpus: Sequence[str], *, tensor_parallel: int, copies: int | None) -> list[tuple[str, ...]]:
-    """The GPUs of each copy of the model. Without GPUs one copy, which has none.
+    """Divide the GPUs between copies of the model; without GPUs, one copy runs on the CPU.
 
     Args:
-        gpus: All that may be used.
+        gpus: All usable GPUs.
         tensor_parallel: GPUs per copy.
-        copies: How many; as many as the GPUs allow when not given.
+        copies: Number of copies; by default as many as the GPUs allow.
 
     Raises:
         ConfigError: If the GPUs do not suffice.
@@ -74,7 +74,7 @@ def complete_in_processes(
         requests: Dealt in turn, so that every process gets its part of each benchmark.
         settings: The same for all.
         shares: Names of GPUs, as from ``share_gpus``.
-        command: What a process runs.
+        command: Command of each process.
 
     Raises:
         SeeleError: As ``encode_requests``, before anything is started.
@@ -85,7 +85,7 @@ def complete_in_processes(
 
 @dataclass(slots=True)
 class _Copy:
-    """One process, the positions of its prompts, and what it complains about."""
+    """One process, the positions of its prompts, and its standard error."""
 
     process: subprocess.Popen[str]
     positions: list[int]
@@ -130,7 +130,7 @@ def _stream(
 
 def _start(command: Sequence[str], gpus: Sequence[str], positions: list[int]) -> _Copy:
     environment = os.environ | ({_VISIBLE: ",".join(gpus)} if gpus else {})
-    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process runs
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
     )
@@ -139,7 +139,7 @@ def _start(command: Sequence[str], gpus: Sequence[str], positions: list[int]) ->
 
 def _send(copy: _Copy, job: dict[str, Any]) -> None:
     assert copy.process.stdin is not None, "opened as a pipe"
-    # Left open: the process ends when this pipe does. One that is gone already is found by its status.
+    # Stays open: the process ends when this pipe closes. _check_end finds a process that has already ended.
     with contextlib.suppress(BrokenPipeError):
         copy.process.stdin.write(json.dumps(job) + "\n")
         copy.process.stdin.flush()

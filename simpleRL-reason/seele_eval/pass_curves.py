@@ -1,6 +1,6 @@
-"""pass@k over k: how much more a model solves with more attempts, as a table and as a figure.
+"""pass@k over k, as a table and as a figure.
 
-What pass@k is, and through which k a curve runs, is in ``seele_eval.estimates``.
+``seele_eval.estimates`` defines pass@k and the k of a curve.
 """
 
 import io
@@ -18,14 +18,12 @@ from seele_eval.tables import percent, table
 PassCurve = Mapping[int, Estimate]
 """pass@k by k."""
 
-# Panels of several models; with more they would be too narrow to be read.
+# More panels side by side would be too narrow to read.
 _MAX_COLUMNS = 3
 
 
 def curves_of(scores: Sequence[Score]) -> dict[str, PassCurve]:
-    """The curve of each benchmark with several samples of each problem; where it was measured at several
-    temperatures, of each of them.
-    """
+    """One curve for each benchmark and temperature with several samples of each problem."""
     several = [score for score in scores if score.samples > 1]
     names = [score.benchmark for score in several]
     return {
@@ -37,7 +35,7 @@ def curves_of(scores: Sequence[Score]) -> dict[str, PassCurve]:
 
 
 def pass_table(curves: Mapping[str, PassCurve]) -> str:
-    """One line for each k, pass@k in percent with its interval in a column for each curve."""
+    """One row per k and one column per curve: pass@k in percent with its interval."""
     rows = [
         {"k": str(k)}
         | {f"{name} %": percent(curve[k]) if k in curve else "-" for name, curve in curves.items()}
@@ -47,7 +45,7 @@ def pass_table(curves: Mapping[str, PassCurve]) -> str:
 
 
 def draw_panels(panels: Mapping[str, Mapping[str, PassCurve]]) -> bytes:
-    """The curves as a PNG, a panel for each title, in which each curve has its name."""
+    """Draw the curves as a PNG with one panel per title; the legends name the curves."""
     num_columns = min(_MAX_COLUMNS, len(panels))
     num_rows = -(-len(panels) // num_columns)
     figure = new_figure(height_in=3.9 if num_rows == num_columns == 1 else 2.6 * num_rows + 0.6)
@@ -85,6 +83,6 @@ def _draw_panel(
 
 
 def _ticks(ks: Set[int]) -> list[int]:
-    """The k to be named: the last, and those that leave room for the next one's name."""
+    """The labelled k: the last, and those that leave room for the next label."""
     ordered = sorted(ks)
     return [k for k, after in pairwise(ordered) if 2 * after >= 3 * k] + ordered[-1:]

@@ -1,4 +1,4 @@
-"""From the command line to what is drawn: tasks, samples, engine, conditions. Everything is checked here."""
+"""From the command line to a checked plan: tasks, samples, engine, conditions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -42,13 +42,13 @@ class Draw:
 
     @property
     def key(self) -> Key:
-        """Which sample it is."""
+        """Key of the sample."""
         return (self.task.name, self.request.temperature, self.problem.instance_id, self.sample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An evaluation that nothing is wrong with."""
+    """A checked evaluation."""
 
     name: str
     """The model's name in tables."""
@@ -57,12 +57,12 @@ class Plan:
     draws: tuple[Draw, ...]
     settings: EngineSettings
     conditions: Mapping[str, Any]
-    """What all samples share."""
+    """Conditions that all samples share."""
     template: str
 
 
 def make_plan(arguments: Arguments) -> Plan:
-    """Find and check everything but what only the engine can tell.
+    """Find and check everything except what only the engine knows.
 
     Raises:
         SeeleError: For anything that the user can fix.
@@ -108,10 +108,10 @@ def make_plan(arguments: Arguments) -> Plan:
 
 
 def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
-    """What completes the plan's requests: a server, this process, or one process for each share of the GPUs.
+    """Choose what completes the plan's requests: a server, this process, or one process per group of GPUs.
 
     Raises:
-        SeeleError: If the model is not there, or the GPUs do not suffice.
+        SeeleError: If the model is missing, or the GPUs do not suffice.
     """
     model = _choose_model(arguments)
     if arguments.server:
@@ -127,7 +127,7 @@ def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
 
 
 def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Task]:
-    """The named problem files and benchmarks; the run's validation files where neither is named."""
+    """The named problem files and benchmarks, or else the run's validation files."""
     files: Mapping[str, Path] = dict(arguments.problems)
     if defaults and not files and not arguments.benchmarks:
         files = defaults.problem_files
@@ -169,7 +169,7 @@ def plan_draws(
     chat: Chat = NO_CHAT,
     reading: Reading = IN_BOXES,
 ) -> list[Draw]:
-    """Every sample to draw, grouped by task and temperature, each with a seed that nothing else decides."""
+    """Every sample to draw, by task and temperature; a seed depends on nothing but its sample."""
     return [
         Draw(
             task=task,
@@ -200,7 +200,7 @@ def _choose_model(arguments: Arguments) -> str:
 
 
 def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: str) -> tuple[str, ...]:
-    """The command's strings, else the run's where its template is asked, else the template's."""
+    """The command's stop strings, else the run's if its template is used, else the template's."""
     chosen = arguments.stop
     if chosen is None and defaults and template == defaults.template:
         chosen = defaults.stop
@@ -209,7 +209,7 @@ def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: s
 
 
 def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
-    """Where answers stand: in a box unless the command says otherwise or the model is asked to chat."""
+    """Where answers stand: in a box, unless the command says otherwise or the template is ``chat``."""
     answers = arguments.answers or (BOX_OR_LAST if template == CHAT else BOX)
     if answers == WHOLE_TEXT and arguments.grader not in READ_TEXTS:
         raise ConfigError(
@@ -221,7 +221,7 @@ def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
 
 
 def _chat_folder(arguments: Arguments, template: str) -> Path | None:
-    """Where the tokenizer is that renders the conversation; None for other templates and for a server."""
+    """Folder of the tokenizer that renders a chat; None for other templates and for a server."""
     if template != CHAT or arguments.server:
         return None
     return find_model(_choose_model(arguments), revision=arguments.revision)
@@ -236,7 +236,7 @@ def _choose_out(arguments: Arguments) -> Path:
 
 
 def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:
-    """What tells this model from every other."""
+    """Facts that identify the model."""
     if arguments.server:
         return {"model": model, "server": arguments.server, "served_model": model}
     folder = find_model(model, revision=arguments.revision)

@@ -1,6 +1,6 @@
-"""predictions.jsonl: the conditions as the first line, then every sample with its verdict, one a line.
+"""predictions.jsonl: the conditions in the first line, then one line per sample with its verdict.
 
-How it is written is in ``seele_eval.ledger``; here is what its lines are, and how they are read.
+This module defines and reads the lines; ``seele_eval.ledger`` writes them.
 """
 
 import json
@@ -16,7 +16,7 @@ from seele.records import Finish, GradeReason
 PREDICTIONS = "predictions.jsonl"
 
 Key = tuple[str, float, str, int]
-"""Benchmark, temperature, instance id and number of a sample: what makes it this one."""
+"""Benchmark, temperature, instance id and number of a sample, which identify it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Prediction:
     answer: str
     text: str
     extracted: str | None
-    """What the text answers: its last box, or the label of the option that it names; None without answer."""
+    """The text's last box, or the label of the option that it names; None if it has no answer."""
     correct: bool
     reason: GradeReason
     finish: Finish
@@ -41,30 +41,30 @@ class Prediction:
     is_unboxed: bool = False
     """Whether the answer was found without a box."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the problem's row, None where it has none, of the columns that scores were asked for by."""
+    """The problem's values of the columns that scores are split by; None if its row lacks one."""
 
     @property
     def key(self) -> Key:
-        """Which sample it is."""
+        """Key of the sample."""
         return (self.benchmark, self.temperature, self.instance_id, self.sample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionFile:
-    """What a file of predictions holds up to its last whole line."""
+    """Contents of a file of predictions up to its last whole line."""
 
     conditions: Mapping[str, Any]
     predictions: tuple[Prediction, ...]
     whole_bytes: int
-    """Bytes of the whole lines: a killed process may leave a part of a line behind them."""
+    """Bytes of the whole lines; a killed process may leave part of a line after them."""
     total_bytes: int
 
 
 def read_predictions(folder: Path) -> PredictionFile:
-    """The samples of an output folder, finished or not; of several lines of one sample the last counts.
+    """Read the samples of an output folder, finished or not; the last line of a sample counts.
 
     Raises:
-        CheckpointError: If it holds none, or they are damaged elsewhere than at the end.
+        CheckpointError: If there are no samples, or the file is damaged elsewhere than at its end.
     """
     path = folder / PREDICTIONS
     if not path.is_file():

@@ -1,7 +1,6 @@
-"""One problem of a benchmark, as it is asked and as its answer is checked.
+"""One problem of a benchmark: its question and its reference answers.
 
-How a data set writes its problems is in ``seele_eval.rows``; which data sets there are, in
-``seele_eval.benchmarks``.
+``seele_eval.rows`` reads the data sets' rows; ``seele_eval.benchmarks`` lists the data sets.
 """
 
 import hashlib
@@ -18,33 +17,33 @@ class Problem:
     """A question with its reference answers."""
 
     instance_id: str
-    """Unique in its benchmark, and of the content: a shuffled or shortened file keeps its ids."""
+    """Unique in its benchmark and derived from the content: a shuffled or shortened file keeps its ids."""
 
     question: str
-    """As it is asked, with its options, without template."""
+    """The question with its options, without template."""
 
     answers: tuple[str, ...]
-    """Reference answers without box; where there are several, all must be given, in any order. The label of
-    the right option where there are options.
+    """Reference answers without box; several must all be given, in any order. With options, the label of the
+    right one.
     """
 
     labels: tuple[str, ...] = ()
-    """What the options are called: letters or digits. Empty for an open question."""
+    """Labels of the options: letters or digits. Empty for an open question."""
 
     options: tuple[str, ...] = ()
-    """What the options say."""
+    """Texts of the options."""
 
     unit: str = ""
-    """Unit of the answer where the source states one beside it; an answer may repeat it."""
+    """Unit of the answer if the source states one separately; an answer may repeat it."""
 
     level: int = 0
-    """Difficulty where the source states one, else 0."""
+    """Difficulty if the source states one, else 0."""
 
     data_source: str = ""
-    """Data set of a training problem, whose answers may have a checker of their own."""
+    """Data set of a training problem; it may have its own checker."""
 
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the row by column, None where it has none, of the columns that scores are asked for by."""
+    """The row's values of the columns that scores are split by; None if the row lacks one."""
 
     @property
     def answer(self) -> str:
@@ -62,7 +61,7 @@ def open_problem(question: str, *answers: str, unit: str = "", level: int = 0) -
 
 
 def choice_problem(question: str, options: dict[str, str], gold: str) -> Problem:
-    """A problem with options by label, asked as LUFFY's evaluation files ask it (arXiv:2504.14945)."""
+    """A problem with options by label, worded as in LUFFY's evaluation files (arXiv:2504.14945)."""
     lines = "\n".join(f"{label}) {text}" for label, text in options.items())
     asked = f"{question.strip()}\n\n{lines}"
     return Problem(
@@ -86,7 +85,7 @@ def from_instance(instance: Instance) -> Problem:
 
 
 def number_twins(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems with different ids: the second of two that are the same in all gets ``-2``, and so on."""
+    """Make ids unique: the second of two identical problems gets ``-2``, and so on."""
     seen: Counter[str] = Counter()
     numbered = []
     for problem in problems:

@@ -1,19 +1,19 @@
-"""How far an evaluation is, and how long it still takes: one line on a terminal, some in a log."""
+"""Progress of an evaluation and time left: one rewritten line on a terminal, a line now and then in a log."""
 
 import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-# On a terminal the line is written over; in a log every line stays.
+# A terminal's line is overwritten; a log keeps every line.
 _TERMINAL_INTERVAL_S = 0.5
 _LOG_INTERVAL_S = 30.0
 
 
 class Progress:
-    """Counts samples and says how many are left.
+    """Counts samples and shows the rate and the time left.
 
-    The rate is that since the first sample: an engine starts for a minute, and says nothing about the rest.
+    The rate counts from the first sample, because the engine's start, about a minute, would distort it.
     """
 
     def __init__(
@@ -22,22 +22,22 @@ class Progress:
         """Begin to count.
 
         Args:
-            stream: Where to write.
-            total: Samples of the whole evaluation.
-            done: Samples that an earlier process has finished.
-            clock: Seconds that only grow.
+            stream: Output.
+            total: Number of samples of the whole evaluation.
+            done: Number of samples finished by earlier processes.
+            clock: Monotonic clock in seconds.
         """
         self._stream, self._clock = stream, clock
         self._total, self._done = total, done
         self._is_terminal = stream.isatty()
         self._interval_s = _TERMINAL_INTERVAL_S if self._is_terminal else _LOG_INTERVAL_S
         self._first: tuple[int, float] | None = None
-        """Samples that were finished after the first one of this process, and when."""
+        """Number of finished samples after this process's first, and its time."""
         self._next_s = 0.0
         self._lock = threading.Lock()
 
     def advance(self) -> None:
-        """One more sample is finished. Thread-safe."""
+        """Count one more finished sample. Thread-safe."""
         with self._lock:
             self._done += 1
             now = self._clock()

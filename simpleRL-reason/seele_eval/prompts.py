@@ -1,4 +1,4 @@
-"""What an engine is asked and what it answers: requests, prompts as token ids, responses."""
+"""Requests, prompts as token ids, and responses of an engine."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ class Request:
     """0 is greedy."""
     seed: int
     steps: tuple[str, ...] = ()
-    """The worked solution, of which the response goes on from ``hint_steps``. Evaluation proper has none."""
+    """The worked solution, which the response continues after ``hint_steps``. Empty in an evaluation."""
     hint_steps: int = 0
     stop: tuple[str, ...] = ()
-    """Strings that end the response; they are no part of it."""
+    """Strings that end the response, which excludes them."""
     chat: Chat = NO_CHAT
-    """What the template ``chat`` is given beside the question."""
+    """Further inputs of the template ``chat``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,15 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What came back for one request."""
+    """The response to one request."""
 
     text: str
     num_tokens: int
-    """As generated, also behind a stop string."""
+    """Generated text, including any text after a stop string."""
     finish: Finish
 
     def before_stop(self, stop: Sequence[str]) -> "Response":
-        """The response as it counts: nothing behind a stop string, whatever the engine made of it."""
+        """The response cut before its first stop string, for engines that do not cut it."""
         text = text_before_stop(self.text, stop)
         return self if text == self.text else replace(self, text=text, finish=Finish.STOP)
 
@@ -60,9 +60,7 @@ Responses = Iterator[tuple[int, Response]]
 """Responses as they come, each with the position of its request."""
 
 Complete = Callable[[Sequence[Request]], Responses]
-"""Anything that completes requests. It checks them when it is called, and loads what it needs with the first
-``next()``.
-"""
+"""A function that completes requests. The call checks them; the first ``next()`` loads the engine."""
 
 
 def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int) -> list[Prompt]:
@@ -77,7 +75,7 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
 
     tokenizer = _load_tokenizer(model, {request.template for request in requests})
     try:
-        # A model that also sees has its context in a configuration of its own for text.
+        # A multimodal model has its context length in a separate text configuration.
         context_limit = AutoConfig.from_pretrained(model).get_text_config().max_position_embeddings
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{model}: not a model folder that transformers can read: {error}") from error
@@ -98,9 +96,9 @@ def stop_of(template: str, chosen: Sequence[str] | None, model: Path | None) -> 
     """The strings that end a response: those chosen, else the template's.
 
     Args:
-        template: Of the prompt.
-        chosen: None for the template's, empty for none.
-        model: Folder whose tokenizer is asked for the end of a turn under ``chat``; None for a server.
+        template: The prompt's template.
+        chosen: None for the template's strings; empty for no string.
+        model: Folder of the tokenizer that names the end of a turn under ``chat``; None for a server.
 
     Raises:
         DataError: If the tokenizer is needed and cannot be read.
@@ -113,12 +111,12 @@ def stop_of(template: str, chosen: Sequence[str] | None, model: Path | None) -> 
 
 
 def begins_thinking(template: str, chat: Chat, model: Path | None) -> bool:
-    """Whether the prompt ends with ``<think>``, so that a response begins within the thoughts.
+    """Whether the prompt ends with ``<think>``, so that a response starts inside the thoughts.
 
     Args:
-        template: Of the prompt.
-        chat: What ``chat`` is given.
-        model: Folder whose tokenizer renders ``chat``; None for a server, whose prompts are not known.
+        template: The prompt's template.
+        chat: Further inputs of the template ``chat``.
+        model: Folder of the tokenizer that renders ``chat``; None for a server, whose prompts are unknown.
 
     Raises:
         DataError, ConfigError: As ``stop_of``.

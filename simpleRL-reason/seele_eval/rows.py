@@ -1,7 +1,7 @@
-r"""How each data set writes a problem: one reader a schema, from a row to a ``Problem``.
+r"""Readers from a data set's row to a ``Problem``, one per schema.
 
-A reader accepts what the local files of ``--data-dir`` and the pinned data set on the hub have in common, so
-that both give the same problems. Which file belongs to which reader is in ``seele_eval.benchmarks``.
+A reader accepts both the local files of ``--data-dir`` and the pinned data set on the hub, and makes the same
+problems from them. ``seele_eval.benchmarks`` assigns readers to files.
 """
 
 import ast
@@ -19,7 +19,7 @@ from seele_eval.answers import split_answers
 from seele_eval.problems import Problem, choice_problem, open_problem
 
 RowReader = Callable[[Mapping[str, Any], str], Problem]
-"""A row and its place for messages to a problem. Raises ``DataError`` for a row that breaks the schema."""
+"""Turn a row and its place into a problem; raise ``DataError`` at that place if the row breaks the schema."""
 
 _OPTION = re.compile(r"([A-Z]|\d)\) (.+)")
 _GROUPED_DIGITS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
@@ -36,7 +36,7 @@ def read_gsm8k(row: Mapping[str, Any], at: str) -> Problem:
 
 
 def read_hmmt(row: Mapping[str, Any], at: str) -> Problem:
-    """HMMT: as ``read_math``, but an ``answer`` may hold several, between which stand commas."""
+    """HMMT: as ``read_math``, but an ``answer`` may hold several, separated by commas."""
     problem = read_math(row, at)
     parts = () if _GROUPED_DIGITS.fullmatch(problem.answer) else split_answers(problem.answer)
     return open_problem(problem.question, *parts) if len(parts) > 1 else problem
@@ -90,7 +90,7 @@ def read_arc(row: Mapping[str, Any], at: str) -> Problem:
 
 
 def read_gpqa(row: Mapping[str, Any], at: str) -> Problem:
-    """GPQA: a right and three wrong answers, which every reader must mix; here by a hash of their texts."""
+    """GPQA: one right and three wrong answers, shuffled here by a hash of their texts."""
     question, right = _text(row, at, "Question").strip(), _text(row, at, "Correct Answer").strip()
     texts = [right, *(_text(row, at, f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
     mixed = sorted(texts, key=lambda text: hashlib.sha256(f"{question}\x1f{text}".encode()).digest())
@@ -127,7 +127,7 @@ def _text(row: Mapping[str, Any], at: str, key: str) -> str:
 
 
 def _as_text(value: Any) -> str | None:
-    """Numbers as people write them: 27.0 is 27."""
+    """Write a number as people do: 27.0 becomes 27."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None

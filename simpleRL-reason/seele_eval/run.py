@@ -1,9 +1,8 @@
 """Evaluate a model without hints: ``python -m seele_eval.run --model M --benchmarks B --data-dir D --out O``.
 
-Start here. Everything that a user can get wrong is checked first; then samples are drawn, graded while others
-are still being drawn, and appended to predictions.jsonl one by one. The same command goes on where a killed
-one stopped. The scores are written at the end: scores.md, and scores.json last, so that its presence stands
-for a complete evaluation.
+Start here. The user's input is checked first. Then samples are drawn, graded while others are still being
+drawn, and appended to predictions.jsonl one by one. The same command resumes a killed evaluation. The scores
+come at the end: scores.md, and last scores.json, which marks a complete evaluation.
 """
 
 import json
@@ -49,18 +48,16 @@ from seele_eval.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an evaluation came to."""
+    """Result of an evaluation."""
 
     name: str
     scores: tuple[Score, ...]
-    """One for each benchmark and temperature, in the order in which they were planned."""
+    """One score for each benchmark and temperature, in the order of the plan."""
     averages: Mapping[str, Estimate]
-    """Over the benchmarks of a group that were all evaluated, at the first temperature of each."""
+    """Average of each group whose benchmarks were all evaluated, at the first temperature of each."""
 
     def tables(self) -> str:
-        """The papers' rows of columns, SEELE's where one of them was measured and LUFFY's where all were, and
-        the details.
-        """
+        """SEELE's table if one of its columns was measured, LUFFY's if all were, and the details."""
         values = {score.benchmark: score.accuracy for score in reversed(self.scores)}
         values |= {name: average.value for name, average in self.averages.items()}
         partial = {score.benchmark for score in self.scores if is_partial(score)}
@@ -79,7 +76,7 @@ class Report:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     arguments = parse_arguments(argv)
     return run_command(lambda: evaluate(arguments).tables())
 
@@ -120,7 +117,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
             for prediction in widened:
                 ledger.append(prediction)
             if missing:
-                # A grader that does not start is found now; one that does keeps no finished sample waiting.
+                # Starts the grader: a failure shows now, and the first finished sample need not wait.
                 grader.grade_answer("1", "2")
             record(missing, responses, ledger, grader, progress, threads=arguments.graders)
     predictions = [ledger.done[draw.key] for draw in plan.draws]
@@ -130,7 +127,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
 
 
 def _check_problems(plan: Plan, ledger: Ledger) -> None:
-    """Raise ``ConfigError`` where a sample that is there is of another problem with the same id."""
+    """Raise ``ConfigError`` if an existing sample belongs to another problem with the same id."""
     for draw in plan.draws:
         there, problem = ledger.done.get(draw.key), draw.problem
         if there and (there.answer, there.question or problem.question) != (problem.answer, problem.question):
@@ -142,7 +139,7 @@ def _check_problems(plan: Plan, ledger: Ledger) -> None:
 
 
 def _widened(plan: Plan, ledger: Ledger) -> list[Prediction]:
-    """The samples that are there and lack columns that are asked for now, with these."""
+    """Existing samples that lack columns requested now, with these columns added."""
     there = [(ledger.done[draw.key], draw.problem.columns) for draw in plan.draws if draw.key in ledger.done]
     return [
         replace(prediction, columns={**prediction.columns, **columns})
@@ -177,7 +174,7 @@ def record(
 
 
 def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
-    """The response up to a stop string, with what it answers and the verdict on that."""
+    """Cut the response at a stop string, and find and judge its answer."""
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     found = draw.reading.read(response.text, problem, task.extract)
     verdict = judge_found(task.judge, grader, problem, found)
@@ -201,7 +198,7 @@ def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
 
 
 def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
-    """The scores of the plan's samples, which are all there."""
+    """Score the plan's samples, which must be complete."""
     groups = group_by_decoding(predictions)
     first_of_each: dict[str, list[Prediction]] = {}
     for (benchmark, _), group in groups.items():

@@ -1,6 +1,6 @@
 """From graded samples to scores: accuracies, votes, lengths and shares, each with its interval.
 
-No model, no files. How tables of scores look is in ``seele_eval.tables``.
+This module uses no model and no files. ``seele_eval.tables`` formats the scores.
 """
 
 import re
@@ -31,53 +31,53 @@ from seele_eval.predictions import Prediction
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 AVERAGES = {"math": MATH, "general": GENERAL, "luffy": LUFFY}
-"""Benchmarks by the average that they belong to."""
+"""Benchmarks of each average, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What the problems with one value of a column measured."""
+    """Score of the problems with one value of a column."""
 
     value: str
     problems: int
     accuracy: Estimate
-    """avg@k, as of the whole."""
+    """avg@k, as in ``Score``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What one benchmark measured at one temperature. Shares are fractions of all samples, in [0, 1]."""
+    """Score of one benchmark at one temperature. Shares are fractions of all samples, in [0, 1]."""
 
     benchmark: str
     temperature: float
     problems: int
     samples: int
-    """Samples per problem."""
+    """Number of samples per problem."""
     accuracy: float
     """avg@k: mean over problems of the share of a problem's samples that are correct."""
     interval_95: tuple[float, float]
     mean_response_tokens: float
     truncated_share: float
-    """Stopped by the token limit, not by the model."""
+    """Share of samples that the token limit stopped."""
     no_answer_share: float
-    """Without a ``\\boxed{}`` answer."""
+    """Share of samples without a ``\\boxed{}`` answer."""
     ungraded_share: float
-    """Counted as wrong because the grader came to no verdict."""
+    """Share of samples counted as wrong because the grader reached no verdict."""
     template: str
     answers: str = BOX
     """Where an answer may stand (``seele_eval.grading.ANSWERS``)."""
     unboxed_share: float = 0.0
-    """Whose answer was found without a box."""
+    """Share of samples whose answer was found without a box."""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
-    """The same and, of several samples, ``pass@k`` for k = 1, 2, 4, ... and all samples, and ``maj@k``, each
-    with its interval over problems.
+    """Accuracy and, with several samples, ``pass@k`` for k = 1, 2, 4, ... and all samples, and ``maj@k``,
+    each with its interval over problems.
     """
     by_column: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
-    """A part for each value of each column that was asked for, in order; ``NO_VALUE`` comes last."""
+    """One part for each value of each requested column, in order; ``NO_VALUE`` comes last."""
 
 
 def score_predictions(predictions: Sequence[Prediction], *, template: str, answers: str = BOX) -> Score:
-    """Score of one benchmark at one temperature. Every problem has equally many samples."""
+    """Score one benchmark at one temperature. Every problem has the same number of samples."""
     first, by_problem = predictions[0], group_by_problem(predictions)
     samples = len(predictions) // len(by_problem)
     measures = {f"avg@{samples}": [accuracy_of(each) for each in by_problem]}
@@ -113,10 +113,10 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
 
 
 def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple[Part, ...]]:
-    """Accuracy on the problems with each value of each column that was asked for.
+    """Accuracy on the problems with each value of each requested column.
 
-    A problem whose value is a list of texts counts once for each of them; one that was drawn before the
-    column was asked for is left out.
+    A problem whose value is a list of texts counts once for each text. Problems drawn before the column was
+    requested are left out.
 
     Args:
         by_problem: Samples of each problem.
@@ -140,13 +140,13 @@ def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple
 
 
 def _in_order(value: str) -> tuple[bool, bool, float, str]:
-    """Numbers by their size, then texts, then what has no value."""
+    """Sort key: numbers by size, then texts, then ``NO_VALUE``."""
     is_number = _NUMBER.fullmatch(value) is not None
     return (value == NO_VALUE, not is_number, float(value) if is_number else 0.0, value)
 
 
 def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]]) -> dict[str, Estimate]:
-    """The averages whose benchmarks are all there: plain means of accuracies, as both papers take them."""
+    """Averages of groups with all benchmarks: plain means of accuracies, as in both papers."""
     return {
         name: estimate_mean(
             [problem_accuracies(predictions_by_benchmark[benchmark]) for benchmark in members],
@@ -158,13 +158,13 @@ def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]])
 
 
 def is_partial(score: Score) -> bool:
-    """Whether a benchmark of ours was not measured on all of its problems."""
+    """Whether the score of a known benchmark lacks some of its problems."""
     benchmark = BENCHMARKS.get(score.benchmark)
     return benchmark is not None and score.problems not in (benchmark.rows, benchmark.hub_rows)
 
 
 def group_by_decoding(predictions: Sequence[Prediction]) -> dict[tuple[str, float], list[Prediction]]:
-    """The samples of each benchmark at each temperature together, in the order in which they come."""
+    """Group samples by benchmark and temperature, in order of appearance."""
     groups: dict[tuple[str, float], list[Prediction]] = {}
     for prediction in predictions:
         groups.setdefault((prediction.benchmark, prediction.temperature), []).append(prediction)
@@ -172,7 +172,7 @@ def group_by_decoding(predictions: Sequence[Prediction]) -> dict[tuple[str, floa
 
 
 def group_by_problem(predictions: Sequence[Prediction]) -> list[list[Prediction]]:
-    """The samples of each problem together, problems and samples in an order that nothing else decides."""
+    """Group samples by problem, problems sorted by id and samples by number."""
     groups: dict[str, list[Prediction]] = defaultdict(list)
     for prediction in sorted(predictions, key=lambda each: (each.instance_id, each.sample)):
         groups[prediction.instance_id].append(prediction)
@@ -190,7 +190,7 @@ def accuracy_of(predictions: Sequence[Prediction]) -> float:
 
 
 def num_correct(predictions: Sequence[Prediction]) -> int:
-    """How many of the samples are correct."""
+    """Number of correct samples."""
     return sum(prediction.correct for prediction in predictions)
 
 

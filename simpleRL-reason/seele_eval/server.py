@@ -1,7 +1,7 @@
 """Responses from a server that speaks OpenAI's interface, such as ``vllm serve``.
 
-Many requests are under way at once; each is tried again while the server is busy, restarting or talking
-nonsense, and given up only when that goes on. A request that the server refuses is an error of the user.
+Many requests run at once. Each is retried while the server is busy, restarting or sending malformed replies,
+and given up if that persists. A refused request is the user's error.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from seele_eval.prompts import Request, Response, Responses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where to ask, and for which model."""
+    """A server's address and the model to use there."""
 
     url: str
-    """Ends in ``/v1`` as a rule."""
+    """Base address, which usually ends in ``/v1``."""
     model: str
     concurrency: int = 64
-    """Requests under way at the same time."""
+    """Number of requests at the same time."""
     first_wait_s: float = 0.5
 
 
@@ -67,7 +67,7 @@ def _payload(server: Server, request: Request, settings: EngineSettings) -> dict
     asked: dict[str, Any]
     if request.template == CHAT:
         asked = {"messages": chat_messages(request.question, request.chat)}
-        if request.chat.kwargs:  # vLLM and SGLang read them; others do not know the key
+        if request.chat.kwargs:  # vLLM and SGLang read the key; other servers may reject it
             asked["chat_template_kwargs"] = dict(request.chat.kwargs)
     else:
         asked = {"prompt": render_prompt(request.question, request.template)}

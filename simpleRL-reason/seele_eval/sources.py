@@ -1,7 +1,7 @@
 """Problems of the chosen benchmarks, from files below a data folder or from the Hugging Face hub.
 
-Everything that can be wrong with them is found here, before a model is loaded: missing files, wrong numbers
-of rows, rows that break their schema.
+All their errors are found here, before a model is loaded: missing files, wrong numbers of rows, rows that
+break their schema.
 """
 
 import csv
@@ -26,19 +26,19 @@ from seele_eval.problems import Problem, from_instance, number_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """The problems of one benchmark or file, and how they are drawn and graded."""
+    """The problems of one benchmark or file, with the rules for drawing and grading."""
 
     name: str
     problems: tuple[Problem, ...]
     source: Mapping[str, Any]
-    """Where they come from, for the conditions of the result."""
+    """Source of the problems, for the conditions of the result."""
     extract: Extract = extract_boxed
     judge: Judge = judge_one
     temperature: float = 0.0
     samples: int = 1
     may_be_published: bool = True
     columns: tuple[str, ...] = ()
-    """Columns by which its scores may be told apart; looked for only where some are asked for."""
+    """Columns by which scores can be split; searched only if some are requested."""
 
 
 def load_benchmark(
@@ -50,15 +50,15 @@ def load_benchmark(
     any_row_count: bool = False,
     by: Sequence[str] = (),
 ) -> Task:
-    """The benchmark's problems, at most the first ``limit`` of them.
+    """Load the benchmark's problems, at most the first ``limit``.
 
     Args:
-        name: Its key in ``BENCHMARKS``.
-        benchmark: Its definition.
-        data_dir: Folder that holds its file; from the hub when not given.
-        limit: Keep so many problems. The source must be whole all the same.
+        name: The benchmark's key in ``BENCHMARKS``.
+        benchmark: The benchmark's definition.
+        data_dir: Folder that holds the benchmark's file; the hub is used if it is None.
+        limit: Largest number of problems to keep. The source must be complete all the same.
         any_row_count: Accept a source with another number of rows than the benchmark has.
-        by: Columns that problems keep the values of.
+        by: Columns whose values the problems keep.
 
     Raises:
         DataError: If the source is missing, holds a wrong number of rows, or a row breaks the schema.
@@ -92,8 +92,7 @@ def load_benchmark(
 
 
 def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Sequence[str] = ()) -> Task:
-    """The problems of a parquet file in our own schema, whole or the first ``limit`` of them. They keep the
-    values of the columns ``by``.
+    """Load all problems of a parquet file in our schema, or the first ``limit``, with the columns ``by``.
 
     Raises:
         DataError: As ``seele.data.storage.schema.read_problems``.
@@ -107,7 +106,7 @@ def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Se
 def _with_columns(
     problems: list[Problem], rows: Sequence[Mapping[str, Any]], by: Sequence[str]
 ) -> tuple[list[Problem], tuple[str, ...]]:
-    """The problems with their rows' values of the columns ``by``, and the columns that there are."""
+    """The problems with their rows' values of the columns ``by``, and all available columns."""
     if not by:
         return problems, ()
     columns = [columns_of(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Scores as Markdown that also reads well as plain text: the seeds' row of columns, and all details."""
+"""Scores as Markdown that also reads well as plain text: the papers' columns, and all details."""
 
 import json
 from collections.abc import Mapping, Sequence, Set
@@ -12,7 +12,7 @@ from seele_eval.scores import Score
 _ABSENT = "-"
 
 Columns = Mapping[str, str]
-"""Heads of a table's columns by the name of what stands below."""
+"""Headings of a table's columns, by benchmark or average."""
 
 
 def _columns(*groups: tuple[str, Sequence[str], str]) -> Columns:
@@ -35,8 +35,8 @@ def results_table(
     """Accuracies in percent, in the column order of a README.
 
     Args:
-        rows: Each model's name, and its accuracies and averages by name. What is missing is shown as such.
-        partial: Names of what was not measured on all problems, which is marked.
+        rows: Each model's name, and its accuracies and averages by name. Missing values are marked.
+        partial: Names that were measured on some problems only, which are marked.
         columns: ``SEELE_COLUMNS`` or ``LUFFY_COLUMNS``.
     """
     cells = [
@@ -52,13 +52,13 @@ def results_table(
 
 
 def details_table(scores: Sequence[Score]) -> str:
-    """One line for each benchmark and temperature, accuracies with their intervals."""
+    """One row per benchmark and temperature, with accuracies and their intervals."""
     may_be_unboxed = any(score.answers != BOX for score in scores)
     return table([_details(score, may_be_unboxed=may_be_unboxed) for score in scores], num_names=2)
 
 
 def column_tables(score: Score) -> str:
-    """A section of Markdown for each column that accuracies were asked for by; empty without any."""
+    """A section of Markdown for each column that accuracies are split by; empty without such columns."""
     return "\n".join(
         f"## {score.benchmark} by {column} ({decoding(score)})\n\n"
         + table(
@@ -77,7 +77,7 @@ def column_tables(score: Score) -> str:
 
 
 def _in_cell(text: str) -> str:
-    """One line, and no end of a cell."""
+    """Keep the text on one line and escape the ends of cells."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -94,7 +94,7 @@ def difference(estimate: Estimate) -> str:
 
 
 def decoding(score: Score) -> str:
-    """How samples were drawn, in words."""
+    """Describe how samples were drawn."""
     return f"T={score.temperature:g}, {score.samples} samples" if score.temperature else "greedy"
 
 
@@ -106,7 +106,7 @@ def conditions_list(conditions: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
-    """The rows under their keys; names are read from the left, numbers compared at their last digit."""
+    """The rows under their keys; names are aligned left, numbers right."""
     columns = [(head, *(row[head] for row in rows)) for head in rows[0]]
     padded = []
     for index, column in enumerate(columns):

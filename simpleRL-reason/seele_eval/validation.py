@@ -1,9 +1,9 @@
-"""Un-hinted accuracy of checkpoints on their run's validation files, as the RL trainer measures it while it
-trains: the same prompts, limits, decoding and grades.
+"""Measure checkpoints' un-hinted accuracy on their run's validation files, as the RL trainer does during
+training: the same prompts, limits, decoding and grades.
 
     python -m seele_eval.validation --run RUN --models STEP=FOLDER ...
 
-For trainers that cannot generate. Standard output is a line of JSON a model, as soon as it is measured.
+For trainers that cannot generate. Standard output gets one line of JSON per model once it is measured.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from seele_eval.prompts import Request, Response, begins_thinking, encode_reques
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """How a run validates, from its ``resolved.yaml``."""
+    """A run's validation settings, from its ``resolved.yaml``."""
 
     seele: SeeleConfig
     engine: EngineSettings
@@ -47,7 +47,7 @@ class Conditions:
 
 
 def read_conditions(run: Path) -> Conditions:
-    """How the run validates."""
+    """Read the run's validation settings."""
     config: Any = OmegaConf.load(run / "resolved.yaml")
     rollout, data = config.actor_rollout_ref.rollout, config.data
     raw: Any = OmegaConf.to_container(config.seele, resolve=True)
@@ -73,7 +73,7 @@ def read_conditions(run: Path) -> Conditions:
 
 
 def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
-    """What is asked at ``step``, in order of problems and samples; sampled with the seeds of an RL run."""
+    """Requests at ``step``, in order of problems and samples, with the seeds of an RL run."""
     seele = conditions.seele
     return [
         Request(
@@ -148,7 +148,7 @@ def _model_of_step(text: str) -> tuple[int, Path]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or 2 for something that the user can fix."""
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(description="Un-hinted accuracy on a run's validation files.")
     parser.add_argument("--run", type=Path, required=True, help="run folder with resolved.yaml")
     parser.add_argument("--models", type=_model_of_step, nargs="+", required=True, metavar="STEP=FOLDER")
@@ -159,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         end_with_standard_input()
 
     def command() -> str:
-        # Whatever else is written to standard output meanwhile, by libraries, goes to standard error.
+        # Libraries' output meanwhile goes to standard error.
         with os.fdopen(os.dup(1), "w", buffering=1) as lines:
             os.dup2(2, 1)
             try:

@@ -1,4 +1,4 @@
-"""One copy of the model for ``seele_eval.parallel``: a job as one line in, a response a line out."""
+"""One copy of the model for ``seele_eval.parallel``: reads a job as one line, writes a line per response."""
 
 import json
 import os
@@ -15,14 +15,14 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     end_with_standard_input()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # What a library prints must not look like a response.
+    # Libraries' output must not mix with the responses.
     os.dup2(2, 1)
     prompts = [Prompt(**prompt) for prompt in job["prompts"]]
     for index, response in generate(Path(job["model"]), prompts, EngineSettings(**job["settings"])):
         reply = {"index": index, "text": response.text, "num_tokens": response.num_tokens}
         replies.write(json.dumps(reply | {"finish": response.finish}) + "\n")
         replies.flush()
-    # vLLM's threads may not end by themselves.
+    # vLLM's threads may not end on their own.
     os._exit(0)
 
 
