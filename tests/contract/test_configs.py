@@ -292,7 +292,7 @@ def test_a_models_script_composes_any_method(script, method):
 
 def test_every_training_script_is_composed_here():
     scripts = {path.name for path in (ROOT / "scripts").glob("train_*.sh")}
-    assert scripts == {"train_qwen2.5-7b.sh", "train_baseline.sh", *MODEL_SCRIPTS}
+    assert scripts == {"train_qwen2.5-7b.sh", "train_baseline.sh", "train_recipe.sh", *MODEL_SCRIPTS}
 
 
 def test_scripts_take_the_model_the_files_and_the_hardware_from_the_environment():

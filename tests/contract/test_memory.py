@@ -33,7 +33,7 @@ from seele_verl.settings import read_settings
 Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "scripts").glob("train_*.sh"))
-ARGUMENTS = {"train_baseline.sh": ("luffy",)}
+ARGUMENTS = {"train_baseline.sh": ("luffy",), "train_recipe.sh": ("seele_qwen2.5-7b",)}
 GPU_FILES = ("gpu1", "gpu1_24", "gpu1_48", "gpu8", "gpu16")
 # Hardware -> the largest of our models that its file is for.
 LARGEST = {
