@@ -27,8 +27,9 @@ from seele.errors import ConfigError, PluginError, SeeleError
 
 
 def is_import_path(spec: str) -> bool:
-    """True for ``package.module:Name`` and ``path/to/file.py:Name``, false for plain names."""
-    return ":" in spec
+    """True for ``package.module:Name`` and ``path/to/file.py:Name``, false for plain names and addresses."""
+    _, colon, name = spec.rpartition(":")
+    return bool(colon) and all(part.isidentifier() for part in name.split("."))
 
 
 def absolute(spec: str) -> str:

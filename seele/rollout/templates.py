@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seele.errors import ConfigError
+from seele.plugins import absolute, find_part, installed_names, is_import_path
 from seele.records import Chat
 
 CHAT = "chat"
@@ -76,6 +77,9 @@ TEMPLATES = {
 }
 """Text by name; ``{question}`` stands for the question, other braces for themselves."""
 
+ENTRY_POINTS = "templates"
+"""Installed packages name templates in this group of ``seele.plugins``."""
+
 # SimpleRL's evaluation stops there under prompts in the style of DeepSeek-R1; at <|im_end|> under all.
 # An answer between the tags comes before the closing one, so that no box is lost.
 _R1_STOP = ("User:", "Assistant:", "</answer>", "<|im_end|>")
@@ -85,7 +89,7 @@ STOP_STRINGS = {
     **dict.fromkeys(("r1_zero", "sec", "sec_math", "luffy", "prime"), _R1_STOP),
 }
 """Where the next turn of a template would begin, by the template's name. A response that is measured
-is over there. A template that is not listed, such as ``plain`` or a file, has no turns that are known.
+is over there. A template that is not listed, such as ``plain`` or a user's own, has no turns that are known.
 """
 
 
@@ -127,27 +131,55 @@ class Tokenizer(Protocol):
 
 @functools.cache  # a file is read once, however many prompts it makes
 def template_text(template: str) -> str:
-    """The text of a template, by its name or by the file that holds it.
+    """The text of a template.
+
+    Args:
+        template: Its name, the file that holds it, or the import path of a text (``seele.plugins``).
 
     Raises:
-        ConfigError: For ``chat``, whose text only the tokenizer has, for what is neither a name nor a
-            file, and for a file that is not UTF-8 or without ``{question}``.
+        ConfigError: For ``chat``, whose text only the tokenizer has, for what is none of these, and for a
+            text that is not UTF-8 or without ``{question}``.
     """
     if template in TEMPLATES:
         return TEMPLATES[template]
-    # Path.is_file raises where a whole template's text came, too long for a file's name.
-    if template == CHAT or not os.path.isfile(template):
-        raise ConfigError(
-            f"unknown prompt template {template[:80]!r}; allowed are {sorted([*TEMPLATES, CHAT])} "
-            f"and a text file with {QUESTION} in it"
-        )
-    try:
-        text = Path(template).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{template}: a prompt template must be a text in UTF-8 ({error})") from error
+    text = _text_of_part(template) if _is_part(template) else _text_of_file(template)
     if QUESTION not in text:
         raise ConfigError(f"{template}: a prompt template needs {QUESTION} where the question goes")
     return text
+
+
+def absolute_template(template: str) -> str:
+    """The same template, found from any working folder."""
+    if template in TEMPLATES or template == CHAT:
+        return template
+    return absolute(template) if _is_part(template) else str(Path(template).resolve())
+
+
+def _is_part(template: str) -> bool:
+    if template in installed_names(ENTRY_POINTS):
+        return True
+    return is_import_path(template) and not os.path.isfile(template)
+
+
+def _text_of_part(template: str) -> str:
+    text = find_part(template, key="seele.prompt.template", group=ENTRY_POINTS, built_in={})
+    if not isinstance(text, str):
+        raise ConfigError(f"{template}: a prompt template must be a text, got {type(text).__name__}")
+    return text
+
+
+def _text_of_file(template: str) -> str:
+    # Path.is_file raises where a whole template's text came, too long for a file's name.
+    if template == CHAT or not os.path.isfile(template):
+        known = sorted([*TEMPLATES, CHAT, *installed_names(ENTRY_POINTS)])
+        raise ConfigError(
+            f"unknown prompt template {template[:80]!r}; allowed are {known}, "
+            f"package.module:NAME, path/to/file.py:NAME and a text file with {QUESTION} in it"
+        )
+    try:
+        return Path(template).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{template}: a prompt template must be a text in UTF-8 ({error})") from error
 
 
 def check_template(template: str) -> None:

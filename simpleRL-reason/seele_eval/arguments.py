@@ -106,7 +106,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, or a file")
+    group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, a file, or FILE.py:NAME")
     add_chat(group)
     add_stop(group)
     group.add_argument(

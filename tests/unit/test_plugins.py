@@ -117,3 +117,8 @@ def test_a_mistake_is_looked_for_in_the_parts_own_file(module):
     with pytest.raises(TypeError) as raised:
         part()
     assert plugins.where_in(part, raised.value) == f"{file}:4"
+
+
+def test_addresses_and_texts_are_no_import_paths():
+    assert all(map(plugins.is_import_path, ["a.b:C", "a/b.py:C.d", "/a b/c.py:D"]))
+    assert not any(map(plugins.is_import_path, ["a", "hf://a/b", "http://a:8000/v1", "Question: {question}"]))

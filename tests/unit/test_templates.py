@@ -1,9 +1,12 @@
 """Prompts: training, validation and evaluation see the same bytes."""
 
+from importlib.metadata import EntryPoint, EntryPoints
+
 import pytest
 
+from seele import plugins
 from seele.errors import ConfigError
-from seele.rollout.templates import encode_prompt, render_prompt
+from seele.rollout.templates import absolute_template, encode_prompt, render_prompt, stop_strings
 
 
 class Characters:
@@ -45,6 +48,8 @@ def test_an_unknown_template_is_named_with_the_known_ones():
 
 
 def test_a_templates_text_in_place_of_its_file_is_refused():
+    with pytest.raises(ConfigError, match="unknown prompt template 'Question: "):
+        render_prompt("q", "Question: {question}\nAnswer:")
     with pytest.raises(
         ConfigError, match=r"template 'Solve .{74}'; .* and a text file with \{question\} in it"
     ):
@@ -89,3 +94,46 @@ def test_a_file_that_is_no_text_in_utf_8_is_refused(tmp_path):
     path.write_bytes("Löse {question}".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"mine.txt: a prompt template must be a text in UTF-8"):
         render_prompt("q", str(path))
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module with templates, in the working folder and not on the path."""
+    (tmp_path / "prompts.py").write_text(
+        'ASK = "Q: {question}\\nA:"\nNO_PLACE = "Q:"\n\n\ndef ask(q): pass\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_template_may_be_a_text_by_import_path_or_of_an_installed_package(module, monkeypatch):
+    assert render_prompt("1+{x}", "prompts.py:ASK") == "Q: 1+{x}\nA:"
+    monkeypatch.syspath_prepend(str(module))
+    assert render_prompt("1", "prompts:ASK") == "Q: 1\nA:"
+    points = EntryPoints([EntryPoint("mine", "prompts:ASK", "seele.templates")])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: points.select(group=group))
+    assert render_prompt("1", "mine") == "Q: 1\nA:" and stop_strings("mine", None) == ()
+    with pytest.raises(ConfigError, match=r"unknown prompt template 'mime'; allowed are .*'mine'"):
+        render_prompt("1", "mime")
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [
+        ("prompts.py:NO_PLACE", r"prompts.py:NO_PLACE: a prompt template needs \{question\}"),
+        ("prompts.py:ask", "prompts.py:ask: a prompt template must be a text, got function"),
+        ("prompts.py:AKS", r"seele.prompt.template: prompts.py has no 'AKS'; it has \['ASK', 'NO_PLACE'"),
+        ("no_prompts.py:ASK", "seele.prompt.template: no file 'no_prompts.py'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_an_own_template_is_named(module, template, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        render_prompt("q", template)
+
+
+def test_a_template_is_found_from_any_folder(module, monkeypatch, tmp_path_factory):
+    (module / "mine.txt").write_text("{question}!")
+    found = [absolute_template(each) for each in ("prompts.py:ASK", "mine.txt", "plain", "chat", "json:A")]
+    assert found == [f"{module}/prompts.py:ASK", f"{module}/mine.txt", "plain", "chat", "json:A"]
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert [render_prompt("1", each) for each in found[:2]] == ["Q: 1\nA:", "1!"]

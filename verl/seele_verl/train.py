@@ -28,7 +28,7 @@ import seele_verl.options
 import seele_verl.resolvers  # noqa: F401  what hardware files compute
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
-from seele.rollout.templates import CHAT, TEMPLATES
+from seele.rollout.templates import absolute_template
 from seele_verl.checks.job import check_job
 from seele_verl.checks.override_hints import explain
 from seele_verl.checks.preflight import Preflight, check_settings
@@ -111,8 +111,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         config.trainer.default_local_dir = str(folder)
         if config.trainer.resume_from_path:
             config.trainer.resume_from_path = str(Path(config.trainer.resume_from_path).resolve())
-        if config.seele.prompt.template not in {*TEMPLATES, CHAT}:
-            config.seele.prompt.template = str(Path(config.seele.prompt.template).resolve())
+        config.seele.prompt.template = absolute_template(config.seele.prompt.template)
         if config.seele.rollout_cache is not None:
             config.seele.rollout_cache = str(Path(config.seele.rollout_cache).resolve())
         for key in ("train_files", "val_files"):

@@ -15,7 +15,7 @@ from seele.plugins import find_part, is_import_path, where_in
 
 def is_function(reference: str) -> bool:
     """True for ``path/to/file.py:function`` and ``package.module:function``."""
-    return is_import_path(reference) and "://" not in reference and not Path(reference).expanduser().exists()
+    return is_import_path(reference) and not Path(reference).expanduser().exists()
 
 
 def open_function(reference: str, split: str) -> tuple[Iterator[tuple[str, Any]], dict[str, Any]]:
