@@ -12,6 +12,7 @@
 #   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
 #   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen   # all nine by default
+#   CKPT_DIR=runs/seele BENCHMARKS=gsm8k,mine.yaml bash scripts/eval.sh                 # one of your own (docs/evaluation.md)
 #   BENCHMARKS=luffy bash scripts/eval.sh --temperature 0.6 --max-tokens 8192 --after-thinking     # further options
 source "$(dirname "$0")/lib/common.sh"
 

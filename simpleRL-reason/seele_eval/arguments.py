@@ -78,7 +78,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
-    group.add_argument("--benchmarks", type=_names, default=(), help=f"of {known}; with commas")
+    group.add_argument("--benchmarks", type=_names, default=(), help=f"of {known}, or FILE.yaml; with commas")
     group.add_argument(
         "--data-dir", type=Path, help="folder that holds a folder per benchmark (default: the hub)"
     )

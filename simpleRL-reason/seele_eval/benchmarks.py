@@ -2,15 +2,17 @@
 
 A benchmark states the source, number and reader of its rows, and how answers are drawn, extracted and judged.
 Defaults follow SEELE (arXiv:2509.06923, section 5.1): 32 samples at temperature 0.6 for AIME24 and AMC23,
-greedy decoding elsewhere. ``seele_eval.sources`` reads the rows.
+greedy decoding elsewhere. ``seele_eval.sources`` reads the rows; ``seele_eval.own_benchmarks`` finds the
+benchmarks of users.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from seele.data.sources import OpenSplit
 from seele.data.storage.hub import HubSource
 from seele.data.tasks.gsm8k import HUB_NAME, HUB_REVISION
-from seele.errors import ConfigError
+from seele.rollout.templates import QUESTION
 from seele_eval.grading import (
     Extract,
     Judge,
@@ -36,15 +38,21 @@ from seele_eval.rows import (
 class Benchmark:
     """One set of problems with the default conditions of its evaluation."""
 
-    title: str
-    """Heading of the benchmark's column in tables."""
-    rows: int
-    """Number of problems in the whole set; a source with another number is refused."""
-    files: tuple[str, ...]
-    """Paths below the data folder; the first existing one is read."""
-    hub: HubSource | None
-    """Source of the rows without a data folder; None if the set exists as a file only."""
     read: RowReader
+    title: str = ""
+    """Heading of the benchmark's column in tables."""
+    rows: int | None = None
+    """Number of problems in the whole set; a source with another number is refused. None: any number."""
+    files: tuple[str, ...] = ()
+    """Paths below the data folder; the first existing one is read."""
+    hub: HubSource | None = None
+    """Source of the rows without a data folder; None if the set exists as a file only."""
+    open: Callable[[], OpenSplit] | None = None
+    """Function that opens the rows, in place of ``files`` and ``hub``."""
+    prompt: str = QUESTION
+    """Text around the question and its options; the template goes around this text."""
+    version: str = ""
+    """Part of the problems' ids: samples of another version are not counted."""
     extract: Extract = extract_boxed
     judge: Judge = judge_one
     temperature: float = 0.0
@@ -193,18 +201,3 @@ LUFFY = ("aime24", "aime25", "amc83", "math500", "minerva_math", "olympiadbench"
 """The six benchmarks of LUFFY's main table (arXiv:2504.14945), in its order."""
 GROUPS = {"math": MATH, "general": GENERAL, "all": (*MATH, *GENERAL), "luffy": LUFFY}
 """Names that stand for several benchmarks; the tables of the SEELE README average over the first two."""
-
-
-def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
-    """Look up benchmarks by name; a group's name stands for its members.
-
-    Raises:
-        ConfigError: For an unknown name.
-    """
-    spelt_out = [each for name in names for each in GROUPS.get(name, (name,))]
-    unknown = [name for name in spelt_out if name not in BENCHMARKS]
-    if unknown:
-        raise ConfigError(
-            f"--benchmarks: unknown {unknown}; known are {list(BENCHMARKS)}, and {list(GROUPS)} for several"
-        )
-    return {name: BENCHMARKS[name] for name in spelt_out}

@@ -8,7 +8,7 @@ overlapping problems.
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from seele.data.storage.files import file_sha256, write_atomically
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import iterate_problems
 from seele.errors import ConfigError, DataError
-from seele_eval.benchmarks import find_benchmarks
+from seele.rollout.templates import QUESTION
 from seele_eval.command import run_command
+from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.problems import Problem
 from seele_eval.sources import Task, load_benchmark
 from seele_eval.tables import table
@@ -132,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="seele_eval.contamination", description=__doc__.splitlines()[0])
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="parquet files of problems")
     parser.add_argument(
-        "--benchmarks", default="all", help="names or groups, with commas (default: all nine)"
+        "--benchmarks", default="all", help="names, groups or your own, with commas (default: all nine)"
     )
     parser.add_argument("--data-dir", type=Path, help="folder with the benchmarks' files (default: the hub)")
     parser.add_argument("--any-row-count", action="store_true", help="accept incomplete benchmarks")
@@ -164,7 +165,13 @@ def _run(arguments: argparse.Namespace) -> str:
         raise DataError(f"{missing[0]}: no such file; expected parquet files of problems")
     benchmarks = find_benchmarks(arguments.benchmarks.split(","))
     tasks = [
-        load_benchmark(name, each, data_dir=arguments.data_dir, any_row_count=arguments.any_row_count)
+        load_benchmark(
+            name,
+            # Questions are compared, not what a benchmark writes around them.
+            replace(each, prompt=QUESTION),
+            data_dir=arguments.data_dir,
+            any_row_count=arguments.any_row_count,
+        )
         for name, each in benchmarks.items()
     ]
     try:

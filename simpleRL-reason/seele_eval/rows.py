@@ -10,8 +10,10 @@ import re
 import reprlib
 import string
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.tasks.gsm8k import split_solution
 from seele.errors import DataError
 from seele.reward.extract import last_boxed
@@ -103,6 +105,54 @@ def read_mmlu_pro(row: Mapping[str, Any], at: str) -> Problem:
     if not isinstance(options, list) or not 1 <= len(options) <= 10 or not all(map(_is_text, options)):
         raise DataError(f"{at}, key 'options': expected 1 to 10 texts, got {reprlib.repr(options)}")
     return _choice(_text(row, at, "question"), _lettered(options), row.get("answer"), at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowColumns:
+    """Which column of a user's own benchmark holds what, as paths (``seele.data.sources.mapping``)."""
+
+    question: str = "question"
+    answer: str = "answer"
+    """A text or a number; several in a list must all be given, in any order. With options, the label of the
+    right one.
+    """
+    options: str | None = None
+    """A list of texts, whose labels are A, B, C, or a mapping from label to text."""
+    level: str | None = None
+
+
+def read_columns(columns: RowColumns) -> RowReader:
+    """A reader of rows with these columns."""
+
+    def read(row: Mapping[str, Any], at: str) -> Problem:
+        if not isinstance(row, Mapping):
+            raise DataError(f"{at}: expected a row with columns, got {reprlib.repr(row)}")
+        question, value = look_up(row, columns.question), look_up(row, columns.answer)
+        if not _is_text(question):
+            raise DataError(
+                f"{at}, column {columns.question!r}: expected a text that is not blank, got "
+                f"{reprlib.repr(question)}; the row has {list(row)}"
+            )
+        answers = [as_text(each) for each in (value if isinstance(value, list) else [value])]
+        if not answers or not all(map(_is_text, answers)):
+            raise DataError(
+                f"{at}, column {columns.answer!r}: expected a text, a number or a list of these, got "
+                f"{reprlib.repr(value)}; the row has {list(row)}"
+            )
+        try:
+            level = as_level(look_up(row, columns.level)) if columns.level else 0
+        except ValueError as error:
+            raise DataError(f"{at}, column {columns.level!r}: {error}") from error
+        if columns.options is None:
+            return open_problem(question, *map(str, answers), level=level)
+        options = look_up(row, columns.options)
+        if isinstance(options, list):
+            options = _lettered(options)
+        if not isinstance(options, Mapping) or not options or not all(map(_is_text, options.values())):
+            raise DataError(f"{at}, column {columns.options!r}: expected texts, got {reprlib.repr(options)}")
+        return replace(_choice(question, dict(options), value, at), level=level)
+
+    return read
 
 
 def _choice(question: str, options: dict[str, str], gold: Any, at: str) -> Problem:

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from seele.data.storage.files import file_sha256, read_json_lines
 from seele.data.storage.hub import read_hub_rows
 from seele.data.storage.schema import read_problems
-from seele.errors import DataError
+from seele.errors import DataError, SeeleError
+from seele.plugins import where_in
+from seele.rollout.templates import QUESTION
 from seele_eval.benchmarks import Benchmark
 from seele_eval.columns import columns_of, groupable
 from seele_eval.grading import Extract, Judge, extract_boxed, judge_one
@@ -53,7 +55,7 @@ def load_benchmark(
     """Load the benchmark's problems, at most the first ``limit``.
 
     Args:
-        name: The benchmark's key in ``BENCHMARKS``.
+        name: The benchmark's name in results.
         benchmark: The benchmark's definition.
         data_dir: Folder that holds the benchmark's file; the hub is used if it is None.
         limit: Largest number of problems to keep. The source must be complete all the same.
@@ -64,19 +66,25 @@ def load_benchmark(
         DataError: If the source is missing, holds a wrong number of rows, or a row breaks the schema.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
-    if data_dir is None:
+    expected = benchmark.rows
+    if benchmark.open is not None:
+        opened = benchmark.open()
+        rows, source = list(opened.rows), dict(opened.origin)
+    elif data_dir is None:
         rows, source = _hub_rows(name, benchmark)
         expected = benchmark.hub_rows or benchmark.rows
     else:
         path = _find_file(name, benchmark, data_dir)
-        rows, expected = read_rows(path), benchmark.rows
+        rows = read_rows(path)
         source = {"file": str(path), "sha256": file_sha256(path)}
-    if len(rows) != expected and not any_row_count:
+    if not rows:
+        raise DataError(f"{' '.join(map(str, source.values()))}: no rows, needed for benchmark {name!r}")
+    if expected is not None and len(rows) != expected and not any_row_count:
         raise DataError(
             f"{' '.join(map(str, source.values()))}: {len(rows)} rows, but {name} has {expected}; "
             "fetch the whole set, or pass --any-row-count to measure on these rows all the same"
         )
-    problems = number_twins(benchmark.read(row, at) for at, row in rows)
+    problems = number_twins(_problem(benchmark, row, at) for at, row in rows)
     problems, columns = _with_columns(problems, [row for _, row in rows], by)
     return Task(
         name=name,
@@ -101,6 +109,21 @@ def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Se
     problems, columns = _with_columns(list(map(from_instance, read_problems(path))), rows, by)
     source = {"file": str(path), "sha256": file_sha256(path), "rows": len(problems)}
     return Task(name=name, problems=tuple(problems[:limit]), source=source, columns=columns)
+
+
+def _problem(benchmark: Benchmark, row: Any, at: str) -> Problem:
+    """The problem of a row as the benchmark asks it."""
+    try:
+        problem = benchmark.read(row, at)
+    except SeeleError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{where_in(benchmark.read, error)}: {at}: {type(error).__name__}: {error}"
+        ) from error
+    question = benchmark.prompt.replace(QUESTION, problem.question)
+    version = benchmark.version and f"-{benchmark.version[:8]}"
+    return replace(problem, question=question, instance_id=f"{problem.instance_id}{version}")
 
 
 def _with_columns(

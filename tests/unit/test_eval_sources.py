@@ -8,7 +8,8 @@ import pytest
 
 from seele.errors import ConfigError, DataError
 from seele.reward.grader import GraderPool
-from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH, find_benchmarks
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH
+from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.sources import load_benchmark, load_problem_file, read_rows
 
 ROOT = Path(__file__).parents[2]

@@ -76,6 +76,16 @@ def parse_reference(text: str) -> HubReference | Path:
     )
 
 
+def beside(folder: Path, reference: str) -> str:
+    """A reference in a file of ``folder``, where its relative paths begin. ``path/to/file.py:function`` is a
+    path, too; a data set of the hub and ``package.module:function`` stay as they are.
+    """
+    location, colon, _ = reference.rpartition(":")
+    if colon and not location.endswith(".py"):
+        return reference
+    return str(folder / Path(reference).expanduser())
+
+
 def _from_path(rest: list[str]) -> dict[str, str]:
     """What a page of the hub says in its path."""
     match [part for part in rest if part]:

@@ -15,7 +15,7 @@ import yaml
 
 from seele.config.build import from_mapping
 from seele.data.sources.functions import is_function
-from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.sources.reference import HubReference, beside, parse_reference
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError
 from seele.plugins import find_part, installed_names
@@ -203,9 +203,7 @@ def _own(raw: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{name}.columns: expected a section with keys, got {raw['columns']!r}")
     if "columns" not in raw:
         raw = {"detect": list(DETECTED)} | raw
-    reference, location = raw["reference"], raw["reference"].rpartition(":")[0]
-    is_module = location and not location.endswith(".py")
-    return raw if is_module else raw | {"reference": str(folder / Path(reference).expanduser())}
+    return raw | {"reference": beside(folder, raw["reference"])}
 
 
 def _read(source: str) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""Benchmarks by name: the table's, and a user's own as a YAML file or an import path."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import getfile, unwrap
+from pathlib import Path
+from typing import Any
+
+from seele.config.build import from_mapping
+from seele.data.sources import OpenSplit, SourceSettings, open_split
+from seele.data.sources.reference import HubReference, beside, parse_reference
+from seele.data.storage.files import file_sha256, read_yaml
+from seele.errors import ConfigError, DataError
+from seele.plugins import find_part, installed_names, is_import_path, where, where_in
+from seele.records import Grade, GradeReason
+from seele.rollout.templates import QUESTION
+from seele_eval.benchmarks import BENCHMARKS, GROUPS, Benchmark
+from seele_eval.grading import Grader, Judge, extract_boxed, extract_option, judge_all, judge_option
+from seele_eval.problems import Problem
+from seele_eval.rows import RowColumns, read_columns
+
+ENTRY_POINTS = "benchmarks"
+"""Installed packages name benchmarks in this group of ``seele.plugins``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFile:
+    """The keys of a benchmark's YAML file."""
+
+    reference: str
+    """Where the rows are, as of a data source (``SourceSettings``); paths begin at the YAML file."""
+    split: str = "test"
+    """The source's name of the split, where the reference does not say it."""
+    columns: RowColumns = field(default_factory=RowColumns)
+    prompt: str = QUESTION
+    """Text around the question and its options; the template goes around that."""
+    judge: str | None = None
+    """``path/to/file.py:function`` that takes an answer and the reference answer and says whether it is
+    right, in place of the evaluation's grader.
+    """
+    temperature: float = 0.0
+    """Sampling temperature; 0 is greedy."""
+    samples: int = 1
+    """Completions per problem at a temperature above 0."""
+    rows: int | None = None
+    """Problems of the whole set; any number where it is not given."""
+    may_be_published: bool = True
+    """Whether questions may stand in result files."""
+
+    def __post_init__(self) -> None:
+        if QUESTION not in self.prompt:
+            raise ValueError(f"prompt needs {QUESTION} where the question goes, got {self.prompt!r}")
+        if self.temperature < 0.0 or self.samples < 1:
+            raise ValueError(
+                f"expected temperature >= 0 and samples >= 1, got {self.temperature} and {self.samples}"
+            )
+
+
+def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
+    """The benchmarks of these names, groups spelt out.
+
+    Args:
+        names: Of ``BENCHMARKS`` and ``GROUPS``; YAML files, which are called by their stem; import paths of a
+            ``Benchmark``, called by the object's name; entry points of ``seele.benchmarks``.
+
+    Raises:
+        ConfigError: For an unknown name, a file with a mistake, or two benchmarks of one name.
+    """
+    spelt_out = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
+    found: dict[str, Benchmark] = {}
+    unknown = []
+    for spec in spelt_out:
+        if spec in BENCHMARKS:
+            found[spec] = BENCHMARKS[spec]
+            continue
+        if not _is_own(spec):
+            unknown.append(spec)
+            continue
+        name, benchmark = _own(spec)
+        if name in found or name in BENCHMARKS or name in GROUPS:
+            raise ConfigError(f"--benchmarks {spec}: there is another benchmark {name!r}; rename one")
+        found[name] = benchmark
+    if unknown:
+        known = [*BENCHMARKS, *installed_names(ENTRY_POINTS)]
+        raise ConfigError(
+            f"--benchmarks: unknown {unknown}; known are {known}, {list(GROUPS)} for several, and your own "
+            "as FILE.yaml, FILE.py:NAME or package.module:NAME (docs/evaluation.md)"
+        )
+    return found
+
+
+def _is_own(spec: str) -> bool:
+    return spec.endswith((".yaml", ".yml")) or is_import_path(spec) or spec in installed_names(ENTRY_POINTS)
+
+
+def _own(spec: str) -> tuple[str, Benchmark]:
+    if spec.endswith((".yaml", ".yml")):
+        path = Path(spec).expanduser()
+        return path.stem, _of_file(spec, path)
+    part = find_part(spec, key="--benchmarks", group=ENTRY_POINTS, built_in={})
+    if not isinstance(part, Benchmark):
+        raise ConfigError(
+            f"--benchmarks {spec}: expected a seele_eval.benchmarks.Benchmark, got {type(part).__name__}"
+        )
+    return spec.rpartition(":")[2], part
+
+
+def _of_file(spec: str, path: Path) -> Benchmark:
+    keys: Mapping[str, Any] = read_yaml(path)
+    settings = from_mapping(BenchmarkFile, keys, spec)
+    judge: Judge
+    judge, version = (judge_option if settings.columns.options else judge_all), ""
+    if settings.judge is not None:
+        judge, version = _own_judge(f"{spec}.judge", beside(path.parent, settings.judge))
+    return Benchmark(
+        open=partial(_open, beside(path.parent, settings.reference), settings.split),
+        read=read_columns(settings.columns),
+        rows=settings.rows,
+        extract=extract_option if settings.columns.options else extract_boxed,
+        judge=judge,
+        prompt=settings.prompt,
+        version=version,
+        temperature=settings.temperature,
+        samples=settings.samples,
+        may_be_published=settings.may_be_published,
+    )
+
+
+def _open(reference: str, split: str) -> OpenSplit:
+    parsed = parse_reference(reference)
+    if isinstance(parsed, HubReference) and parsed.split:
+        split = parsed.split
+    # Whole rows, because scores may be asked for by any column.
+    return open_split(
+        SourceSettings(data_source="benchmark", reference=reference, detect=("question",)), split
+    )
+
+
+def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
+    """The judge, and the checksum of its file."""
+    function: Callable[[str, str], Any] = find_part(spec, key=key, group="judges", built_in={})
+    if not callable(function):
+        raise ConfigError(f"{key}: expected a function of an answer and the gold, got {function!r}")
+
+    def judge(grader: Grader, problem: Problem, answer: str | None) -> Grade:
+        if answer is None or not answer.strip():
+            return Grade(False, GradeReason.NO_ANSWER)
+        try:
+            right = function(answer, problem.answer)
+        except Exception as error:
+            raise DataError(
+                f"{where_in(function, error)}: problem {problem.instance_id}: {type(error).__name__}: {error}"
+            ) from error
+        if right not in (True, False):
+            raise DataError(
+                f"{where(function)}: problem {problem.instance_id}: a judge must return True or False, "
+                f"got {right!r}"
+            )
+        return Grade(True, GradeReason.CORRECT) if right else Grade(False, GradeReason.WRONG)
+
+    return judge, file_sha256(Path(getfile(unwrap(function))))
