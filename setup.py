@@ -51,6 +51,7 @@ setup(
     ],
     extras_require={
         "losses": ["torch>=2.11"],
+        "notebooks": ["pandas>=2.2"],
         "math-verify": ["math-verify>=0.8"],
         "hub": ["datasets>=3.0", "httpx>=0.27", "huggingface-hub>=1.0"],
         "reasoning": ["reasoning-gym==0.1.25"],

@@ -4,8 +4,20 @@ After ``import seele``, ``seele.hints`` and the other parts are there, each load
 """
 
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any
+
+
+def load_run(folder: str | Path) -> Any:
+    """A run as pandas frames, a ``seele.runs.Run``, for notebooks: docs/runs.md.
+
+    Raises:
+        CheckpointError: If ``folder`` is not a run folder.
+        DependencyError: If pandas is not installed.
+    """
+    return import_module(f"{__name__}.runs").load_run(folder)
 
 
 def __getattr__(name: str) -> ModuleType:

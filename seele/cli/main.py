@@ -14,6 +14,7 @@ from seele.cli.engines import HELP, find_engine_command
 from seele.cli.export import export_command
 from seele.cli.grade import grade_command
 from seele.cli.report import report_command
+from seele.cli.runs import runs_command
 from seele.cli.simulate import simulate_command
 from seele.errors import SeeleError
 
@@ -33,6 +34,7 @@ app.command("doctor")(doctor_command)
 app.command("export")(export_command)
 app.command("grade")(grade_command)
 app.command("report")(report_command)
+app.command("runs")(runs_command)
 app.command("simulate")(simulate_command)
 
 

@@ -113,22 +113,22 @@ def read_run(path: Path) -> RunFolder:
         raise CheckpointError(
             f"{path}: no such folder; expected a run folder, which holds {', '.join(MARKS)}"
         )
-    if not any(_plain_or_packed(path / mark).is_file() for mark in MARKS):
+    if not is_run_folder(path):
         raise CheckpointError(
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = _read_metrics(_plain_or_packed(path / "metrics.jsonl"), notes)
+    metrics = _read_metrics(plain_or_packed(path / "metrics.jsonl"), notes)
     scores, conditions = read_evaluation(path, "eval/scores.json", notes)
     # Only one step is read: the rollouts of a long run do not fit in memory.
-    step = max(_numbered(path / "rollouts", "step_*.jsonl"), default=None)
+    step = max(rollout_files(path), default=None)
     if step is None:
         notes.append("There are no rollouts (rollouts/step_N.jsonl), so there are no examples.")
     controller_step, controller = _read_newest_controller(path, notes)
     return RunFolder(
         name=path.resolve().name,
-        card=_read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
-        settings=_read_settings(_plain_or_packed(path / "resolved.yaml"), notes),
+        card=read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
+        settings=_read_settings(plain_or_packed(path / "resolved.yaml"), notes),
         metrics=metrics,
         rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
         rollouts_step=step,
@@ -140,7 +140,17 @@ def read_run(path: Path) -> RunFolder:
     )
 
 
-def _plain_or_packed(file: Path) -> Path:
+def is_run_folder(path: Path) -> bool:
+    """Whether the folder holds one of the files that every run writes first."""
+    return any(plain_or_packed(path / mark).is_file() for mark in MARKS)
+
+
+def rollout_files(path: Path) -> dict[int, Path]:
+    """The run's files of rollouts by step, in no order."""
+    return _numbered(path / "rollouts", "step_*.jsonl")
+
+
+def plain_or_packed(file: Path) -> Path:
     """Prefer the plain file where both exist, because a run still writes to it."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if packed.is_file() and not file.is_file() else file
@@ -175,10 +185,13 @@ def _read_newest_controller(path: Path, notes: list[str]) -> tuple[int | None, M
     if not saved:
         notes.append("There is no checkpoint with a hint controller, so there are no fitted curves.")
         return None, {}
-    return max(saved), _read_json(path, states[max(saved)], notes, "so there are no fitted curves")
+    return max(saved), read_json(path, states[max(saved)], notes, "so there are no fitted curves")
 
 
-def _read_json(path: Path, where: str, notes: list[str], consequence: str) -> Mapping[str, Any]:
+def read_json(path: Path, where: str, notes: list[str], consequence: str) -> Mapping[str, Any]:
+    """The JSON object in the file ``where`` of the folder ``path``; an empty one, and a note, where there is
+    none.
+    """
     file = path / where
     if not file.is_file():
         notes.append(f"{where} is missing, {consequence}.")
@@ -207,7 +220,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
+def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
     """Read one JSON object per line; other lines are skipped and noted."""
     with _open(file, errors="replace") as lines:
         for number, line in enumerate(_unpacked(lines, file, notes), start=1):
@@ -238,7 +251,7 @@ def _read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
         return ()
     by_step: dict[int, Metrics] = {}
     repeated = 0
-    for line in _read_lines(file, notes):
+    for line in read_lines(file, notes):
         numbers = {key: float(value) for key, value in line.items() if _is_number(value)}
         if "step" not in numbers:
             notes.append("metrics.jsonl holds a line without a step, which was left out.")
@@ -261,7 +274,7 @@ def _is_number(value: Any) -> bool:
 
 def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
     # Groups also hold worked solutions and earlier successes, which this step did not generate.
-    lines = (line for line in _read_lines(file, notes) if line.get("origin", "policy") == "policy")
+    lines = (line for line in read_lines(file, notes) if line.get("origin", "policy") == "policy")
     return _read_records(RolloutLine, lines, file.name, notes)
 
 
@@ -272,7 +285,7 @@ def read_evaluation(
 
     Missing or damaged parts are added to ``notes``, one sentence each.
     """
-    value = _read_json(path, where, notes, "so there is no evaluation after training")
+    value = read_json(path, where, notes, "so there is no evaluation after training")
     entries = value.get("scores", ())
     lines = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
     return _read_records(ScoreLine, lines, where, notes), _section(value, "conditions")

@@ -136,6 +136,11 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         "num_validation_problems_trained_on": preflight.num_validation_trained_on,
         **count_fits(preflight.fits),
         "data_references": dict(config.data.get("references") or {}),
+        "planned_steps": (
+            supervised_steps(config, preflight)
+            if preflight.is_supervised
+            else planned_steps(config, preflight)
+        ),
         "resumed_at_step": resumed_at,
         "status": "running",
     }

@@ -1,0 +1,6 @@
+"""Runs on disk, for people: a list of the runs below a folder, and one run as pandas frames."""
+
+from seele.runs.frames import Run, load_run
+from seele.runs.overview import RunState, RunSummary, list_runs
+
+__all__ = ["Run", "RunState", "RunSummary", "list_runs", "load_run"]

@@ -1,0 +1,211 @@
+"""What the runs below a folder have come to, without reading whole logs: ``seele runs``."""
+
+import fcntl
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from seele.report.run_folder import DAMAGED, is_run_folder, plain_or_packed, read_json
+
+ACCURACY = "val/accuracy/"
+"""Un-hinted accuracy by data set, in lines of steps that were validated."""
+
+TAIL_BYTES = (2**16, 2**20)
+"""How much of ``metrics.jsonl`` is read from its end: more only where the first part has no validation."""
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """It was killed: its card says running, and no process holds its lock."""
+    BROKEN = "broken"
+    """It cannot be told; ``RunSummary.note`` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One line of the list."""
+
+    name: str
+    """The run's folder, seen from the folder that was searched."""
+    folder: Path
+    state: RunState
+    last_activity: float
+    """When the last line of metrics was written, in seconds since 1970."""
+    method: str | None = None
+    step: int | None = None
+    planned_steps: int | None = None
+    """None for runs whose card does not say."""
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    """Un-hinted accuracy by data set, at the newest validation."""
+    accuracy_step: int | None = None
+    note: str = ""
+
+
+def list_runs(folder: Path) -> list[RunSummary]:
+    """The runs below a folder, or the one that it is, the last active first."""
+    runs = [_summarise(run, _name(run, folder)) for run in _find(folder)]
+    return sorted(runs, key=lambda run: (-run.last_activity, run.name))
+
+
+def _name(run: Path, folder: Path) -> str:
+    return run.resolve().name if run == folder else str(run.relative_to(folder))
+
+
+def _find(folder: Path) -> Iterator[Path]:
+    """Run folders and folders that cannot be read; nothing inside a run is a run of its own."""
+    try:
+        if is_run_folder(folder):
+            yield folder
+            return
+        inside = sorted(
+            entry.name
+            for entry in os.scandir(folder)
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+        )
+    except FileNotFoundError:  # removed meanwhile
+        return
+    except OSError:
+        yield folder
+        return
+    for name in inside:
+        yield from _find(folder / name)
+
+
+def _summarise(run: Path, name: str) -> RunSummary:
+    try:
+        return _read(run, name)
+    except OSError as error:
+        return RunSummary(name=name, folder=run, state=RunState.BROKEN, last_activity=0.0, note=str(error))
+
+
+def _read(run: Path, name: str) -> RunSummary:
+    os.listdir(run)  # or a folder that may not be read would look like one without files
+    notes: list[str] = []
+    card = read_json(run, "run_card.json", notes, "so its state is unknown")
+    metrics = plain_or_packed(run / "metrics.jsonl")
+    lines = _last_lines(metrics, notes) if metrics.is_file() else []
+    validated: Mapping[str, Any] = next((line for line in reversed(lines) if _accuracy(line)), {})
+    return RunSummary(
+        name=name,
+        folder=run,
+        state=_state(run, card),
+        last_activity=(metrics if metrics.is_file() else run).stat().st_mtime,
+        method=card.get("method"),
+        step=int(lines[-1]["step"]) if lines else None,
+        planned_steps=card.get("planned_steps"),
+        accuracy=_accuracy(validated),
+        accuracy_step=int(validated["step"]) if validated else None,
+        note=" ".join(notes),
+    )
+
+
+def _state(run: Path, card: Mapping[str, Any]) -> RunState:
+    status = card.get("status")
+    if status == RunState.RUNNING:
+        # The first of two stages has the lock of the folder above.
+        held = any(_is_locked(folder / ".lock") for folder in (run, run.parent))
+        return RunState.RUNNING if held else RunState.INTERRUPTED
+    return RunState(status) if status in (RunState.FINISHED, RunState.FAILED) else RunState.BROKEN
+
+
+def _is_locked(lock: Path) -> bool:
+    """Whether a process holds the lock that a run has for as long as it lives."""
+    try:
+        with lock.open("rb") as file:
+            # Shared and given back at once: others may ask at the same time.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
+    """The last steps of a run in order, back to one with a validation where that is near."""
+    lines: list[Mapping[str, Any]] = []
+    for num_bytes in TAIL_BYTES:
+        text, is_whole = _tail(file, num_bytes, notes)
+        # A step's line may be cut off at the front of the tail, and by a kill at its end.
+        lines = [line for line in map(_parse, text.split(b"\n")[0 if is_whole else 1 :]) if line]
+        if is_whole or any(map(_accuracy, lines)):
+            break
+    if not lines:
+        notes.append(f"{file.name} holds no complete step.")
+    return lines
+
+
+def _tail(file: Path, num_bytes: int, notes: list[str]) -> tuple[bytes, bool]:
+    """The end of a file, and whether that is all of it; a packed one cannot be entered in the middle."""
+    if file.suffix == ".gz":
+        try:
+            return gzip.decompress(file.read_bytes()), True
+        except DAMAGED as error:
+            notes.append(f"{file.name} is cut off or damaged ({error}).")
+            return b"", True
+    with file.open("rb") as stream:
+        start = max(0, stream.seek(0, os.SEEK_END) - num_bytes)
+        stream.seek(start)
+        return stream.read(), start == 0
+
+
+def _parse(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("step"), int | float) else None
+
+
+def _accuracy(line: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        key.removeprefix(ACCURACY): float(value)
+        for key, value in line.items()
+        if key.startswith(ACCURACY) and isinstance(value, int | float)
+    }
+
+
+def describe_age(seconds: float) -> str:
+    """An age as people say it, in its largest unit: ``40 s``, ``3 min``, ``5 h``, ``12 d``."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+COLUMNS = ("run", "method", "state", "step", "un-hinted accuracy", "age")
+
+
+def describe_runs(runs: Sequence[RunSummary], *, now: float) -> str:
+    """A table for the terminal, a line a run; ``now`` in seconds since 1970."""
+    rows = [COLUMNS, *(_cells(run, now) for run in runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _cells(run: RunSummary, now: float) -> tuple[str, ...]:
+    if run.state is RunState.BROKEN:
+        return (run.name, run.method or "-", run.state, "-", run.note, "-")
+    step = "-" if run.step is None else str(run.step)
+    accuracy = ", ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in run.accuracy.items())
+    return (
+        run.name,
+        run.method or "-",
+        run.state,
+        f"{step} of {run.planned_steps}" if run.planned_steps else step,
+        accuracy or "-",
+        describe_age(now - run.last_activity),
+    )

@@ -1,0 +1,280 @@
+"""Runs on disk: the list of those below a folder, and one run as pandas frames."""
+
+import fcntl
+import gzip
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import seele
+from seele.cli.main import main
+from seele.errors import CheckpointError, DependencyError
+from seele.runs import RunState, list_runs, overview
+from seele.runs.overview import describe_age, describe_runs
+
+ROOT = Path(__file__).parents[2]
+
+NOW = 1_000_000.0
+STEPS = [
+    {"step": 0, "val/accuracy/chains/heldout": 0.125},
+    {"step": 1, "accuracy/mean": 0.5},
+    {
+        "step": 2,
+        "accuracy/mean": 0.75,
+        "val/accuracy/chains/heldout": 0.25,
+        "val/accuracy/chains/harder": 0.0,
+    },
+    {"step": 3, "accuracy/mean": 0.25},
+]
+ROLLOUTS = [
+    {"instance_id": "a", "reward": 1.0, "hint_ratio": 0.5, "text": "x", "origin": "policy"},
+    {"instance_id": "a", "reward": 0.0, "hint_ratio": 0.25, "text": "y", "origin": "policy"},
+]
+SCORE = {
+    "benchmark": "gsm8k",
+    "temperature": 0.0,
+    "problems": 4,
+    "samples": 1,
+    "accuracy": 0.5,
+    "interval_95": [0.25, 0.75],
+    "mean_response_tokens": 10.0,
+    "truncated_share": 0.0,
+    "no_answer_share": 0.0,
+}
+
+
+def make_run(folder, *, age_s=0.0, steps=STEPS, **card):
+    """A run folder whose last line is ``age_s`` older than ``NOW``."""
+    folder.mkdir(parents=True)
+    card = {"method": "seele", "status": "finished", "planned_steps": 4, "commit": "c"} | card
+    (folder / "run_card.json").write_text(json.dumps(card))
+    (folder / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": {"rounds": 2}}}))
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text("".join(f"{json.dumps(line)}\n" for line in steps))
+    os.utime(metrics, (NOW - age_s, NOW - age_s))
+    return folder
+
+
+def states(folder):
+    return {run.name: run.state for run in list_runs(folder)}
+
+
+# The list
+
+
+def test_runs_at_any_depth_are_listed_the_last_active_first(tmp_path):
+    make_run(tmp_path / "old", age_s=7200)
+    make_run(tmp_path / "task" / "arm" / "seed_0", age_s=60)
+    make_run(tmp_path / "task" / "arm" / "seed_1", age_s=5)
+    # A folder inside a run is none of its own: the first stage of two.
+    make_run(tmp_path / "old" / "sft")
+    (tmp_path / "empty").mkdir()
+    names = [run.name for run in list_runs(tmp_path)]
+    assert names == ["task/arm/seed_1", "task/arm/seed_0", "old"]
+    assert [run.name for run in list_runs(tmp_path / "old")] == ["old"]
+
+
+def test_a_run_says_where_it_stands_and_what_it_last_validated(tmp_path):
+    make_run(tmp_path / "run")
+    (run,) = list_runs(tmp_path)
+    assert (run.method, run.step, run.planned_steps) == ("seele", 3, 4)
+    assert (run.accuracy_step, run.accuracy) == (2, {"chains/heldout": 0.25, "chains/harder": 0.0})
+    assert (run.last_activity, run.note) == (NOW, "")
+
+
+def test_a_run_that_holds_its_lock_is_running_and_one_that_was_killed_is_interrupted(tmp_path):
+    run = make_run(tmp_path / "run", status="running")
+    assert states(tmp_path) == {"run": RunState.INTERRUPTED}
+    with (run / ".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert states(tmp_path) == {"run": RunState.RUNNING}
+    assert states(tmp_path) == {"run": RunState.INTERRUPTED}
+    # Asking leaves the lock free.
+    with (run / ".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_the_first_stage_of_two_runs_under_the_lock_of_the_run(tmp_path):
+    make_run(tmp_path / "run" / "sft", status="running")
+    with (tmp_path / "run" / ".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert states(tmp_path) == {"run/sft": RunState.RUNNING}
+    assert states(tmp_path) == {"run/sft": RunState.INTERRUPTED}
+
+
+def test_broken_runs_get_a_line_that_says_why(tmp_path):
+    (make_run(tmp_path / "card") / "run_card.json").write_text('{"status": "run')
+    (make_run(tmp_path / "bare") / "run_card.json").unlink()
+    make_run(tmp_path / "strange", status="?")
+    (make_run(tmp_path / "no_steps") / "metrics.jsonl").write_text('{"step": 1, "accu')
+    (make_run(tmp_path / "early", status="failed") / "metrics.jsonl").unlink()
+    packed = make_run(tmp_path / "packed")
+    (packed / "metrics.jsonl").unlink()
+    (packed / "metrics.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1}\n')[:15])
+    runs = {run.name: run for run in list_runs(tmp_path)}
+    assert {name: run.state for name, run in runs.items()} == {
+        **dict.fromkeys(("card", "bare", "strange"), RunState.BROKEN),
+        **dict.fromkeys(("no_steps", "packed"), RunState.FINISHED),
+        "early": RunState.FAILED,
+    }
+    assert "run_card.json is not JSON" in runs["card"].note
+    assert "run_card.json is missing" in runs["bare"].note
+    assert "metrics.jsonl holds no complete step" in runs["no_steps"].note
+    assert "metrics.jsonl.gz is cut off" in runs["packed"].note
+    table = describe_runs([*runs.values()], now=NOW)
+    assert table.count("\n") == 7 and "run_card.json is not JSON" in table
+
+
+def test_a_packed_log_and_one_that_was_cut_off_count_up_to_the_last_whole_line(tmp_path):
+    cut = make_run(tmp_path / "cut") / "metrics.jsonl"
+    cut.write_text(cut.read_text() + '{"step": 4, "val/accuracy/chains/held')
+    plain = make_run(tmp_path / "packed") / "metrics.jsonl"
+    plain.with_suffix(".jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    assert {run.name: (run.step, run.accuracy_step) for run in list_runs(tmp_path)} == {
+        "cut": (3, 2),
+        "packed": (3, 2),
+    }
+
+
+def test_of_a_long_log_only_the_end_is_read(tmp_path, monkeypatch):
+    filler = {f"metric/{number}": 0.5 for number in range(20)}
+    steps = [{"step": step} | filler for step in range(2000)]
+    steps[1990]["val/accuracy/heldout"] = 0.5
+    size = (make_run(tmp_path / "run", steps=steps) / "metrics.jsonl").stat().st_size
+    read = []
+
+    def tail(file, num_bytes, notes):
+        text, is_whole = original(file, num_bytes, notes)
+        read.append(len(text))
+        return text, is_whole
+
+    original = overview._tail
+    monkeypatch.setattr(overview, "_tail", tail)
+    (run,) = list_runs(tmp_path)
+    assert (run.step, run.accuracy_step) == (1999, 1990)
+    assert sum(read) == 2**16 < size / 4
+    del steps[1990]["val/accuracy/heldout"]
+    steps[0]["val/accuracy/heldout"] = 0.5
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in steps))
+    read.clear()
+    (run,) = list_runs(tmp_path)
+    assert (run.step, run.accuracy_step) == (1999, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"), [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (86400 * 3, "3 d")]
+)
+def test_ages(seconds, age):
+    assert describe_age(seconds) == age
+
+
+def test_the_command_prints_a_line_a_run_or_json(tmp_path, capsys):
+    make_run(tmp_path / "a", age_s=60)
+    make_run(tmp_path / "b", planned_steps=None, steps=[])
+    heads, first, second = describe_runs(list_runs(tmp_path), now=NOW).splitlines()
+    assert re.split("  +", heads) == ["run", "method", "state", "step", "un-hinted accuracy", "age"]
+    assert re.split("  +", first) == ["b", "seele", "finished", "-", "-", "0 s"]
+    accuracy = "heldout 25.0%, harder 0.0%"
+    assert re.split("  +", second) == ["a", "seele", "finished", "3 of 4", accuracy, "1 min"]
+
+    def said(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["runs", *map(str, arguments)])
+        return ended.value.code, capsys.readouterr()
+
+    assert said(tmp_path)[1].out.splitlines()[0] == heads
+    listed = json.loads(said(tmp_path, "--json")[1].out)
+    assert [each["name"] for each in listed] == ["b", "a"]
+    assert listed[1]["accuracy"] == {"chains/heldout": 0.25, "chains/harder": 0.0}
+    assert listed[1]["last_activity"] == "1970-01-12T13:45:40+00:00"
+    (tmp_path / "none").mkdir()
+    assert said(tmp_path / "none")[1].out == f"no runs below {tmp_path / 'none'}\n"
+    status, streams = said(tmp_path / "absent")
+    assert status == 2 and "no such folder" in streams.err
+
+
+# One run as frames
+
+
+@pytest.fixture
+def run(tmp_path):
+    pytest.importorskip("pandas")
+    folder = make_run(tmp_path / "runs" / "quickstart")
+    for step in (1, 3):
+        (folder / "rollouts").mkdir(exist_ok=True)
+        lines = "".join(f"{json.dumps(line)}\n" for line in ROLLOUTS)
+        (folder / "rollouts" / f"step_{step}.jsonl").write_text(lines)
+    (folder / "eval").mkdir()
+    (folder / "eval" / "scores.json").write_text(json.dumps({"scores": [SCORE], "conditions": {}}))
+    return folder
+
+
+def test_steps_are_rows_and_metrics_columns(run):
+    steps = seele.load_run(run).steps
+    assert steps.index.tolist() == [0, 1, 2, 3] and steps.index.name == "step"
+    assert steps["accuracy/mean"].tolist()[1:] == [0.5, 0.75, 0.25]
+    assert steps["accuracy/mean"].isna().tolist() == [True, False, False, False]
+
+
+def test_validation_has_a_row_a_step_and_data_set(run):
+    rows = seele.load_run(str(run)).validation.values.tolist()
+    assert rows == [[0, "chains/heldout", 0.125], [2, "chains/heldout", 0.25], [2, "chains/harder", 0.0]]
+
+
+def test_evaluations_have_a_row_a_score(run):
+    (row,) = seele.load_run(run).evaluations.to_dict("records")
+    assert (row["benchmark"], row["accuracy"], row["problems"]) == ("gsm8k", 0.5, 4)
+    assert (row["interval_low"], row["interval_high"]) == (0.25, 0.75)
+
+
+def test_rollouts_are_read_when_they_are_asked_for(run):
+    loaded = seele.load_run(run)
+    # Written after loading, so that only a late read can find it.
+    (run / "rollouts" / "step_2.jsonl").write_text(json.dumps(ROLLOUTS[0]) + "\n")
+    assert loaded.rollouts["step"].tolist() == [1, 1, 2, 3, 3]
+    assert loaded.rollouts["reward"].tolist() == [1.0, 0.0, 1.0, 1.0, 0.0]
+    assert loaded.rollouts_of(3)["hint_ratio"].tolist() == [0.5, 0.25]
+    with pytest.raises(CheckpointError, match=r"no rollouts of step 7; there are those of \[1, 2, 3\]"):
+        loaded.rollouts_of(7)
+
+
+def test_card_settings_and_what_is_missing_are_there(run):
+    loaded = seele.load_run(run)
+    assert loaded.card["commit"] == "c" and loaded.settings["seele"] == {"hints": {"rounds": 2}}
+    assert loaded.setting("seele.hints.rounds") == 2
+    assert any("controller" in note for note in loaded.notes)
+
+
+def test_frames_of_a_run_that_ended_before_its_first_step_are_empty(run):
+    for part in ("metrics.jsonl", "rollouts/step_1.jsonl", "rollouts/step_3.jsonl", "eval/scores.json"):
+        (run / part).unlink()
+    loaded = seele.load_run(run)
+    frames = (loaded.steps, loaded.validation, loaded.evaluations, loaded.rollouts)
+    assert [len(frame) for frame in frames] == [0, 0, 0, 0]
+    assert "accuracy" in loaded.evaluations and "accuracy" in loaded.validation
+
+
+def test_what_is_no_run_is_refused(run):
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        seele.load_run(run.parent)
+
+
+def test_without_pandas_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(DependencyError, match="pip install pandas"):
+        seele.load_run(make_run(tmp_path / "run"))
+
+
+def test_the_documented_example_runs(run, monkeypatch):
+    page = (ROOT / "docs" / "runs.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(run.parents[1])
+    scope = {}
+    exec(compile(example, "docs/runs.md", "exec"), scope)
+    assert scope["solved"].to_dict() == {1: 0.5, 3: 0.5} and len(scope["last"]) == 2
