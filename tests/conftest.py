@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from seele_verl.cpu.environment import ENVIRONMENT
 
@@ -41,6 +40,16 @@ def _has(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not _has("pytest_timeout"):
+        config.addinivalue_line("markers", "timeout: pytest-timeout is not installed, so it has no effect")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    if not _has("pytest_timeout"):
+        parser.addini("timeout", "pytest-timeout is not installed, so it has no effect")
 
 
 def _missing_for_gpu() -> str | None:
@@ -85,6 +94,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def each_yaml_file_is_parsed_once() -> Iterator[None]:
     """Composing a run reads some forty YAML files, which takes most of its half second."""
+    if not _has("omegaconf.omegaconf"):
+        yield
+        return
+    from omegaconf import OmegaConf
+
     load, parsed = OmegaConf.load, {}
 
     def load_once(file: Any) -> Any:

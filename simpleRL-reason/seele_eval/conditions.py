@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
@@ -70,17 +70,17 @@ def read_run_defaults(run: Path) -> RunDefaults:
     path = run / "resolved.yaml"
     if not path.is_file():
         raise DataError(f"{path}: no such file; --run expects the folder of a training run")
-    config = OmegaConf.load(path)
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
     values = {}
     for key in ("seele.prompt.template", "data.max_response_length", "data.val_files"):
-        values[key] = OmegaConf.select(config, key)
+        values[key] = _select(config, key)
         if values[key] is None:
             raise ConfigError(
                 f"{path}: key {key!r} is missing; evaluate without --run and name the settings instead"
             )
-    stop = OmegaConf.select(config, "seele.prompt.stop")
-    kwargs: Any = OmegaConf.select(config, "seele.prompt.chat_kwargs") or {}
-    opens = bool(OmegaConf.select(config, "seele.prompt.open_thinking"))
+    stop = _select(config, "seele.prompt.stop")
+    kwargs: Any = _select(config, "seele.prompt.chat_kwargs") or {}
+    opens = bool(_select(config, "seele.prompt.open_thinking"))
     files = values["data.val_files"]
     paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
     by_name = {path.stem: path for path in paths}
@@ -89,10 +89,17 @@ def read_run_defaults(run: Path) -> RunDefaults:
     return RunDefaults(
         template=values["seele.prompt.template"],
         stop=None if stop is None else tuple(stop),
-        chat=Chat(OmegaConf.select(config, "seele.prompt.system"), dict(kwargs), opens),
+        chat=Chat(_select(config, "seele.prompt.system"), dict(kwargs), opens),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
     )
+
+
+def _select(config: Any, dotted: str) -> Any:
+    """The value under a dotted key, None where there is none."""
+    for key in dotted.split("."):
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config
 
 
 def installed_versions() -> dict[str, str]:

@@ -71,6 +71,7 @@ def test_a_prompt_may_leave_the_model_within_its_thoughts(bytes_model, tmp_path)
 
 
 def test_a_folder_without_model_is_refused(tmp_path):
+    pytest.importorskip("transformers")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(DataError, match="not a model folder"):
         encode_requests(tmp_path, [request("1+1")], max_tokens=8)

@@ -274,6 +274,8 @@ def test_a_model_that_chats_need_not_use_a_box_unless_it_is_told_to(model, probl
 
 @pytest.mark.parametrize("grader", ["mathruler", "math_verify"])
 def test_only_the_text_behind_the_thoughts_counts(model, problems, tmp_path, grader):
+    if grader != "mathruler":
+        pytest.importorskip("math_verify")
     # r1_zero ends with <think>, so that a response without </think> is nothing but thoughts.
     options = ("--after-thinking", "--answers", "box-or-last", "--grader", grader)
     (score,) = evaluate(SaysFour(), *of_file(model, problems, tmp_path / "out", *options))
@@ -284,6 +286,8 @@ def test_only_the_text_behind_the_thoughts_counts(model, problems, tmp_path, gra
 
 
 def test_math_verify_finds_the_answer_in_the_text_behind_the_thoughts(model, problems, tmp_path):
+    pytest.importorskip("math_verify")
+
     class Formulas(KnowsFour):
         def answer(self, question):
             return "$9$ </think> We see $1+1=2$, so the answer is $" + str(eval(question)) + "$."

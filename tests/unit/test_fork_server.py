@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 pytest.importorskip("omegaconf", reason="needs the bindings' libraries")
+
+import psutil
 
 LAUNCHER = """
 import sys, colorsys

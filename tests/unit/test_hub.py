@@ -8,6 +8,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+pytest.importorskip("datasets", reason="datasets is not installed")
+
 from seele.data.storage import hub
 from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
 from seele.errors import DataError

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("omegaconf", reason="omegaconf is not installed")
+
 from seele.errors import CheckpointError
 from seele_verl.merge import complete_steps, main
 

@@ -3,6 +3,9 @@
 import json
 
 import pytest
+
+pytest.importorskip("omegaconf", reason="omegaconf is not installed")
+
 from omegaconf import OmegaConf
 
 from seele_verl.checks.method_defaults import main, method_defaults

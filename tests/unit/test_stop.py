@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+pytest.importorskip("omegaconf", reason="omegaconf is not installed")
+
 from seele.config import PromptConfig, SeeleConfig, from_mapping
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
