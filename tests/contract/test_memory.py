@@ -25,7 +25,8 @@ from seele.errors import ConfigError
 from seele.maths.memory import GIB, Passes, layer_token, memory_table
 from seele.maths.model_shapes import HUB_NAMES, SHAPES
 from seele_verl import memory
-from seele_verl.checks.memory_changes import TOKEN_LIMITS, with_change
+from seele_verl.changes import with_changes
+from seele_verl.checks.memory_changes import TOKEN_LIMITS
 from seele_verl.memory import check_memory, describe_recipes, needs_of, shape_from
 from seele_verl.options import names
 from seele_verl.settings import read_settings
@@ -89,7 +90,7 @@ def test_nothing_is_split_or_offloaded_without_need(hardware: str, composed: Com
     assert not fsdp.param_offload and not fsdp.optimizer_offload
     assert fsdp.offload_policy == (hardware == "gpu1_24")
     if fsdp.offload_policy:
-        without = with_change(config, {"actor_rollout_ref.actor.fsdp_config.offload_policy": False})
+        without = with_changes(config, {"actor_rollout_ref.actor.fsdp_config.offload_policy": False})
         assert not all(need.fits for need in needs_of(without))
 
 
@@ -117,7 +118,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
 
 
 def check(config: DictConfig, **changes: Any) -> None:
-    config = with_change(config, {key.replace("__", "."): value for key, value in changes.items()})
+    config = with_changes(config, {key.replace("__", "."): value for key, value in changes.items()})
     check_memory(config, read_settings(config), supervised=False)
 
 
@@ -172,11 +173,11 @@ def test_settings_that_are_said_to_fit_do_and_none_of_them_can_be_left_out(
     with pytest.raises(ConfigError) as error:
         check(config)
     changes = settings_of(str(error.value))
-    check(with_change(config, changes))
+    check(with_changes(config, changes))
     limits = dict.fromkeys(TOKEN_LIMITS)
     for key in changes.keys() - limits.keys():
         with pytest.raises(ConfigError):
-            check(with_change(config, {name: value for name, value in changes.items() if name != key}))
+            check(with_changes(config, {name: value for name, value in changes.items() if name != key}))
 
 
 def test_a_model_that_nothing_helps_is_refused_without_advice(

@@ -15,14 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele_verl import train
+from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import check_run
 from seele_verl.cpu.fork_server import forked_workers
+from seele_verl.plan import what_verl_is_told
 from seele_verl.settings import read_settings
 
 TURNS = "METHODS_IN_TURN"
@@ -60,9 +62,10 @@ def task_runner() -> type:
                 self.change_to(train.compose(turn))
 
         def change_to(self, config: DictConfig) -> None:
-            with open_dict(config):
-                config.trainer.total_epochs = self.config.trainer.total_epochs
-            self.config, self.seele = config, read_settings(config)
+            seele = read_settings(config)
+            epochs = {"trainer.total_epochs": self.config.trainer.total_epochs}
+            config = with_changes(config, what_verl_is_told(config, seele) | epochs)
+            self.config, self.seele = config, seele
             self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:
@@ -102,8 +105,10 @@ def main(arguments: list[str]) -> None:
     os.environ[TURNS] = json.dumps(overrides)
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
     # As train.run does it, but open already when the runner is imported here.
-    with forked_workers(config):
+    with forked_workers(config) as python:
         from seele_verl import runner
+
+        config = with_changes(config, {runner.PY_EXECUTABLE: python})
 
         runner.run_training = partial(runner.run_training, task_runner=task_runner())
         train.run(config, common)

@@ -11,6 +11,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from seele_verl import train
+from seele_verl.changes import with_changes
 from seele_verl.cpu.fork_server import forked_workers
 
 OUT = "SAVES_WHAT_IT_LOADED"
@@ -44,9 +45,10 @@ def main(out: str, overrides: list[str]) -> None:
     os.environ[OUT] = out
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
     # As train.run does it, but open already when the runner is imported here.
-    with forked_workers(config):
+    with forked_workers(config) as python:
         from seele_verl import runner
 
+        config = with_changes(config, {runner.PY_EXECUTABLE: python})
         runner.run_training = partial(runner.run_training, task_runner=task_runner())
         train.run(config, overrides)
 

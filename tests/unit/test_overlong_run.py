@@ -75,7 +75,8 @@ def decide(tmp_path):
             needed=needed,
             supervised=supervised,
         )
-        write_fits(tmp_path, config, kept.fits)
+        record = write_fits(tmp_path, config.data.train_files, config.data.val_files, kept.fits)
+        config.data.overlong_record = None if record is None else str(record)
         return config, kept
 
     return run
@@ -214,5 +215,6 @@ def test_where_everything_fits_there_is_no_record_and_an_old_one_goes(decide, tm
     assert config.data.overlong_record == str(tmp_path / RECORD)
     assert [len(each["left_out"]) for each in json.loads((tmp_path / RECORD).read_text())] == [2, 1]
     config, kept = decide("drop")
-    write_fits(tmp_path, config, (type(kept.fits[0])(), type(kept.fits[0])()))
-    assert config.data.overlong_record is None and not (tmp_path / RECORD).exists()
+    none = type(kept.fits[0])()
+    assert write_fits(tmp_path, config.data.train_files, config.data.val_files, (none, none)) is None
+    assert not (tmp_path / RECORD).exists()

@@ -22,6 +22,7 @@ from seele_verl.runs.lock import only_run_in
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.runs.resume import check_same_run, find_start
+from seele_verl.runs.tracking import tracking, tracking_variables
 
 
 def save_checkpoint(run, step, *, complete=True):
@@ -378,29 +379,32 @@ def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_pa
     for name in ("TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
-    OmegaConf.set_struct(config, True)
     for stage in (tmp_path / "sft", tmp_path):
-        with train.logging_into(stage, config):
-            expected = {
-                "TENSORBOARD_DIR": f"{stage}/tensorboard",
-                "WANDB_DIR": str(stage),
-                "WANDB_MODE": "offline",
-            }
-            assert config.ray_kwargs.ray_init.runtime_env.env_vars == expected
+        expected = {
+            "TENSORBOARD_DIR": f"{stage}/tensorboard",
+            "WANDB_DIR": str(stage),
+            "WANDB_MODE": "offline",
+        }
+        variables = tracking_variables(stage)
+        assert variables == expected
+        with tracking(variables):
             assert {name: os.environ[name] for name in expected} == expected
         assert not expected.keys() & os.environ.keys()
     # What `wandb login` writes.
     for host, mode in (("elsewhere.org", "offline"), ("api.wandb.ai", None)):
         (tmp_path / "netrc").write_text(f"machine {host} login user password secret\n")
-        with train.logging_into(tmp_path, config):
-            assert os.environ.get("WANDB_MODE") == mode
+        assert tracking_variables(tmp_path).get("WANDB_MODE") == mode
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("TENSORBOARD_DIR", "/elsewhere")
-    with train.logging_into(tmp_path, config):
-        expected = {"TENSORBOARD_DIR": "/elsewhere", "WANDB_DIR": str(tmp_path), "WANDB_MODE": "disabled"}
-        assert config.ray_kwargs.ray_init.runtime_env.env_vars == expected
+    variables = tracking_variables(tmp_path)
+    assert variables == {
+        "TENSORBOARD_DIR": "/elsewhere",
+        "WANDB_DIR": str(tmp_path),
+        "WANDB_MODE": "disabled",
+    }
+    with tracking(variables):
+        pass
     assert os.environ["TENSORBOARD_DIR"] == "/elsewhere"
 
 

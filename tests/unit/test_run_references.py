@@ -62,7 +62,7 @@ def test_references_and_files_mix_and_are_prepared_once(hub, tmp_path, capsys):
     )
     config = configure(*overrides)
     assert has_references(config)
-    prepare_references(config)
+    config = prepare_references(config)
     [prepared, mine], [held_out] = config.data.train_files, config.data.val_files
     assert mine == f"{tmp_path}/mine.parquet"
     assert prepared.startswith(f"{tmp_path}/data/prepared/openai-gsm8k-train-")
@@ -75,8 +75,7 @@ def test_references_and_files_mix_and_are_prepared_once(hub, tmp_path, capsys):
     assert "2 problems of 2 rows" in said
     # The next run finds them there.
     hub.calls.clear()
-    again = configure(*overrides)
-    prepare_references(again)
+    again = prepare_references(configure(*overrides))
     assert not hub.calls and again.data.train_files == config.data.train_files
     assert "is prepared in data/prepared/openai-gsm8k-train-" in capsys.readouterr().out
 
@@ -84,7 +83,7 @@ def test_references_and_files_mix_and_are_prepared_once(hub, tmp_path, capsys):
 @pytest.mark.parametrize("spoil", ["manifest.json", "train.parquet"])
 def test_a_folder_that_is_incomplete_or_changed_is_prepared_anew(hub, spoil):
     overrides = (f"data.train_files=['{GSM8K}train']", f"data.val_files=['{GSM8K}train']")
-    prepare_references(config := configure(*overrides))
+    config = prepare_references(configure(*overrides))
     # The same reference twice is fetched once.
     assert len(hub.calls) == 1
     file = Path(config.data.train_files[0])
@@ -98,8 +97,8 @@ def test_a_folder_that_is_incomplete_or_changed_is_prepared_anew(hub, spoil):
 
 def test_other_settings_have_another_folder(hub):
     overrides = (f"data.train_files=['{GSM8K}train']", f"data.val_files=['{GSM8K}train']")
-    prepare_references(first := configure(*overrides))
-    prepare_references(second := configure(*overrides, "seele.reward.grader=strict+"))
+    first = prepare_references(configure(*overrides))
+    second = prepare_references(configure(*overrides, "seele.reward.grader=strict+"))
     assert first.data.train_files != second.data.train_files and len(hub.calls) == 2
 
 
@@ -107,7 +106,7 @@ def test_files_of_a_supervised_stage_may_be_references(hub, tmp_path):
     files = (f"data.train_files=[{tmp_path}/mine.parquet]", f"data.val_files=[{tmp_path}/mine.parquet]")
     config = configure("method=sft_rl", *files, f"seele.sft.train_files=['{GSM8K}train']")
     assert has_references(config)
-    prepare_references(config)
+    config = prepare_references(config)
     [prepared] = config.seele.sft.train_files
     assert config.data.references == {prepared: f"{GSM8K}train"} and Path(prepared).is_file()
 

@@ -36,8 +36,9 @@ from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele_verl import options
+from seele_verl.changes import with_changes
 from seele_verl.checks.job import check_job
-from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change, with_change
+from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
 from seele_verl.settings import read_settings, sequence_parallel_size
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
@@ -69,7 +70,7 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
     machine = this_machine(config, seele)
 
     def needs_with(change: Change) -> list[Need]:
-        changed = with_change(config, change)
+        changed = with_changes(config, change)
         plan = plan_of(changed, read_settings(changed), shape, card=machine.card, supervised=supervised)
         return predict(plan, host=machine.host, disk=machine.disk)
 

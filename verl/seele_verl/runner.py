@@ -2,6 +2,7 @@
 is known to be sound.
 """
 
+import sys
 import threading
 from typing import Any
 
@@ -14,8 +15,11 @@ from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 import seele_verl.resolvers  # noqa: F401  verl resolves the configuration in this process
+from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.compat import patient_ray, undecorated
+
+PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 
 
 def load_replica() -> type[RolloutReplica]:
@@ -43,8 +47,16 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         super().run(config)
 
 
-def run_training(config: DictConfig, task_runner: type = SeeleTaskRunner) -> None:
-    """Check verl's part of the configuration, start Ray and train."""
+def run_training(config: DictConfig, *, python: str, task_runner: type = SeeleTaskRunner) -> None:
+    """Check verl's part of the configuration, start Ray and train.
+
+    Args:
+        config: The run's plan, which stays as it is: verl writes to a copy.
+        python: What Ray's workers are started with.
+        task_runner: Ours, or one derived from it.
+    """
+    executable = {} if python == sys.executable else {PY_EXECUTABLE: python}
+    config = with_changes(config, executable)
     validate_config(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )

@@ -11,37 +11,33 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
-from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
 import seele_verl.options
 import seele_verl.resolvers  # noqa: F401  what hardware files compute
-from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
-from seele.rollout.templates import absolute_template
 from seele_verl.checks.job import check_job
 from seele_verl.checks.override_hints import explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
-from seele_verl.engine.model_runner import runner_variables
+from seele_verl.plan import plan_run, worker_variables
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.runs.log import RunLog
-from seele_verl.runs.overlong import count_fits, describe_fits, write_fits
+from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
-from seele_verl.runs.resume import find_start
+from seele_verl.runs.resume import checkpoint_to_resume, find_start, missed_validation, saved_line
 from seele_verl.runs.stages import describe_stages, stages
+from seele_verl.runs.tracking import tracking, tracking_variables
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
@@ -77,7 +73,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if has_references(config):
         check_settings(config, overrides)
         # Before the environment is the run's: on the CPU that has no hub.
-        prepare_references(config)
+        config = prepare_references(config)
     set_environment(config)
     with closing(stages(config, overrides)) as walk:
         for stage, preflight in walk:
@@ -88,15 +84,10 @@ def set_environment(config: DictConfig) -> None:
     """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
     imported, which the checks do.
     """
-    ray_init = config.ray_kwargs.ray_init
-    runtime_env = ray_init.runtime_env
-    with open_dict(config):
-        # What the user names stands.
-        runtime_env.env_vars = {**runner_variables(config), **(runtime_env.get("env_vars") or {})}
-    os.environ.update(runtime_env.env_vars)
+    os.environ.update(worker_variables(config))
     if config.trainer.device == "cpu":
         # GPUs are hidden, and yet there is a name for each of Ray's logical ones, which it counts.
-        names = ["-1"] * (ray_init.num_gpus or config.trainer.n_gpus_per_node)
+        names = ["-1"] * (config.ray_kwargs.ray_init.num_gpus or config.trainer.n_gpus_per_node)
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
@@ -105,27 +96,22 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     resumed_at = find_start(config)
-    RunLog(folder).rewind(-1 if resumed_at is None else resumed_at)
-    with open_dict(config):
-        # Workers run in other folders.
-        config.trainer.default_local_dir = str(folder)
-        if config.trainer.resume_from_path:
-            config.trainer.resume_from_path = str(Path(config.trainer.resume_from_path).resolve())
-        config.seele.prompt.template = absolute_template(config.seele.prompt.template)
-        if config.seele.rollout_cache is not None:
-            config.seele.rollout_cache = str(Path(config.seele.rollout_cache).resolve())
-        for key in ("train_files", "val_files"):
-            files = config.data[key]
-            config.data[key] = [
-                str(Path(file).resolve()) for file in ([files] if isinstance(files, str) else files)
-            ]
-        model = Path(config.actor_rollout_ref.model.path)
-        if model.is_dir():
-            config.actor_rollout_ref.model.path = str(model.resolve())
-        if resumed_at and not preflight.is_supervised and not config.trainer.val_only:
-            config.trainer.val_before_train = False
-    write_fits(folder, config, preflight.fits)
-    write_atomically(folder / "resolved.yaml", OmegaConf.to_yaml(config, resolve=True))
+    log = RunLog(folder)
+    validates_first: bool = config.trainer.val_before_train
+    if resumed_at is None:
+        log.rewind(-1)
+    else:
+        line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
+        if not config.trainer.val_only:
+            total_steps = planned_steps(config, preflight)
+            validates_first = missed_validation(config, log, line, total_steps=total_steps)
+    config = plan_run(
+        config,
+        preflight,
+        folder,
+        variables=tracking_variables(folder),
+        validates_first=validates_first,
+    )
     card = describe_environment() | {
         "arguments": overrides,
         "method": preflight.seele.method,
@@ -192,7 +178,8 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
         total_steps=planned_steps(config, preflight),
         after_step=-1 if resumed_at is None else resumed_at,
     )
-    with logging_into(folder, config), terminal_apart_from(folder / LOG) as terminal:
+    variables = config.ray_kwargs.ray_init.runtime_env.env_vars
+    with tracking(variables), terminal_apart_from(folder / LOG) as terminal:
         try:
             with forked_workers(config) as python:
                 if preflight.is_supervised:
@@ -210,7 +197,7 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                     # Only now: importing verl takes seconds and reads the environment that was set.
                     from seele_verl.runner import run_training
 
-                    run_training(config)
+                    run_training(config, python=python)
         except Exception as error:
             traceback.print_exc()  # into the log
             cause: BaseException = error
@@ -224,40 +211,6 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                 f"training stopped: {reason}; the whole story is in {folder / LOG}. "
                 "The same command resumes from the last checkpoint"
             ) from error
-
-
-@contextmanager
-def logging_into(folder: Path, config: DictConfig) -> Iterator[None]:
-    """While open, TensorBoard and wandb write into this folder, wandb offline where there is no key; what the
-    user has set stands. Ray's workers are told by name: on a cluster that was there before, they have its
-    environment.
-    """
-    defaults = {"TENSORBOARD_DIR": str(folder / "tensorboard"), "WANDB_DIR": str(folder)}
-    if not _has_wandb_key():
-        defaults["WANDB_MODE"] = "offline"
-    added = {name: value for name, value in defaults.items() if name not in os.environ}
-    os.environ.update(added)
-    told = {name: os.environ[name] for name in (*defaults, "WANDB_MODE") if name in os.environ}
-    runtime_env = config.ray_kwargs.ray_init.runtime_env
-    with open_dict(config):
-        runtime_env.env_vars = {**(runtime_env.get("env_vars") or {}), **told}
-    try:
-        yield
-    finally:  # a second stage has another folder
-        for name in added:
-            del os.environ[name]
-
-
-def _has_wandb_key() -> bool:
-    """Whether wandb will find a key: in the environment, or where ``wandb login`` leaves it."""
-    if "WANDB_API_KEY" in os.environ:
-        return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).netloc
-    try:
-        entries = netrc(Path(os.environ.get("NETRC") or "~/.netrc").expanduser())
-    except (OSError, NetrcParseError):
-        return False
-    return entries.authenticators(host) is not None
 
 
 # The whole path, for Hydra takes a relative one to be a module where this file is imported (`seele train`).

@@ -8,8 +8,7 @@ prompt's coroutine and put into the batch here.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ import numpy as np
 import ray
 import torch
 import transfer_queue as tq
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.utils import Role
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
@@ -34,6 +32,7 @@ from seele.errors import CheckpointError
 from seele.maths.flops import model_flops
 from seele.records import Completion, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens, tokens_by_round
+from seele_verl.changes import with_changes
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
@@ -56,7 +55,6 @@ from seele_verl.protocol import (
     UPDATE_COLUMNS,
     parse_row_key,
 )
-from seele_verl.rollout_correction import verl_rollout_correction
 from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
     drop_old_checkpoints,
@@ -65,6 +63,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
 )
 from seele_verl.runs.log import RunLog
+from seele_verl.runs.resume import checkpoint_to_resume, saved_line
 from seele_verl.settings import read_settings
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
@@ -81,8 +80,7 @@ class SeeleTrainer(PPOTrainerSync):
     def __init__(self, config: DictConfig) -> None:
         # Retention is ours: verl would remove an old checkpoint before its tracker names the new one.
         self._checkpoints_to_keep: int | None = config.trainer.max_actor_ckpt_to_keep
-        with open_dict(config):
-            config.trainer.max_actor_ckpt_to_keep = None
+        config = with_changes(config, {"trainer.max_actor_ckpt_to_keep": None})
         # Before verl's part, which builds the replay buffer by it.
         self.seele = read_settings(config)
         super().__init__(config)
@@ -106,15 +104,6 @@ class SeeleTrainer(PPOTrainerSync):
         self._parameters = count_parameters(config.actor_rollout_ref.model.path)
         self._critic_parameters = count_critic_parameters(config.critic.model.path) if self.use_critic else 0
 
-    def _build_replay_buffer(self) -> ReplayBuffer:
-        if self.seele.curriculum.spare_problems:
-            with open_dict(self.config):
-                self.config.trainer.v1.sampler.custom_sampler = {
-                    "path": "pkg://seele_verl.replay_buffer",
-                    "name": "SpareProblemsBuffer",
-                }
-        return super()._build_replay_buffer()
-
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
         if self.use_critic:
@@ -130,10 +119,6 @@ class SeeleTrainer(PPOTrainerSync):
             instance_ids=self.train_dataset.instance_ids,
             batch_size=self.config.data.train_batch_size,
         )
-        if self.config.trainer.total_training_steps is not None:
-            # verl stops at whichever of epochs and steps comes first; steps that were asked for win.
-            with open_dict(self.config):
-                self.config.trainer.total_epochs = self.total_training_steps // self.steps_per_epoch + 1
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """The problems that a step begins, or ``num_prompts`` more where verl filters groups."""
@@ -190,14 +175,12 @@ class SeeleTrainer(PPOTrainerSync):
     # -------------------------------------------------------- advantage and loss
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        correction = verl_rollout_correction(self.seele)
-        with _changed(self.config.algorithm.rollout_correction, **correction):
-            # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
-            batch = super()._compute_advantage(batch, metrics)
+        # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
+        batch = super()._compute_advantage(batch, metrics)
         if not self.use_critic:
             batch = write_advantages(batch, self.seele.off_policy)
         if self.seele.off_policy.source != "none":
-            if correction:
+            if self.seele.rollout_correction != "none":
                 weigh_own_tokens_only(batch)
             # verl compares engine and trainer over tokens, too, that the engine did not write. Weights are 1
             # there.
@@ -208,15 +191,12 @@ class SeeleTrainer(PPOTrainerSync):
 
     @property
     def _uses_engines_log_probs(self) -> bool:
-        """Whether the engine's log-probabilities are the old ones. It has none of a prefix, which it did not
-        write.
-        """
+        """Whether the engine's log-probabilities are the old ones."""
         bypass: bool = self.config.algorithm.rollout_correction.bypass_mode
-        return bypass and self.seele.off_policy.source != "prefix"
+        return bypass
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        with _changed(self.config.algorithm.rollout_correction, bypass_mode=self._uses_engines_log_probs):
-            super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
+        super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         if self.seele.off_policy.source != "none" and not self._uses_engines_log_probs:
             exchange_log_probs(batch, source=self.seele.off_policy.source)
         return batch
@@ -302,11 +282,9 @@ class SeeleTrainer(PPOTrainerSync):
         if not self.global_steps:
             self.log.rewind(0)
         else:
-            resume_from = self.config.trainer.resume_from_path
-            resume_path = self.config.trainer.resume_mode == "resume_path"
-            folder = Path(resume_from) if resume_path else step_folder(self.run, self.global_steps)
-            line = self.log.rewind(self.global_steps, load_part(folder, "metrics", otherwise={}))
-            self._validate_if_missed(line)
+            folder = checkpoint_to_resume(self.config, self.global_steps)
+            self.log.rewind(self.global_steps, saved_line(folder))
+            self._end_at_budget()
             self._carried = load_part(folder, "carried", otherwise=[])
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
@@ -318,20 +296,6 @@ class SeeleTrainer(PPOTrainerSync):
                     f"{folder}: holds states of a run with another method or other settings, which this one "
                     "has no use for; go on with that run's, or start anew with trainer.resume_mode=disable"
                 )
-
-    def _validate_if_missed(self, line: Mapping[str, float]) -> None:
-        """Have verl validate before it goes on, where a run was killed between a checkpoint and that.
-
-        Args:
-            line: The line of the step that the checkpoint is of.
-        """
-        self._end_at_budget()
-        config = self.config.trainer
-        is_last = self.global_steps >= self.total_training_steps
-        is_due = config.test_freq > 0 and (is_last or self.global_steps % config.test_freq == 0)
-        if is_due and not any(name.startswith("val/") for name in line):
-            with open_dict(self.config):
-                config.val_before_train = True
 
     def _save_checkpoint(self) -> None:
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
@@ -435,18 +399,6 @@ class SeeleTrainer(PPOTrainerSync):
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:
     """The same rows with these fields only."""
     return dataclasses.replace(batch, fields=sorted(names))
-
-
-@contextmanager
-def _changed(section: DictConfig, **values: Any) -> Iterator[None]:
-    """Settings that hold for one call."""
-    before = {key: section[key] for key in values}
-    with open_dict(section):
-        section.update(values)
-    try:
-        yield
-    finally:
-        section.update(before)
 
 
 def _zeros(lengths: Sequence[int]) -> torch.Tensor:

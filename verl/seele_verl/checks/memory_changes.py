@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from seele.maths.memory import Need
 
@@ -103,17 +103,6 @@ def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Chang
     groups.append([{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if size > of_node])
     groups.append([] if supervised else [{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
     return groups
-
-
-def with_change(config: DictConfig, change: Change) -> DictConfig:
-    """The configuration under a change; the given one stays as it is."""
-    if not change:
-        return config
-    changed: DictConfig = config.copy()
-    with open_dict(changed):
-        for key, value in change.items():
-            OmegaConf.update(changed, key, value)
-    return changed
 
 
 def advice(change: Change | None) -> str:

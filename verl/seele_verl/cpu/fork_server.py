@@ -53,7 +53,7 @@ MAX_DESCRIPTORS = 250
 @contextmanager
 def forked_workers(config: DictConfig) -> Iterator[str]:
     """While open, Ray's workers in a run of this configuration on a CPU are forked from this process; yields
-    what other processes of the run may be started with in place of Python.
+    what Ray's workers and other processes of the run may be started with in place of Python.
     """
     runtime_env = config.ray_kwargs.ray_init.runtime_env
     is_here = config.trainer.device == "cpu" and config.trainer.nnodes == 1
@@ -64,11 +64,7 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
     threads = sys.modules["torch"].get_num_threads()
     assert threads == int(os.environ["OMP_NUM_THREADS"]), "torch was imported before its variables were set"
     with fork_server() as executable:
-        runtime_env.py_executable = executable
-        try:
-            yield executable
-        finally:
-            runtime_env.py_executable = None
+        yield executable
 
 
 def preload() -> None:

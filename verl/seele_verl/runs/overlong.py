@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
 from seele.data.overlong import Fits, Limits, Problem, Tokens, fit, keep_fitting, write_record
@@ -125,23 +125,29 @@ def _check_enough(
     )
 
 
-def write_fits(run: Path, config: DictConfig, fits: tuple[Fits, Fits]) -> None:
-    """Leave the record in the run's folder, where there is anything to record, and its place in the
-    configuration, whose files have their final names.
+def write_fits(
+    run: Path, training: Sequence[str], validation: Sequence[str], fits: tuple[Fits, Fits]
+) -> Path | None:
+    """Leave the record in the run's folder, where there is anything to record.
+
+    Args:
+        run: The folder.
+        training: The files of the training problems, as the run reads them.
+        validation: Those of the validation problems.
+        fits: Which of both fit.
+
+    Returns:
+        The record; None where all problems fit as they are.
     """
     record = run / RECORD
     if not any(each.left_out or each.hint_steps for each in fits):
         record.unlink(missing_ok=True)
-        with open_dict(config):
-            config.data.overlong_record = None
-        return
+        return None
     named = [
-        replace(each, files=tuple(map(str, config.data[key])))
-        for each, key in zip(fits, ("train_files", "val_files"), strict=True)
+        replace(each, files=tuple(files)) for each, files in zip(fits, (training, validation), strict=True)
     ]
     write_record(record, named)
-    with open_dict(config):
-        config.data.overlong_record = str(record)
+    return record
 
 
 def count_fits(fits: tuple[Fits, Fits]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from seele.data.prepare import MANIFEST
 from seele.data.sources import SourceSettings, find_settings
@@ -23,6 +23,7 @@ from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import SCHEMA_VERSION
 from seele.errors import DataError
 from seele.reward.golds import GoldCheck
+from seele_verl.changes import with_changes
 from seele_verl.settings import read_settings
 
 FOLDER = Path("data") / "prepared"
@@ -34,15 +35,16 @@ def has_references(config: DictConfig) -> bool:
     return any(_is_reference(file) for key in KEYS for file in _files(config, key))
 
 
-def prepare_references(config: DictConfig) -> None:
-    """Put a prepared file in the place of each reference, and tell which: ``data.references`` of the
-    configuration has the reference by the file.
+def prepare_references(config: DictConfig) -> DictConfig:
+    """The configuration with a prepared file in the place of each reference, and with the reference by the
+    file in ``data.references``.
 
     Raises:
         ConfigError, DataError, DependencyError: A reference cannot be understood, cannot be had, or gives no
             problems; nothing of it is left then. Those before it stay prepared for the next run.
     """
     grader, references = read_settings(config).reward.grader, {}
+    changes: dict[str, Any] = {}
     for key in KEYS:
         files = _files(config, key)
         for place, reference in enumerate(files):
@@ -50,9 +52,8 @@ def prepare_references(config: DictConfig) -> None:
                 files[place] = str(_prepare(reference, grader, key))
                 references[files[place]] = reference
         if files:
-            OmegaConf.update(config, key, files)
-    with open_dict(config):
-        config.data.references = references
+            changes[key] = files
+    return with_changes(config, changes | {"data.references": references})
 
 
 def _files(config: DictConfig, key: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Where a run begins: anew, after the last checkpoint in its folder, or after one that is named."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,11 +13,12 @@ from seele_verl.runs.checkpoints import (
     drop_all_checkpoints,
     drop_later_checkpoints,
     last_complete_step,
+    load_part,
     repair_tracker,
     step_folder,
     step_of,
 )
-from seele_verl.runs.log import rows_of
+from seele_verl.runs.log import RunLog, rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -109,6 +110,38 @@ def _is_moved(was: str, is_now: str) -> bool:
     """Whether two paths or names may be of the same model."""
     same_place = Path(was).resolve() == Path(is_now).resolve()
     return same_place or (not Path(was).exists() and Path(was).name == Path(is_now).name)
+
+
+def checkpoint_to_resume(config: DictConfig, step: int) -> Path:
+    """The folder of the checkpoint of ``step`` that the run goes on from."""
+    if config.trainer.resume_mode == "resume_path":
+        return Path(config.trainer.resume_from_path).resolve()
+    return step_folder(Path(config.trainer.default_local_dir).resolve(), step)
+
+
+def saved_line(checkpoint: Path) -> dict[str, float]:
+    """What a checkpoint holds of its step's line in ``metrics.jsonl``."""
+    line: dict[str, float] = load_part(checkpoint, "metrics", otherwise={})
+    return line
+
+
+def missed_validation(
+    config: DictConfig, log: RunLog, line: Mapping[str, float], *, total_steps: int
+) -> bool:
+    """Whether a run was killed between a checkpoint and the validation that was due after it.
+
+    Args:
+        config: The run's.
+        log: Rewound to the checkpoint.
+        line: The line of the checkpoint's step.
+        total_steps: Steps that the run is planned for; a budget of tokens may end it earlier.
+    """
+    every, budget = config.trainer.test_freq, config.seele.max_generated_tokens
+    enough = None if budget is None else log.step_that_generated(budget)
+    last = total_steps if enough is None else min(total_steps, enough + 1)
+    step = line.get("step", 0)
+    is_due = every > 0 and (step >= last or step % every == 0)
+    return is_due and not any(name.startswith("val/") for name in line)
 
 
 def find_start(config: DictConfig) -> int | None:

@@ -7,7 +7,6 @@
 A run that was killed goes on in the stage where it stopped.
 """
 
-import copy
 import json
 import shutil
 from collections.abc import Generator, Mapping, Sequence
@@ -25,6 +24,7 @@ from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
 from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
+from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
@@ -72,7 +72,7 @@ def stages(
         # What was typed is the second stage's, and is checked with it.
         checked_first = check_run(first, []) if trains_first else None
         checked = check_run(second, overrides)
-    second.actor_rollout_ref.model.path = str(run / SFT / MERGED)
+    second = with_changes(second, {"actor_rollout_ref.model.path": str(run / SFT / MERGED)})
     for stage in (first, second):
         check_same_run(stage)
     with only_run_in(run):
@@ -83,14 +83,15 @@ def stages(
             _divide_problems(config, seele, problems)
             # Last: its presence stands for a complete division.
             write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
-        for stage, name in ((first, SFT), (second, RL)):
-            stage.data.train_files = problems_of_stage(problems, name)
-            if is_anew:
-                stage.trainer.resume_mode = "auto"
+        anew = {"trainer.resume_mode": "auto"} if is_anew else {}
+
+        def divided(stage: DictConfig, name: str) -> DictConfig:
+            return with_changes(stage, {"data.train_files": problems_of_stage(problems, name)} | anew)
+
         if checked_first is not None:
-            yield first, checked_first
+            yield divided(first, SFT), checked_first
         merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
-        yield second, checked
+        yield divided(second, RL), checked
 
 
 def _start_anew(run: Path, *, needed: Path) -> None:
@@ -182,29 +183,25 @@ def problems_of_stage(problems: Path, stage: str) -> list[str]:
 
 
 def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
-    stage = copy.deepcopy(config)
-    stage.seele.method = SFT
-    stage.seele.sft.share = 1.0
-    stage.seele.sft.train_files = []
-    for name, off in SETTINGS_OF_ROLLOUTS.items():
-        OmegaConf.update(stage.seele, name, off)
-    for name in VERL_SETTINGS_OF_ROLLOUTS:
-        if OmegaConf.select(stage, name):
-            OmegaConf.update(stage, name, False)
-    stage.data.train_files = problems_of_stage(problems, SFT)
-    stage.trainer.default_local_dir = str(run / SFT)
-    stage.trainer.total_training_steps = None
-    stage.trainer.nnodes = 1
-    if stage.trainer.resume_mode == "resume_path":
+    changes: dict[str, Any] = {
+        "seele.method": SFT,
+        "seele.sft.share": 1.0,
+        "seele.sft.train_files": [],
+        "data.train_files": problems_of_stage(problems, SFT),
+        "trainer.default_local_dir": str(run / SFT),
+        "trainer.total_training_steps": None,
+        "trainer.nnodes": 1,
+    }
+    changes |= {f"seele.{name}": off for name, off in SETTINGS_OF_ROLLOUTS.items()}
+    changes |= {name: False for name in VERL_SETTINGS_OF_ROLLOUTS if OmegaConf.select(config, name)}
+    if config.trainer.resume_mode == "resume_path":
         # The path is one of the second stage's.
-        stage.trainer.resume_mode, stage.trainer.resume_from_path = "auto", None
-    return stage
+        changes |= {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
+    return with_changes(config, changes)
 
 
 def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
-    stage = copy.deepcopy(config)
-    stage.data.train_files = problems_of_stage(problems, RL)
-    return stage
+    return with_changes(config, {"data.train_files": problems_of_stage(problems, RL)})
 
 
 def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:

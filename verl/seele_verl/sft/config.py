@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
+from seele_verl.changes import with_changes
 from seele_verl.settings import read_settings, sequence_parallel_size
 
 
@@ -33,68 +34,70 @@ def verl_sft_config(
         save_freq = math.ceil(total_steps / seele.sft.epochs)
     cuts = seele.data.overlong == "truncate"
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
-    with open_dict(sft):
-        sft.model = _plain(model)
+    # A whole model too, in single precision as it is trained: accuracy is measured on it.
+    contents = [*actor.checkpoint.save_contents, "hf_model"]
+    sections = {
+        "model": _plain(model),
         # Offloading frees no room that anything needs here: each step would load everything again.
-        sft.engine = _plain(actor.fsdp_config) | {
+        "engine": _plain(actor.fsdp_config)
+        | {
             "strategy": actor.strategy,
             "ulysses_sequence_parallel_size": sequence_parallel_size(actor),
             "param_offload": False,
             "optimizer_offload": False,
-        }
-        sft.optim = _plain(actor.optim) | {
+        },
+        "optim": _plain(actor.optim)
+        | {
             "lr": seele.sft.learning_rate,
             "lr_scheduler_type": "cosine",
             "lr_warmup_steps_ratio": seele.sft.warmup_ratio,
             "min_lr_ratio": seele.sft.final_lr_ratio,
             "total_training_steps": total_steps,
-        }
-        # A whole model too, in single precision as it is trained: accuracy is measured on it.
-        contents = [*actor.checkpoint.save_contents, "hf_model"]
-        sft.checkpoint = _plain(actor.checkpoint) | {
-            "save_contents": contents,
-            "load_contents": list(actor.checkpoint.save_contents),
-        }
-        sft.data.update(
-            {
-                "train_files": list(config.data.train_files),
-                "train_max_samples": config.data.train_max_samples,
-                "val_files": None,
-                "train_batch_size": seele.sft.batch_size,
-                "use_dynamic_bsz": actor.use_dynamic_bsz,
-                "max_token_len_per_gpu": actor.ppo_max_token_len_per_gpu,
-                "micro_batch_size_per_gpu": actor.ppo_micro_batch_size_per_gpu,
-                "custom_cls": {"path": "pkg://seele_verl.sft.dataset", "name": "SolutionDataset"},
-                "template": seele.prompt.template,
-                "chat": {
-                    "system": seele.prompt.system,
-                    "kwargs": dict(seele.prompt.chat_kwargs),
-                    "open_thinking": seele.prompt.open_thinking,
-                },
-                "seed": seele.seed,
-                "overlong_record": config.data.get("overlong_record"),
-                "max_response_tokens": config.data.max_response_length if cuts else None,
-            }
-        )
-        sft.trainer.update(
-            {
-                "default_local_dir": trainer.default_local_dir,
-                "project_name": trainer.project_name,
-                "experiment_name": trainer.experiment_name,
-                "total_epochs": seele.sft.epochs,
-                "total_training_steps": total_steps,
-                "logger": list(trainer.logger),
-                "save_freq": save_freq or -1,  # verl would divide by 0
-                # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft/run.py).
-                "test_freq": -1,
-                "resume_mode": "resume_path" if checkpoint else "disable",
-                "resume_from_path": str(checkpoint) if checkpoint else None,
-                "device": trainer.device,
-                "nnodes": trainer.nnodes,
-                "n_gpus_per_node": trainer.n_gpus_per_node,
-            }
-        )
-    return sft
+        },
+        "checkpoint": _plain(actor.checkpoint)
+        | {"save_contents": contents, "load_contents": list(actor.checkpoint.save_contents)},
+    }
+    data = {
+        "train_files": list(config.data.train_files),
+        "train_max_samples": config.data.train_max_samples,
+        "val_files": None,
+        "train_batch_size": seele.sft.batch_size,
+        "use_dynamic_bsz": actor.use_dynamic_bsz,
+        "max_token_len_per_gpu": actor.ppo_max_token_len_per_gpu,
+        "micro_batch_size_per_gpu": actor.ppo_micro_batch_size_per_gpu,
+        "custom_cls": {"path": "pkg://seele_verl.sft.dataset", "name": "SolutionDataset"},
+        "template": seele.prompt.template,
+        "chat": {
+            "system": seele.prompt.system,
+            "kwargs": dict(seele.prompt.chat_kwargs),
+            "open_thinking": seele.prompt.open_thinking,
+        },
+        "seed": seele.seed,
+        "overlong_record": config.data.get("overlong_record"),
+        "max_response_tokens": config.data.max_response_length if cuts else None,
+    }
+    steps = {
+        "default_local_dir": trainer.default_local_dir,
+        "project_name": trainer.project_name,
+        "experiment_name": trainer.experiment_name,
+        "total_epochs": seele.sft.epochs,
+        "total_training_steps": total_steps,
+        "logger": list(trainer.logger),
+        "save_freq": save_freq or -1,  # verl would divide by 0
+        # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft/run.py).
+        "test_freq": -1,
+        "resume_mode": "resume_path" if checkpoint else "disable",
+        "resume_from_path": str(checkpoint) if checkpoint else None,
+        "device": trainer.device,
+        "nnodes": trainer.nnodes,
+        "n_gpus_per_node": trainer.n_gpus_per_node,
+    }
+    return with_changes(
+        sft,
+        sections
+        | {f"data.{key}": value for key, value in data.items()}
+        | {f"trainer.{key}": value for key, value in steps.items()},
+    )
 
 
 def _plain(section: DictConfig) -> dict[str, Any]:

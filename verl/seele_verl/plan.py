@@ -1,0 +1,108 @@
+"""The plan of a run: its configuration after every change, written to ``resolved.yaml`` and read-only from
+then on. verl gets a copy (``seele_verl.runner``): it writes to its own.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seele.config import SeeleConfig
+from seele.data.storage.files import write_atomically
+from seele.plugins import absolute
+from seele.rollout.templates import absolute_template
+from seele_verl.changes import with_changes
+from seele_verl.checks.preflight import Preflight
+from seele_verl.engine.model_runner import runner_variables
+from seele_verl.rollout_correction import SECTION, verl_rollout_correction
+from seele_verl.runs.overlong import write_fits
+
+RESOLVED = "resolved.yaml"
+
+
+def plan_run(
+    config: DictConfig,
+    preflight: Preflight,
+    folder: Path,
+    *,
+    variables: Mapping[str, str],
+    validates_first: bool,
+) -> DictConfig:
+    """Decide what is left open, and write it down.
+
+    Args:
+        config: As composed, checked.
+        preflight: What the checks found out.
+        folder: The run's.
+        variables: Environment of the run's processes beside what the configuration names.
+        validates_first: Whether verl validates before it trains.
+
+    Returns:
+        The plan, every value resolved, read-only.
+    """
+    changes = absolute_paths(config, folder)
+    record = write_fits(folder, changes["data.train_files"], changes["data.val_files"], preflight.fits)
+    changes["data.overlong_record"] = None if record is None else str(record)
+    changes["ray_kwargs.ray_init.runtime_env.env_vars"] = {**worker_variables(config), **variables}
+    if not preflight.is_supervised:
+        changes["trainer.val_before_train"] = validates_first
+        changes |= what_verl_is_told(config, preflight.seele)
+        if config.trainer.total_training_steps is not None:
+            # verl stops at whichever of epochs and steps comes first; steps that were asked for win.
+            steps_per_epoch = preflight.num_problems // config.data.train_batch_size
+            changes["trainer.total_epochs"] = config.trainer.total_training_steps // steps_per_epoch + 1
+    plan = with_changes(config, changes)
+    OmegaConf.resolve(plan)
+    OmegaConf.set_readonly(plan, True)
+    write_atomically(folder / RESOLVED, OmegaConf.to_yaml(plan))
+    return plan
+
+
+def worker_variables(config: DictConfig) -> dict[str, str]:
+    """Environment of the run's workers; what the user names stands."""
+    env_vars: Mapping[str, str] = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
+    return {**runner_variables(config), **env_vars}
+
+
+def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
+    """verl's settings that follow from ours."""
+    told: dict[str, Any] = {
+        f"{SECTION}.{name}": value for name, value in verl_rollout_correction(seele).items()
+    }
+    if seele.off_policy.source == "prefix":
+        # The engine has no log-probabilities of a prefix, which it did not write.
+        told[f"{SECTION}.bypass_mode"] = False
+    if seele.curriculum.spare_problems:
+        told["trainer.v1.sampler.custom_sampler"] = {
+            "path": "pkg://seele_verl.replay_buffer",
+            "name": "SpareProblemsBuffer",
+        }
+    return told
+
+
+def absolute_paths(config: DictConfig, folder: Path) -> dict[str, Any]:
+    """All paths, and the files of parts of one's own: workers run in other folders."""
+    changes: dict[str, Any] = {"seele": _absolute_parts(OmegaConf.to_container(config.seele, resolve=True))}
+    changes["trainer.default_local_dir"] = str(folder)
+    for key in ("trainer.resume_from_path", "seele.rollout_cache"):
+        if path := OmegaConf.select(config, key):
+            changes[key] = str(Path(path).resolve())
+    changes["seele.prompt.template"] = absolute_template(config.seele.prompt.template)
+    for key in ("data.train_files", "data.val_files"):
+        files = OmegaConf.select(config, key)
+        files = [files] if isinstance(files, str) else files
+        changes[key] = [str(Path(file).resolve()) for file in files]
+    model = Path(config.actor_rollout_ref.model.path)
+    if model.is_dir():
+        changes["actor_rollout_ref.model.path"] = str(model.resolve())
+    return changes
+
+
+def _absolute_parts(value: Any) -> Any:
+    """The same values, but for every ``path/to/file.py:Name`` among them."""
+    if isinstance(value, dict):
+        return {key: _absolute_parts(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_absolute_parts(each) for each in value]
+    return absolute(value) if isinstance(value, str) and ".py:" in value else value
