@@ -2,6 +2,7 @@
 
 from seele.config.build import from_mapping
 from seele.config.data import DataConfig
+from seele.config.loss_term import LossTermConfig
 from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.run_wide import RunWide
@@ -23,6 +24,7 @@ __all__ = [
     "DataConfig",
     "HintConfig",
     "ImitationConfig",
+    "LossTermConfig",
     "MemoryConfig",
     "OffPolicyConfig",
     "PromptConfig",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from seele.config.require import require
 
-SOURCES = ("none", "trace", "prefix", "replay")
 LOSSES = ("shaped", "nll", "surrogate")
 STATISTICS = ("all", "on_policy")
 
@@ -19,7 +18,9 @@ class OffPolicyConfig:
     source: str = "none"
     """``none``; ``trace``: one rollout of each problem is its worked solution (LUFFY); ``prefix``: a hint is
     part of the response, and trained like it (Prefix-RFT); ``replay``: one rollout of some problems is an old
-    success of the policy (ExGRPO).
+    success of the policy (ExGRPO). Or a class of your own derived from
+    ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or ``package.module:Name``, under any
+    method of rollouts without a critic.
     """
 
     loss: str = "shaped"
@@ -50,7 +51,7 @@ class OffPolicyConfig:
     """
 
     def __post_init__(self) -> None:
-        for name, allowed in {"source": SOURCES, "loss": LOSSES, "statistics": STATISTICS}.items():
+        for name, allowed in {"loss": LOSSES, "statistics": STATISTICS}.items():
             value = getattr(self, name)
             require(value in allowed, f"{name} must be one of {list(allowed)}, got {value!r}")
         require(0.0 < self.shaping < math.inf, f"shaping must be positive, got {self.shaping}")
@@ -60,31 +61,11 @@ class OffPolicyConfig:
         )
         share = self.entropy_share
         require(0.0 < share <= 1.0, f"entropy_share must lie in (0, 1], got {share}")
-        require(share == 1.0 or self.source == "prefix", "entropy_share below 1 needs source 'prefix'")
-        require(
-            self.source != "prefix" or self.loss == "surrogate",
-            f"loss of a prefix must be 'surrogate', got {self.loss!r}",
-        )
-
-        require(
-            self.clip or self.adds_rollouts,
-            f"clip must be true with source {self.source!r}, which adds no off-policy rows",
-        )
-
-    @property
-    def has_own_loss(self) -> bool:
-        """Whether off-policy tokens are left out of the surrogate of the others."""
-        return self.adds_rollouts and self.loss != "surrogate"
 
     @property
     def has_advantages(self) -> bool:
         """Whether advantages weigh the loss of off-policy tokens."""
         return self.loss != "nll"
-
-    @property
-    def adds_rollouts(self) -> bool:
-        """Whether whole rollouts of a group come from elsewhere."""
-        return self.source in ("trace", "replay")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

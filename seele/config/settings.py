@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from seele.config.data import DataConfig
+from seele.config.loss_term import LossTermConfig
 from seele.config.memory import MemoryConfig
 from seele.config.off_policy import OffPolicyConfig, ReplayConfig
 from seele.config.require import require
@@ -193,17 +194,14 @@ class AdvantageConfig:
     baseline: str = "pooled"
     """``pooled``: the mean over all rounds of the problem, as in the paper. ``per_round``: the mean of the
     round. ``hint_conditional``: the mean of the others under the same hint, shrunk towards the accuracy that
-    the controller expects there.
+    the controller expects there. Or a function of your own, ``path/to/file.py:name`` or
+    ``package.module:name``, from a ``seele.methods.baselines.Group`` to (G,) advantages.
     """
 
     prior_rollouts: float = 4.0
     """``hint_conditional`` only: number of rollouts that the controller's expectation counts for."""
 
     def __post_init__(self) -> None:
-        baselines = ("pooled", "per_round", "hint_conditional")
-        require(
-            self.baseline in baselines, f"baseline must be one of {list(baselines)}, got {self.baseline!r}"
-        )
         require(
             0.0 <= self.prior_rollouts < math.inf,
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
@@ -230,11 +228,6 @@ class ImitationConfig:
         )
         forms = ("logprob_mean", "logprob_sum", "token_mean", "prob")
         require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
-
-    @property
-    def needs_hint_tokens(self) -> bool:
-        """Whether the loss divides by the hint tokens of an update."""
-        return self.coefficient > 0.0 and self.form == "token_mean"
 
 
 # Arguments of transformers' apply_chat_template that are no variables of the template: SEELE gives them.
@@ -378,6 +371,9 @@ class SeeleConfig:
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
     """
 
+    loss_terms: tuple[LossTermConfig, ...] = ()
+    """Terms of your own that are added to the actor's loss: ``LossTermConfig``."""
+
     data: DataConfig = field(default_factory=DataConfig)
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
@@ -409,17 +405,6 @@ class SeeleConfig:
         _require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
         _require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
         _require_threshold(self.rollout_correction_threshold)
-        if self.off_policy.adds_rollouts:
-            require(
-                self.hints.rounds == 1 and self.hints.rollouts_per_prompt >= 2,
-                f"off_policy.source {self.off_policy.source!r} needs hints.rounds=1 and at least two "
-                f"rollouts per prompt, got {self.hints.rounds} and {self.hints.rollouts_per_prompt}",
-            )
-        if self.off_policy.source != "none" or self.off_policy.statistics == "on_policy":
-            require(
-                self.advantage.baseline == "pooled",
-                f"advantage.baseline must be 'pooled' with off-policy rows, got {self.advantage.baseline!r}",
-            )
 
 
 def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

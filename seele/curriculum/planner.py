@@ -32,6 +32,7 @@ class StepPlanner:
         *,
         instance_ids: Sequence[str],
         batch_size: int,
+        replays: bool,
     ) -> None:
         """Plan steps of ``batch_size`` problems.
 
@@ -40,7 +41,9 @@ class StepPlanner:
             rows: One mapping a problem with the columns that the curriculum needs (``columns_needed``).
             instance_ids: Of all problems, in the same order. A saved state is of these problems alone.
             batch_size: Problems that a step trains on.
+            replays: Whether some problems replay an earlier success.
         """
+        self._replays = replays
         self._settings = settings
         self._num_problems = len(rows)
         self._problems_sha256 = hashlib.sha256(json.dumps(list(instance_ids)).encode()).hexdigest()
@@ -58,7 +61,7 @@ class StepPlanner:
         """
         self._step = step
         replayed: dict[int, Completion] = {}
-        if self._settings.off_policy.source == "replay":
+        if self._replays:
             replayed = self._pool.draw(self._batch_size, step=step, avoid=carried)
         self._begun = [*carried, *replayed]
         num_fresh = self._batch_size + self._settings.curriculum.spare_problems - len(self._begun)
@@ -112,7 +115,7 @@ class StepPlanner:
                 if visit.accuracy < 1.0 or _is_mostly_unhinted(visit)
             }
         )
-        if self._settings.off_policy.source == "replay":
+        if self._replays:
             self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
@@ -159,7 +162,7 @@ class StepPlanner:
             "curriculum": self._curriculum,
             "selection": self._selection,
             "pruning": self._pruning,
-            **({"replay": self._pool} if self._settings.off_policy.source == "replay" else {}),
+            **({"replay": self._pool} if self._replays else {}),
         }
 
 

@@ -5,7 +5,46 @@ the other forms are log-probabilities with the same coefficient, ``token_mean`` 
 (arXiv:2505.16984). Axes: T tokens of a packed batch.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
+
+from seele.config import ImitationConfig
+from seele.losses.term import Axis, LossBatch, LossTerm, Row
+
+HINT_WEIGHTS = "hint_weights"
+"""Column: weight of each token of a sequence in the imitation term."""
+
+
+class ImitationTerm(LossTerm):
+    """The term on the tokens of hints in the prompt."""
+
+    name: ClassVar[str] = "imitation_loss"
+    columns: ClassVar[Mapping[str, Axis]] = {HINT_WEIGHTS: Axis.SEQUENCE}
+
+    def __init__(self, settings: ImitationConfig) -> None:
+        self._form = settings.form
+        self.counted = (HINT_WEIGHTS,) if settings.form == "token_mean" else ()
+
+    def columns_of(self, row: Row) -> dict[str, list[float]]:
+        """Weights of the hint's tokens; rollouts of a round that share a hint share its term."""
+        weights = hint_token_weights(
+            row.prompt_tokens, row.hint_tokens, row.response_tokens, share=row.hint_share, form=self._form
+        )
+        return {HINT_WEIGHTS: weights}
+
+    def compute(self, batch: LossBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """In the run's form."""
+        weights_T, log_probs_T = batch.sequence_column(HINT_WEIGHTS), batch.next_log_probs_T
+        if self._form == "prob":
+            loss = imitation_probability(
+                log_probs_T, weights_T, batch.lengths_B, num_sequences=batch.num_sequences
+            )
+            return loss, {}
+        is_token_mean = self._form == "token_mean"
+        divisor = (batch.num_marked(HINT_WEIGHTS) or 1.0) if is_token_mean else batch.num_sequences
+        return imitation_loss(log_probs_T, weights_T, divisor=divisor), {}
 
 
 def hint_token_weights(

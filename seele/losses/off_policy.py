@@ -1,6 +1,58 @@
-"""Losses of tokens that another policy wrote. Axes: any shape, the same for all arguments."""
+"""Losses of response tokens that the policy did not write in this step."""
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
+
+from seele.config import OffPolicyConfig
+from seele.losses.term import Axis, LossBatch, LossTerm, Row
+
+OFF_POLICY_MASK = "off_policy_mask"
+"""Column: 1 on the tokens of a response that the policy did not write in this step."""
+
+
+class OffPolicyTerm(LossTerm):
+    """Marks off-policy tokens, and where they have a loss of their own, takes them out of the surrogate."""
+
+    name: ClassVar[str] = "off_policy_loss"
+    columns: ClassVar[Mapping[str, Axis]] = {OFF_POLICY_MASK: Axis.RESPONSE}
+
+    def __init__(self, settings: OffPolicyConfig, *, has_rows: bool, has_loss: bool) -> None:
+        """The term of a run.
+
+        Args:
+            settings: The run's.
+            has_rows: Whether whole rollouts are off-policy.
+            has_loss: Whether off-policy tokens have a loss of their own.
+        """
+        self._settings = settings
+        self.has_loss = has_loss
+        self.counted = (OFF_POLICY_MASK,) if has_rows else ()
+        self.takes_over = OFF_POLICY_MASK if has_loss else None
+        self.unclips = None if settings.clip else OFF_POLICY_MASK
+
+    def columns_of(self, row: Row) -> dict[str, list[float]]:
+        """Ones, then zeros from where the policy wrote."""
+        on_policy_tokens = row.response_tokens - row.off_policy_tokens
+        return {OFF_POLICY_MASK: [1.0] * row.off_policy_tokens + [0.0] * on_policy_tokens}
+
+    def compute(self, batch: LossBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Loss of the off-policy tokens, and their mean probability."""
+        log_probs_BR = batch.log_probs_BR
+        mask_BR = batch.response_column(OFF_POLICY_MASK).to(log_probs_BR.dtype)
+        num_tokens = batch.num_marked(OFF_POLICY_MASK) or 1.0
+        probability = (log_probs_BR.detach().exp() * mask_BR).sum() / num_tokens
+        metrics = {"off_policy_probability": probability}
+        if self._settings.loss == "nll":
+            return negative_log_likelihood(log_probs_BR, mask_BR, num_tokens=num_tokens), metrics
+        loss_BR = shaped_surrogate(
+            log_probs_BR,
+            batch.response_column("old_log_probs"),
+            batch.response_column("advantages"),
+            shaping=self._settings.shaping,
+        )
+        return batch.aggregate(loss_BR, mask_BR), metrics
 
 
 def shaped_surrogate(
@@ -14,8 +66,8 @@ def shaped_surrogate(
     tokens which the policy finds unlikely count most.
 
     Args:
-        log_probs: Under the policy, with gradient.
-        behaviour_log_probs: Under whoever wrote the token; 0 for a worked solution, whose author's
+        log_probs: Under the policy, with gradient. Any shape, the same for all three tensors.
+        behaviour_log_probs: Under the token's author; 0 for a worked solution, whose author's
             probabilities are not known and set to 1.
         advantages: Of the token's rollout.
         shaping: gamma, positive; 0.1 in the paper.

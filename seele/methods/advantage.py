@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seele.config import SeeleConfig
-from seele.maths.advantages import prefix_advantages
 from seele.methods.baselines import Baseline, Group
+from seele.methods.sources import OffPolicySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +17,11 @@ class Advantage:
     """Of the others in the rollout's row."""
 
 
-def group_advantages(group: Group, settings: SeeleConfig, *, baseline: Baseline) -> Sequence[Advantage]:
-    """Advantages of each of the group's rollouts."""
-    if settings.off_policy.source == "prefix":
-        return _both(*prefix_advantages(group.rewards_G, group.hint_ratio_G > 0.0))
+def group_advantages(group: Group, *, source: OffPolicySource, baseline: Baseline) -> Sequence[Advantage]:
+    """Advantages of each of the group's rollouts: the source's, or else the baseline's for all tokens."""
+    of_source = source.advantages(group)
+    if of_source is not None:
+        return _both(*of_source)
     advantage_G = baseline(group)
     return _both(advantage_G, advantage_G)
 

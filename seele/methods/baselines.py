@@ -1,8 +1,10 @@
 """What a rollout's reward is compared with: ``seele.advantage.baseline``.
 
-A baseline turns the arrays of one problem's group into (G,) advantages. G counts the group's rollouts.
+A baseline turns the arrays of one problem's group into (G,) advantages; one of a user's own is a function of
+``Group``. G counts the group's rollouts.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.config import AdvantageConfig, SeeleConfig
+from seele.errors import ConfigError
 from seele.maths.advantages import (
     hint_conditional_advantages,
     leave_one_out_advantages,
@@ -18,6 +21,7 @@ from seele.maths.advantages import (
     split_advantages,
 )
 from seele.maths.irt import Array
+from seele.plugins import blame, find_part, where
 from seele.records import Origin, Rollout
 
 
@@ -47,6 +51,10 @@ class Group:
         return self.graded_G + self.penalties_G
 
 
+KEY = "seele.advantage.baseline"
+
+BASELINES = ("pooled", "per_round", "hint_conditional")
+
 Baseline = Callable[[Group], Array]
 """From a group to (G,) advantages."""
 
@@ -68,19 +76,46 @@ def group_of(
 
 
 def build_baseline(settings: SeeleConfig, *, leave_one_out: bool, divide_by_std: bool) -> Baseline:
-    """The run's baseline.
+    """The run's baseline, one of SEELE's or a function of the user's own.
 
     Args:
         settings: The run's.
         leave_one_out: Whether the method's estimator leaves a rollout out of its own baseline (RLOO), which
             divides by no standard deviation.
         divide_by_std: Whether advantages are divided by a standard deviation otherwise.
+
+    Raises:
+        ConfigError: There is no such baseline, or it does not take a group.
     """
     divide_by_std = divide_by_std and not leave_one_out
     if settings.off_policy.statistics == "on_policy":
         return lambda group: split_advantages(group.rewards_G, group.on_policy_G, divide_by_std=divide_by_std)
     built_in = _built_in(settings.advantage, leave_one_out=leave_one_out, divide_by_std=divide_by_std)
-    return built_in[settings.advantage.baseline]
+    baseline: Baseline = find_part(
+        settings.advantage.baseline, key=KEY, group="advantages", built_in=built_in
+    )
+    return baseline if settings.advantage.baseline in built_in else _checked(baseline)
+
+
+def _checked(baseline: Baseline) -> Baseline:
+    """The user's function, whose faults end the run."""
+    try:
+        inspect.signature(baseline).bind(None)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{KEY}: {where(baseline)} must be a function of one group (seele.methods.baselines.Group)"
+        ) from error
+
+    def checked(group: Group) -> Array:
+        with blame(baseline, f"problem {group.instance_id!r}", key=KEY):
+            advantage_G = np.asarray(baseline(group), dtype=np.float64)
+            if advantage_G.shape != group.graded_G.shape:
+                raise ValueError(f"advantages must be {group.graded_G.shape}, got {advantage_G.shape}")
+            if not np.isfinite(advantage_G).all():
+                raise ValueError(f"advantages must be finite, got {advantage_G.tolist()}")
+        return advantage_G
+
+    return checked
 
 
 def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: bool) -> dict[str, Baseline]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.methods.baselines import build_baseline
+from seele.methods.sources import SOURCES, build_source
 from seele.methods.supervised import check_supervised_stage
 
 NO_HINTS = ("none",)
@@ -46,6 +48,11 @@ class Method:
         """Whether a rollout is compared with its group's others alone."""
         return self.estimator == "rloo"
 
+    def _takes_source(self, spec: str) -> bool:
+        """A source of the user's own goes with any rollouts, but not with a critic's values."""
+        is_users = spec not in SOURCES and "rl" in self.stages and not self.has_critic
+        return is_users or spec == self.off_policy
+
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
 
@@ -60,16 +67,19 @@ class Method:
                 f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
                 f"allowed are {list(self.controllers)}, or choose method=seele"
             )
-        if config.off_policy.source != self.off_policy:
+        if not self._takes_source(config.off_policy.source):
             raise ConfigError(
                 f"seele.off_policy.source: method {self.name} has {self.off_policy!r}, "
                 f"got {config.off_policy.source!r}; choose another method for that"
             )
-        if config.imitation.coefficient > 0.0 and (not self.reveals_hints or self.off_policy == "prefix"):
+        source = build_source(config.off_policy)
+        source.check(config)
+        if config.imitation.coefficient > 0.0 and (not self.reveals_hints or source.in_response):
             raise ConfigError(
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"
             )
+        build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
                 f"seele.advantage.baseline: method {self.name} has advantages of its own "

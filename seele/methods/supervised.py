@@ -12,6 +12,7 @@ SETTINGS_OF_ROLLOUTS = {
     "selection.name": "none",
     "selection.prune_after": 0,
     "advantage.baseline": "pooled",
+    "loss_terms": (),
     "rollout_correction": "none",
     "rollout_cache": None,
     "max_generated_tokens": None,

@@ -109,7 +109,13 @@ class Tokenizer(Protocol):
         """``input_ids`` of ``text``, and as ``offset_mapping`` where each token starts and ends in it."""
         ...
 
-    def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool = False,
+    ) -> str:
         """The text of tokens."""
         ...
 

@@ -14,6 +14,8 @@ from seele.config import HintConfig, ImitationConfig, OffPolicyConfig, SeeleConf
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
 from seele_verl import off_policy
 from seele_verl.protocol import training_rows
@@ -61,6 +63,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
     rng = np.random.default_rng([len(method), int(factor)])
     no_hints = {"hints": HintConfig(controller="none", rounds=1), "imitation": ImitationConfig(coefficient=0)}
     settings = SeeleConfig(method=method, off_policy=OffPolicyConfig(), **no_hints)
+    source = build_source(settings.off_policy)
     baseline = build_baseline(
         settings, leave_one_out=METHODS[method].leaves_one_out, divide_by_std=divide_by_std
     )
@@ -78,9 +81,10 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
             step_ids=[[3], [4]],
             model_version=0,
             global_step=1,
-            settings=settings,
+            terms=LossTerms(settings),
+            source=source,
             rewards=group.rewards_G.tolist(),
-            advantages=group_advantages(group, settings, baseline=baseline),
+            advantages=group_advantages(group, source=source, baseline=baseline),
             tells_accuracy=False,
         )
         uids += [number] * size
@@ -106,7 +110,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
 
     store = Store({"response_mask": mask})
     monkeypatch.setattr(off_policy, "tq", store)
-    off_policy.write_advantages(KVBatchMeta(keys=keys, partition_id="train", tags=tags), settings.off_policy)
+    off_policy.write_advantages(KVBatchMeta(keys=keys, partition_id="train", tags=tags), source)
     written = store.fields["advantages"].to_padded_tensor(0.0)
     # The largest is about 4; single precision leaves 1e-7 of a reward, over a deviation that may be small.
     torch.testing.assert_close(written, verls.to(written.dtype), rtol=2e-6, atol=2e-6)

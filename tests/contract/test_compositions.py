@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 import seele.config.settings
 import seele.methods
 import seele.methods.method
+import seele.methods.sources.source
 import seele.methods.supervised
 import seele_verl.checks.compositions
 from seele.curriculum import CURRICULA, SELECTIONS
@@ -174,6 +175,7 @@ def places_that_refuse() -> set[tuple[str, int]]:
         seele.methods,
         seele.methods.method,
         seele.methods.supervised,
+        seele.methods.sources.source,
         seele_verl.checks.compositions,
     ):
         tree = ast.parse(inspect.getsource(module))

@@ -22,20 +22,21 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import response_to_nested
 
 from seele.config import AdvantageConfig
+from seele.losses.imitation import HINT_WEIGHTS
+from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import pooled_advantages
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
 from seele_verl import off_policy
-from seele_verl.losses import needs_seele_loss, seele_loss
+from seele_verl.losses import seele_loss
 from seele_verl.protocol import (
     ADVANTAGE,
-    HINT_TOKENS,
-    HINT_WEIGHTS,
     OFF_POLICY_ADVANTAGE,
-    OFF_POLICY_MASK,
-    OFF_POLICY_TOKENS,
+    count_of,
     training_rows,
 )
 from seele_verl.rollout_correction import verl_rollout_correction
@@ -124,6 +125,7 @@ def rows_from(config, rollouts, penalties, **changed):
     """As a rollout worker makes them."""
     settings = dataclasses.replace(read_settings(config), **changed)
     method = METHODS[settings.method]
+    source = build_source(settings.off_policy)
     group = group_of("i", rollouts, penalties=penalties, target_accuracy=settings.hints.target_accuracy)
     baseline = build_baseline(
         settings,
@@ -138,9 +140,10 @@ def rows_from(config, rollouts, penalties, **changed):
         step_ids=STEPS,
         model_version=0,
         global_step=1,
-        settings=settings,
+        terms=LossTerms(settings),
+        source=source,
         rewards=group.rewards_G.tolist(),
-        advantages=None if method.has_critic else group_advantages(group, settings, baseline=baseline),
+        advantages=None if method.has_critic else group_advantages(group, source=source, baseline=baseline),
         tells_accuracy=settings.method == "dapo",
     )
 
@@ -307,17 +310,17 @@ class Batch:
             fields.set_non_tensor(name, value)
         if OFF_POLICY_MASK in columns:
             num_tokens = int(fields[OFF_POLICY_MASK].values().sum())
-            fields[OFF_POLICY_TOKENS] = NonTensorData(num_tokens)
+            fields[count_of(OFF_POLICY_MASK)] = NonTensorData(num_tokens)
         if HINT_WEIGHTS in columns:
-            fields[HINT_TOKENS] = NonTensorData(int(fields[HINT_WEIGHTS].values().count_nonzero()))
+            fields[count_of(HINT_WEIGHTS)] = NonTensorData(int(fields[HINT_WEIGHTS].values().count_nonzero()))
         self.fields = fields
         self.targets_T = torch.roll(fields["input_ids"].values(), -1)
         torch.manual_seed(0)
         self.logits_TV = torch.randn(len(self.targets_T), VOCABULARY, requires_grad=True)
         settings = read_settings(config)
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-        terms = {"imitation": settings.imitation, "off_policy": settings.off_policy}
-        loss = partial(seele_loss, **terms) if needs_seele_loss(settings) else ppo_loss
+        terms = LossTerms(settings)
+        loss = partial(seele_loss, terms=terms) if terms.change_the_loss else ppo_loss
         self.loss_function = partial(loss, config=actor)
 
     def loss(self):
@@ -422,7 +425,7 @@ def test_a_step_without_off_policy_rows_is_clipped():
     gradients = {}
     for tokens in (0, 2):
         batch = Batch("exgrpo")
-        batch.fields[OFF_POLICY_TOKENS] = NonTensorData(tokens)
+        batch.fields[count_of(OFF_POLICY_MASK)] = NonTensorData(tokens)
         old = batch.fields["old_log_probs"].unbind()
         batch.fields["old_log_probs"] = jagged([torch.zeros(len(row)) for row in old])
         gradients[tokens] = batch.gradients()[1][2:]
@@ -632,7 +635,9 @@ def corrected(method, kind, level, monkeypatch):
     fields["rollout_is_weights"] = weights
     if OFF_POLICY_MASK in fields:
         monkeypatch.setattr(off_policy, "tq", Store(fields))
-        off_policy.weigh_own_tokens_only(KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4))
+        off_policy.weigh_on_policy_tokens_only(
+            KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4)
+        )
     return batch
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from seele.config import SeeleConfig
 from seele.config.settings import RewardConfig
+from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, Instance
 from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import STOP_STRINGS
@@ -112,6 +113,7 @@ def test_only_validation_stops(monkeypatch):
     monkeypatch.setattr(module, "encode_problem", lambda *_: encoded)
     made = worker()
     made.seele, made.stop, made._sample = SeeleConfig(method="grpo"), ("User:",), sample
+    made.source = build_source(made.seele.off_policy)
     made.rollout_config = SimpleNamespace(response_length=9, val_kwargs=SimpleNamespace(n=1))
     made.controller = made.cache = None
     instance = Instance(instance_id="i", data_source="d", question="q", steps=(), answer="1")

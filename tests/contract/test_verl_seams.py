@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from seele.methods.sources import build_source
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 
@@ -235,6 +236,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     worker = object.__new__(module.RoundsWorker)
     worker.cache = None
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
+    worker.source = build_source(worker.seele.off_policy)
     worker.controller, worker.tokenizer = Controller(worker.seele), None
     worker.rollout_config = SimpleNamespace(response_length=9)
     worker._sample, worker._grade = sample, grade
@@ -273,6 +275,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     monkeypatch.setattr(module, "step_metrics", lambda visits: {})
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
+    trainer.source = build_source(trainer.seele.off_policy)
     trainer.config = OmegaConf.create(
         {
             "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},
@@ -316,7 +319,7 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
 
 def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
-    from seele.records import Finish
+    from seele.records import Finish, Instance
     from seele.rollout.solutions import EncodedProblem
     from seele_models.tokenizer import byte_tokenizer
     from seele_verl.rounds_worker import RoundsWorker
@@ -328,14 +331,16 @@ def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
         off_policy=OffPolicyConfig(source="trace"),
         hints=HintConfig(controller="none", rounds=1),
     )
+    worker.source = build_source(worker.seele.off_policy)
     worker.rollout_config = SimpleNamespace(response_length=6)
+    instance = Instance(instance_id="i", data_source="x", question="?", steps=("a", "b"), answer="b")
 
     def encoded(*step_ids):
         return EncodedProblem(prompt_ids=[], step_ids=[*step_ids], moved_cuts=0)
 
     end = worker.tokenizer.eos_token_id
-    [whole] = worker._given(encoded([1, 2], [3, 4, 5]), None)
+    [whole] = worker._given(instance, encoded([1, 2], [3, 4, 5]), None)
     assert (whole.token_ids, whole.finish) == ((1, 2, 3, 4, 5, end), Finish.STOP)
-    [cut] = worker._given(encoded([1, 2], [3, 4, 5, 6]), None)
+    [cut] = worker._given(instance, encoded([1, 2], [3, 4, 5, 6]), None)
     assert (cut.token_ids, cut.finish) == ((1, 2, 3, 4, 5, 6), Finish.LENGTH)
     assert len(cut.log_probs) == 6

@@ -49,7 +49,9 @@ def task_runner() -> type:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
-    from seele_verl.losses import needs_seele_loss, seele_loss
+    from seele.methods.loss_terms import LossTerms
+    from seele.methods.sources import build_source
+    from seele_verl.losses import seele_loss
     from seele_verl.runner import SeeleTaskRunner
     from seele_verl.trainer import SeeleTrainer
 
@@ -66,6 +68,7 @@ def task_runner() -> type:
             epochs = {"trainer.total_epochs": self.config.trainer.total_epochs}
             config = with_changes(config, what_verl_is_told(config, seele) | epochs)
             self.config, self.seele = config, seele
+            self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
             self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:
@@ -78,10 +81,10 @@ def task_runner() -> type:
                 rows,
                 instance_ids=self.train_dataset.instance_ids,
                 batch_size=config.data.train_batch_size,
+                replays=self.source.replays,
             )
             actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-            terms = {"imitation": self.seele.imitation, "off_policy": self.seele.off_policy}
-            loss = partial(seele_loss, **terms) if needs_seele_loss(self.seele) else ppo_loss
+            loss = partial(seele_loss, terms=self.terms) if self.terms.change_the_loss else ppo_loss
             self.actor_rollout_wg.set_loss_fn(partial(loss, config=actor))
 
     class TurnsTaskRunner(SeeleTaskRunner):

@@ -3,10 +3,11 @@
 import pytest
 
 from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
-from seele.errors import ConfigError
+from seele.errors import ConfigError, PluginError
 from seele.methods import METHODS, check_method
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
+from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
 
 NO_HINTS = HintConfig(controller="none", rounds=1)
@@ -98,7 +99,7 @@ def advantages(rollouts, *, penalties=None, leave_one_out=False, divide_by_std=F
     penalties = penalties or [0.0] * len(rollouts)
     group = group_of("i", rollouts, penalties=penalties, target_accuracy=target)
     baseline = build_baseline(config, leave_one_out=leave_one_out, divide_by_std=divide_by_std)
-    both = group_advantages(group, config, baseline=baseline)
+    both = group_advantages(group, source=build_source(config.off_policy), baseline=baseline)
     assert all(advantage.generated == advantage.off_policy for advantage in both)
     return [advantage.generated for advantage in both]
 
@@ -143,7 +144,68 @@ def test_without_a_prediction_the_target_accuracy_stands_in():
     assert seen == 0.5
 
 
-@pytest.mark.parametrize("settings", [{"baseline": "mean"}, {"prior_rollouts": -1.0}])
-def test_a_baseline_that_does_not_exist_is_refused(settings):
+def test_a_baseline_that_does_not_exist_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"seele.advantage.baseline: unknown name 'mean'; allowed are .*'pooled'"
+    ):
+        check_method(SeeleConfig(method="seele", advantage=AdvantageConfig(baseline="mean")))
     with pytest.raises(ValueError, match=r"must be"):
-        AdvantageConfig(**settings)
+        AdvantageConfig(prior_rollouts=-1.0)
+
+
+OWN = """
+import numpy as np
+
+
+def centred(group):
+    return group.rewards_G - group.rewards_G[group.on_policy_G].mean()
+
+
+def short(group):
+    return group.rewards_G[1:]
+
+
+def nan(group):
+    return group.rewards_G * np.nan
+
+
+def broken(group):
+    return group.no_such_array
+
+
+def two(group, more):
+    return group.rewards_G
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    return file
+
+
+def test_a_baseline_may_be_the_users_own(own):
+    rollouts = rollouts_of((0.75, None, [1, 1]), (0.25, None, [1, 0]))
+    assert advantages(rollouts, baseline=f"{own}:centred") == [0.25, 0.25, 0.25, -0.75]
+    settings = SeeleConfig(method="seele", advantage=AdvantageConfig(baseline=f"{own}:centred"))
+    assert check_method(settings).name == "seele"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("short", r"own.py:9: problem 'i': .*advantages must be \(2,\), got \(1,\)"),
+        ("nan", r"own.py:13: problem 'i': .*advantages must be finite, got \[nan, nan\]"),
+        ("broken", r"own.py:17: problem 'i': AttributeError: .*no_such_array.*own.py:18\)"),
+    ],
+)
+def test_a_fault_of_the_users_baseline_names_file_line_and_problem(own, name, message):
+    with pytest.raises(PluginError, match=message):
+        advantages(rollouts_of((0.5, None, [1, 0])), baseline=f"{own}:{name}")
+
+
+def test_a_baseline_that_takes_no_group_is_refused_before_the_run(own):
+    settings = SeeleConfig(method="seele", advantage=AdvantageConfig(baseline=f"{own}:two"))
+    with pytest.raises(ConfigError, match=r"seele.advantage.baseline: .*own.py:21 must be a function of one"):
+        check_method(settings)

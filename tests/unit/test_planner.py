@@ -16,6 +16,7 @@ from seele.config import (
 )
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError, DataError
+from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout, Visit
 
 NUM_PROBLEMS, BATCH = 20, 4
@@ -23,7 +24,14 @@ NUM_PROBLEMS, BATCH = 20, 4
 
 def build(instance_ids=tuple(f"p{problem}" for problem in range(NUM_PROBLEMS)), **sections):
     rows = [{"level": problem % 2} for problem in range(NUM_PROBLEMS)]
-    return StepPlanner(SeeleConfig(method="x", **sections), rows, instance_ids=instance_ids, batch_size=BATCH)
+    settings = SeeleConfig(method="x", **sections)
+    return StepPlanner(
+        settings,
+        rows,
+        instance_ids=instance_ids,
+        batch_size=BATCH,
+        replays=build_source(settings.off_policy).replays,
+    )
 
 
 def everything():

@@ -1,8 +1,12 @@
-"""The actor's loss: verl's own ``ppo_loss`` on the tokens that the policy wrote, plus a term for the others:
-hint tokens of the prompt, off-policy tokens of the response.
+"""The actor's loss: verl's own ``ppo_loss`` on the tokens that the policy wrote, plus the run's terms.
+
+Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences in a row.
+verl hands over nested tensors, whose rows have a sequence's or a response's own length.
 """
 
 import dataclasses
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,10 +18,9 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
-from seele.config import ImitationConfig, OffPolicyConfig, SeeleConfig
-from seele.losses.imitation import imitation_loss, imitation_probability
-from seele.losses.off_policy import negative_log_likelihood, shaped_surrogate
-from seele_verl.protocol import HINT_TOKENS, HINT_WEIGHTS, OFF_POLICY_MASK, OFF_POLICY_TOKENS
+from seele.methods.loss_terms import WeighedTerm
+from seele.plugins import blame
+from seele_verl.protocol import INSTANCE_IDS, count_of
 
 UNLIMITED = 1e9
 """verl clamps the logarithm of a ratio to 20, so no ratio comes near."""
@@ -29,87 +32,117 @@ def seele_loss(
     data: TensorDict,
     dp_group: Any = None,
     *,
-    imitation: ImitationConfig,
-    off_policy: OffPolicyConfig,
+    terms: Iterable[WeighedTerm],
 ) -> tuple[Any, dict[str, Any]]:
-    """verl's ``ppo_loss`` + gamma * imitation + the off-policy term; installed with ``set_loss_fn``.
+    """verl's ``ppo_loss`` + the terms, each times its coefficient; installed with ``set_loss_fn``.
 
     Generated tokens carry the clipped surrogate, KL and entropy of verl; hint tokens never the advantage
     (arXiv:2509.06923, Eq. 10). The micro-batches' losses are summed and FSDP averages over ranks, hence the
     factor ``dp_size`` over the global batch, as in verl's own aggregation.
+
+    Raises:
+        PluginError: A term of the user's own raised, or its loss is not a finite scalar.
     """
-    terms, metrics = [], {}
-    if imitation.coefficient:
-        imitated = _imitation(model_output, data, form=imitation.form)
-        terms.append(imitation.coefficient * imitated)
-        metrics["imitation_loss"] = _summed(imitated)
-    if not off_policy.clip and _tokens(data, OFF_POLICY_TOKENS):
-        config = dataclasses.replace(
-            config, clip_ratio_low=1.0, clip_ratio_high=UNLIMITED, clip_ratio_c=UNLIMITED
+    batch = MicroBatch(config, model_output, data)
+    losses: list[torch.Tensor] = []
+    metrics: dict[str, Metric] = {}
+    for each in terms:
+        term = each.term
+        if term.unclips and batch.num_marked(term.unclips):
+            config = dataclasses.replace(
+                config, clip_ratio_low=1.0, clip_ratio_high=UNLIMITED, clip_ratio_c=UNLIMITED
+            )
+        if term.has_loss:
+            loss, of_term = _compute(each, batch)
+            losses.append(each.coefficient * loss)
+            metrics |= {name: _summed(value) for name, value in {term.name: loss, **of_term}.items()}
+        if term.takes_over:
+            data = _without(data, term.takes_over)
+    loss, of_verl = ppo_loss(config, model_output, data, dp_group)
+    return sum(losses, start=loss), of_verl | metrics
+
+
+class MicroBatch:
+    """A micro-batch as terms see it: ``seele.losses.term.LossBatch``."""
+
+    def __init__(self, config: ActorConfig, model_output: dict[str, Any], data: TensorDict) -> None:
+        self._config, self._data = config, data
+        self._log_probs = model_output["log_probs"]
+
+    @cached_property
+    def log_probs_BR(self) -> torch.Tensor:
+        """(B, R) of the response's tokens."""
+        return no_padding_2_padding(self._log_probs, self._data)
+
+    @property
+    def next_log_probs_T(self) -> torch.Tensor:
+        """(T,) of all tokens; position t holds that of token t + 1."""
+        values_T: torch.Tensor = self._log_probs.values()
+        return values_T
+
+    @property
+    def lengths_B(self) -> torch.Tensor:
+        """(B,) tokens of each sequence."""
+        lengths_B: torch.Tensor = self._data["input_ids"].offsets().diff()
+        return lengths_B
+
+    @property
+    def num_sequences(self) -> float:
+        """Of the whole update, over the ranks."""
+        return float(self._data["global_batch_size"] / self._data["dp_size"])
+
+    def response_column(self, name: str) -> torch.Tensor:
+        """(B, R), 0 behind the response."""
+        padded: TensorDict = self._data.select(name).to_padded_tensor()
+        return padded[name]
+
+    def sequence_column(self, name: str) -> torch.Tensor:
+        """(T,)."""
+        values_T: torch.Tensor = self._data[name].values()
+        return values_T
+
+    def num_marked(self, name: str) -> float:
+        """Tokens of the whole update that the column marks, over the ranks."""
+        return float(tu.get_non_tensor_data(self._data, count_of(name), default=None) / self._data["dp_size"])
+
+    def aggregate(self, loss_BR: torch.Tensor, mask_BR: torch.Tensor) -> torch.Tensor:
+        """A scalar, as verl aggregates the surrogate."""
+        loss: torch.Tensor = agg_loss(
+            loss_BR,
+            mask_BR,
+            self._config.loss_agg_mode,
+            dp_size=self._data["dp_size"],
+            batch_num_tokens=self._data["batch_num_tokens"],
+            global_batch_size=self._data["global_batch_size"],
+            loss_scale_factor=self._config.loss_scale_factor,
         )
-    if off_policy.has_own_loss:
-        loss, probability = _off_policy(config, model_output, data, off_policy)
-        terms.append(off_policy.coefficient * loss)
-        metrics["off_policy_loss"] = _summed(loss)
-        metrics["off_policy_probability"] = _summed(probability)
-        data = _without_off_policy(data)
-    loss, verls = ppo_loss(config, model_output, data, dp_group)
-    return sum(terms, start=loss), verls | metrics
+        return loss
+
+    @property
+    def instance_ids(self) -> list[str]:
+        """Of the problems in it, where the run has terms of the user's own."""
+        ids = tu.get(self._data, INSTANCE_IDS, default=[])
+        return sorted(set(ids.tolist() if hasattr(ids, "tolist") else ids))
 
 
-def needs_seele_loss(settings: SeeleConfig) -> bool:
-    """Whether a run's loss has terms that verl's has not."""
-    off_policy = settings.off_policy
-    return bool(settings.imitation.coefficient) or off_policy.has_own_loss or not off_policy.clip
+def _compute(each: WeighedTerm, batch: MicroBatch) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+    if not each.is_users:
+        return each.term.compute(batch)
+    with blame(each.term, f"compute, problems {batch.instance_ids}", key=each.key):
+        loss, metrics = each.term.compute(batch)
+        for name, value in {each.term.name: loss, **metrics}.items():
+            if not isinstance(value, torch.Tensor) or value.ndim or not torch.isfinite(value):
+                found = f"shape {tuple(value.shape)}" if getattr(value, "ndim", 0) else repr(value)
+                raise ValueError(f"{name} must be a finite scalar tensor, got {found}")
+    return loss, metrics
 
 
-def _imitation(model_output: dict[str, Any], data: TensorDict, *, form: str) -> torch.Tensor:
-    weights, log_probs_T = data[HINT_WEIGHTS], model_output["log_probs"].values()
-    num_sequences = data["global_batch_size"] / data["dp_size"]
-    if form == "prob":
-        lengths_S = weights.offsets().diff()
-        return imitation_probability(log_probs_T, weights.values(), lengths_S, num_sequences=num_sequences)
-    divisor = (_tokens(data, HINT_TOKENS) or 1.0) if form == "token_mean" else num_sequences
-    return imitation_loss(log_probs_T, weights.values(), divisor=divisor)
-
-
-def _off_policy(
-    config: ActorConfig, model_output: dict[str, Any], data: TensorDict, settings: OffPolicyConfig
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Loss of the off-policy tokens, and their mean probability. B sequences, R longest response."""
-    log_probs_BR = no_padding_2_padding(model_output["log_probs"], data)
-    fields = data.select(OFF_POLICY_MASK, "old_log_probs", "advantages").to_padded_tensor()
-    mask_BR = fields[OFF_POLICY_MASK].to(log_probs_BR.dtype)
-    num_tokens = _tokens(data, OFF_POLICY_TOKENS) or 1.0
-    probability = (log_probs_BR.detach().exp() * mask_BR).sum() / num_tokens
-    if settings.loss == "nll":
-        return negative_log_likelihood(log_probs_BR, mask_BR, num_tokens=num_tokens), probability
-    loss_BR = shaped_surrogate(
-        log_probs_BR, fields["old_log_probs"], fields["advantages"], shaping=settings.shaping
-    )
-    loss = agg_loss(
-        loss_BR,
-        mask_BR,
-        config.loss_agg_mode,
-        dp_size=data["dp_size"],
-        batch_num_tokens=data["batch_num_tokens"],
-        global_batch_size=data["global_batch_size"],
-        loss_scale_factor=config.loss_scale_factor,
-    )
-    return loss, probability
-
-
-def _tokens(data: TensorDict, name: str) -> float:
-    """What this rank's part of a token mean over the update is divided by; 0 without such tokens."""
-    return float(tu.get_non_tensor_data(data, name, default=None) / data["dp_size"])
-
-
-def _without_off_policy(data: TensorDict) -> TensorDict:
-    """The batch with off-policy tokens masked out of the response."""
-    pairs = zip(data["response_mask"].unbind(), data[OFF_POLICY_MASK].unbind(), strict=True)
-    own = [mask * (1 - off_policy).to(mask.dtype) for mask, off_policy in pairs]
+def _without(data: TensorDict, column: str) -> TensorDict:
+    """The batch with the response tokens that a column marks masked out."""
+    pairs = zip(data["response_mask"].unbind(), data[column].unbind(), strict=True)
+    left = [mask * (1 - marked).to(mask.dtype) for mask, marked in pairs]
     data = data.copy()
-    data["response_mask"] = torch.nested.as_nested_tensor(own, layout=torch.jagged)
+    data["response_mask"] = torch.nested.as_nested_tensor(left, layout=torch.jagged)
     return data
 
 

@@ -35,6 +35,7 @@ from seele.maths.memory import (
 from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
+from seele.methods.sources import build_source
 from seele_verl import options
 from seele_verl.changes import with_changes
 from seele_verl.checks.job import check_job
@@ -128,7 +129,9 @@ def plan_of(
         )
     rollout = section.rollout
     actor_entropy = bool(section.actor.calculate_entropy or section.actor.entropy_coeff)
-    uses_engines = config.algorithm.rollout_correction.bypass_mode and seele.off_policy.source != "prefix"
+    uses_engines = (
+        config.algorithm.rollout_correction.bypass_mode and build_source(seele.off_policy).has_log_probs
+    )
     has_critic = METHODS[seele.method].has_critic
     rows = config.data.train_batch_size * rollout.n
     update_rows = section.actor.ppo_mini_batch_size * rollout.n

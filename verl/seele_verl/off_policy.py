@@ -10,15 +10,17 @@ import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
-from seele.config import OffPolicyConfig
+from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import highest
-from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE, OFF_POLICY_MASK
+from seele.methods.sources import OffPolicySource
+from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
 
-def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMeta:
+def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta:
     """Put the advantages of the rows' tags in the place of verl's estimates."""
-    has_off_policy, by_entropy = settings.source != "none", settings.entropy_share < 1.0
-    columns = ["response_mask"] + [OFF_POLICY_MASK] * has_off_policy + ["entropy"] * by_entropy
+    entropy_share = source.settings.entropy_share
+    by_entropy = entropy_share < 1.0
+    columns = ["response_mask"] + [OFF_POLICY_MASK] * source.marks_tokens + ["entropy"] * by_entropy
     data = _read(batch, columns)
     lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])
 
@@ -27,31 +29,31 @@ def write_advantages(batch: KVBatchMeta, settings: OffPolicyConfig) -> KVBatchMe
         return torch.repeat_interleave(torch.tensor(of_row), lengths)
 
     advantage_T = spread(ADVANTAGE)
-    if has_off_policy:
+    if source.marks_tokens:
         is_off_policy_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
         if by_entropy:
-            is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), settings.entropy_share)
+            is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), entropy_share)
             off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
     advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())
     return _write(batch, {"advantages": advantages, "returns": advantages})
 
 
-def exchange_log_probs(batch: KVBatchMeta, *, source: str) -> None:
+def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
     """Make the engine's and the trainer's log-probabilities agree on off-policy tokens.
 
-    A trace or a replayed success keeps what its row came with, as old log-probability too. A prefix, of which
-    nothing is known, gets the trainer's as the engine's.
+    Where they have log-probabilities (a trace, a replayed success), those of the row are the old ones, too.
+    Where nothing is known of them (a prefix), the trainer's stand for the engine's.
     """
-    old, came = "old_log_probs", "rollout_log_probs"
-    written, read = (came, old) if source == "prefix" else (old, came)
-    data = _read(batch, [old, came, OFF_POLICY_MASK])
+    of_trainer, of_row = "old_log_probs", "rollout_log_probs"
+    written, read = (of_trainer, of_row) if has_log_probs else (of_row, of_trainer)
+    data = _read(batch, [of_trainer, of_row, OFF_POLICY_MASK])
     is_off_policy_T = _flat(data[OFF_POLICY_MASK]).bool()
     values_T = torch.where(is_off_policy_T, _flat(data[read]), _flat(data[written]))
     _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
 
-def weigh_own_tokens_only(batch: KVBatchMeta) -> None:
+def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
     """Set the weights between engine and trainer to 1 where the engine wrote nothing. At the level of
     sequences a prefix would have its response's.
     """

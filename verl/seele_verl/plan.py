@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.data.storage.files import write_atomically
+from seele.methods.sources import build_source
 from seele.plugins import absolute
 from seele.rollout.templates import absolute_template
 from seele_verl.changes import with_changes
@@ -70,8 +71,8 @@ def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
     told: dict[str, Any] = {
         f"{SECTION}.{name}": value for name, value in verl_rollout_correction(seele).items()
     }
-    if seele.off_policy.source == "prefix":
-        # The engine has no log-probabilities of a prefix, which it did not write.
+    if not build_source(seele.off_policy).has_log_probs:
+        # The engine has no log-probabilities of what it did not write, such as a prefix.
         told[f"{SECTION}.bypass_mode"] = False
     if seele.curriculum.spare_problems:
         told["trainer.v1.sampler.custom_sampler"] = {

@@ -15,19 +15,15 @@ import torch
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from seele.config import SeeleConfig
-from seele.losses.imitation import hint_token_weights
+from seele.losses.term import Axis, Row
 from seele.methods.advantage import Advantage
+from seele.methods.loss_terms import LossTerms, WeighedTerm
+from seele.methods.sources import OffPolicySource
+from seele.plugins import blame
 from seele.records import Instance, Origin, Rollout
 
-HINT_WEIGHTS = "hint_weights"
-"""Row field: (prompt + response,) weight of each token in the imitation term."""
-
-OFF_POLICY_MASK = "off_policy_mask"
-"""Row field: (response,) 1 on tokens that the policy did not write in this step, where a run has such."""
-
-OFF_POLICY_TOKENS, HINT_TOKENS = "off_policy_tokens", "hint_tokens"
-"""Batch-wide values: such tokens of the step over its updates, what a token mean divides by; may be 0."""
+INSTANCE_IDS = "instance_ids"
+"""Row field: the problem, where the run has loss terms of the user's own, whose faults are told with it."""
 
 ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
 """Row tags: advantages of the rollout's tokens, in every run without a critic."""
@@ -41,10 +37,12 @@ UPDATE_COLUMNS = (
     "ref_log_prob",
     "advantages",
     "rollout_is_weights",
-    HINT_WEIGHTS,
-    OFF_POLICY_MASK,
+    INSTANCE_IDS,
 )
-"""Row fields that the actor's loss reads, where the run has them."""
+"""Row fields that the actor's loss reads beside those of its terms, where the run has them."""
+
+LENGTH_TAGS = {Axis.SEQUENCE: "seq_len", Axis.RESPONSE: "response_len"}
+"""Row tags: lengths of a term's columns, by axis."""
 
 CRITIC_COLUMNS = (*LOG_PROB_COLUMNS, "values", "returns")
 """Row fields that the critic's loss reads."""
@@ -57,6 +55,11 @@ class TrainingRows:
     keys: list[str]
     fields: TensorDict
     tags: list[dict[str, Any]]
+
+
+def count_of(column: str) -> str:
+    """Batch-wide value: tokens of the step that a term's column marks, over its updates. May be 0."""
+    return f"num_{column}"
 
 
 def row_key(uid: str, rollout_index: int) -> str:
@@ -79,7 +82,8 @@ def training_rows(
     step_ids: list[list[int]],
     model_version: int,
     global_step: int,
-    settings: SeeleConfig,
+    terms: LossTerms,
+    source: OffPolicySource,
     rewards: Sequence[float],
     advantages: Sequence[Advantage] | None,
     tells_accuracy: bool,
@@ -94,8 +98,8 @@ def training_rows(
         step_ids: Tokens of each solution step.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
-        settings: The run's. Rollouts of a round that share a hint share its imitation term, which counts as
-            much as a round's rollouts together.
+        terms: The run's, each of which writes its columns.
+        source: The run's, of tokens that the policy did not write.
         rewards: Of each rollout, penalties included.
         advantages: Of each rollout; None where verl estimates them from a critic's values.
         tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
@@ -105,36 +109,56 @@ def training_rows(
     rows = []
     for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
         hint_ids = [token for step in step_ids[: rollout.hint_steps] for token in step]
-        in_response = settings.off_policy.source == "prefix"
         row = _row(
             uid,
-            prompt_ids if in_response else prompt_ids + hint_ids,
+            prompt_ids if source.in_response else prompt_ids + hint_ids,
             rollout,
-            prefix_ids=hint_ids if in_response else [],
+            prefix_ids=hint_ids if source.in_response else [],
             reward=reward,
         )
         if tells_accuracy:
             row.fields["extra_fields"] = {"reward_extra_info": {"acc": float(rollout.grade.correct)}}
-        if settings.imitation.coefficient:
-            row.fields[HINT_WEIGHTS] = torch.tensor(
-                hint_token_weights(
-                    len(prompt_ids),
-                    len(hint_ids),
-                    len(rollout.completion.token_ids),
-                    share=round_size[rollout.round_index]
-                    / same_hint[rollout.round_index, rollout.hint_steps],
-                    form=settings.imitation.form,
-                )
-            )
-        if settings.off_policy.source != "none":
-            on_policy = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
-            off_policy = row.tag["response_len"] - on_policy
-            row.fields[OFF_POLICY_MASK] = torch.tensor([1.0] * off_policy + [0.0] * on_policy)
+        on_policy_tokens = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
+        facts = Row(
+            instance=instance,
+            rollout=rollout,
+            prompt_tokens=len(prompt_ids),
+            hint_tokens=row.tag["prompt_len"] - len(prompt_ids),
+            response_tokens=row.tag["response_len"],
+            off_policy_tokens=row.tag["response_len"] - on_policy_tokens,
+            hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps],
+        )
+        for each in terms:
+            row.fields.update(_columns(each, facts))
+        if terms.has_users:
+            row.fields[INSTANCE_IDS] = instance.instance_id
         if advantages is not None:
             row.tag[ADVANTAGE] = advantages[index].generated
             row.tag[OFF_POLICY_ADVANTAGE] = advantages[index].off_policy
         rows.append(row)
     return _together(rows, model_version, global_step)
+
+
+def _columns(each: WeighedTerm, row: Row) -> dict[str, torch.Tensor]:
+    """A term's columns for one row: (prompt + hint + response,) or (response,) numbers.
+
+    Raises:
+        PluginError: A term of the user's own raised, or has columns of other names, lengths or values.
+    """
+    term = each.term
+    if not each.is_users:
+        return {name: torch.tensor(values) for name, values in term.columns_of(row).items()}
+    with blame(term, f"columns_of, problem {row.instance.instance_id!r}", key=each.key):
+        columns = {
+            name: torch.as_tensor(values, dtype=torch.float) for name, values in term.columns_of(row).items()
+        }
+        lengths = {name: (row.num_tokens(axis),) for name, axis in term.columns.items()}
+        found = {name: tuple(column.shape) for name, column in columns.items()}
+        if found != lengths:
+            raise ValueError(f"columns must have the shapes {lengths}, got {found}")
+        if not all(column.isfinite().all() for column in columns.values()):
+            raise ValueError("columns must hold finite numbers")
+    return columns
 
 
 def validation_rows(
@@ -167,23 +191,24 @@ class _Row:
 
 
 def _row(uid: str, prompt_ids: list[int], rollout: Rollout, *, prefix_ids: list[int], reward: float) -> _Row:
-    prompt = torch.tensor(prompt_ids)
-    response = torch.tensor([*prefix_ids, *rollout.completion.token_ids])
-    ones = torch.ones_like(response)
-    rewards = torch.zeros(len(response))
+    prompt = torch.tensor(prompt_ids)  # (P,) question and, where hints stand in the prompt, the hint
+    response = torch.tensor([*prefix_ids, *rollout.completion.token_ids])  # (R,) prefix, generated tokens
+    ones = torch.ones_like(response)  # (R,) every token of a response may be trained on
+    rewards = torch.zeros(len(response))  # (R,) the reward stands on the last token
     rewards[-1] = reward
     fields = {
         "uid": uid,
         "prompts": prompt,
         "responses": response,
-        "input_ids": torch.cat([prompt, response]),
-        "position_ids": torch.arange(len(prompt) + len(response)),
+        "input_ids": torch.cat([prompt, response]),  # (P + R,)
+        "position_ids": torch.arange(len(prompt) + len(response)),  # (P + R,)
         "response_mask": ones,
         "loss_mask": ones,
         "rm_scores": rewards,
         "num_turns": 2,
     }
     if rollout.completion.log_probs:
+        # (R,) under the engine; 0 on a prefix, of which the engine was not asked.
         fields["rollout_log_probs"] = torch.tensor(
             [*(0.0 for _ in prefix_ids), *rollout.completion.log_probs]
         )

@@ -6,6 +6,7 @@ way with one round and no hint.
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -22,6 +23,10 @@ from verl.workers.rollout.replica import TokenOutput
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import KEY as SOURCE
+from seele.methods.sources import build_source
+from seele.plugins import blame
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.grader import GraderPool, reward_form
@@ -35,6 +40,7 @@ from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine.client import generate_round
+from seele_verl.faults import plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
 from seele_verl.settings import read_settings
@@ -74,6 +80,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         """Read the settings, and build what follows from them."""
         self.seele = read_settings(self.config)
         method = METHODS[self.seele.method]
+        self.source = build_source(self.seele.off_policy)
+        self.terms = LossTerms(self.seele)
         self.baseline = build_baseline(
             self.seele,
             leave_one_out=method.leaves_one_out,
@@ -101,7 +109,9 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 keys=rows.keys, fields=rows.fields, tags=rows.tags, partition_id=partition_id
             )
             status = "finished"
-        except Exception:
+        except Exception as error:
+            if fault := plugin_fault(error):
+                await report_fault(fault, partition_id=partition_id)
             logger.exception("problem %s is left out of this step", prompt["instance"].instance_id)
             self.controller.count_dropped_prompt()
         finally:
@@ -132,7 +142,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             nonlocal model_version
             start = time.perf_counter()
             hint_ids = encoded.hint(hint_steps)
-            in_response = not validate and self.seele.off_policy.source == "prefix"
+            in_response = not validate and self.source.in_response
             request: dict[str, Any] = {
                 "prompt_ids": prompt_ids + hint_ids,
                 "sampling_params": sampling_params,
@@ -157,7 +167,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 if kept is None
                 else _one_by_one(kept)
             )
-            came = []
+            found = []
             async with aclosing(sampled) as parts:
                 async for completions, model_version in parts:
                     if not validate:
@@ -168,10 +178,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                             generated=sum(len(each.token_ids) for each in completions.values()),
                             from_cache=kept is not None,
                         )
-                    came.append((completions, model_version))
+                    found.append((completions, model_version))
                     yield completions
             if cache and kept is None:
-                cache.keep(step, request, came)
+                cache.keep(step, request, found)
             if not validate:
                 self.controller.time_round(round_index, time.perf_counter() - start)
 
@@ -193,7 +203,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 model_version=model_version,
                 global_step=step,
             )
-        given = self._given(encoded, prompt.get("replayed"))
+        given = self._given(instance, encoded, prompt.get("replayed"))
         quorum = self.seele.hints.round_quorum
         run = run_rounds if quorum == 1.0 else partial(run_rounds_with_quorum, quorum=quorum)
         rollouts = await run(
@@ -205,7 +215,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
         )
         rollouts += await append_supplied_rollouts(
-            given, instance, first_index=len(rollouts), origin=self._given_origin, grade=self._grade
+            given, instance, first_index=len(rollouts), origin=self.source.origin, grade=self._grade
         )
         visit = Visit(
             instance=instance,
@@ -230,41 +240,57 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             step_ids=encoded.step_ids,
             model_version=model_version,
             global_step=step,
-            settings=self.seele,
+            terms=self.terms,
+            source=self.source,
             rewards=group.rewards_G.tolist(),
-            advantages=group_advantages(group, self.seele, baseline=self.baseline)
+            advantages=group_advantages(group, source=self.source, baseline=self.baseline)
             if self.estimates_advantages
             else None,
             tells_accuracy=bool(self.config.algorithm.filter_groups.enable),
         )
 
-    @property
-    def _given_origin(self) -> Origin:
-        return Origin.TRACE if self.seele.off_policy.source == "trace" else Origin.REPLAY
+    def _given(
+        self, instance: Instance, encoded: EncodedProblem, replayed: Completion | None
+    ) -> list[Completion]:
+        """Responses that the group is given, not generated.
 
-    def _given(self, encoded: EncodedProblem, replayed: Completion | None) -> list[Completion]:
-        """Responses that are given, not generated: the worked solution, or an earlier success."""
-        if self.seele.off_policy.source != "trace":
-            return [replayed] if replayed else []
-        if not encoded.step_ids:
-            return []
-        token_ids = encoded.solution(self.tokenizer)
-        # Whether it fits was decided before the run: what does not is here to be cut, without its end.
+        Raises:
+            PluginError: A source of the user's own raised, or what it gives is no response.
+        """
+        asked = f"given, problem {instance.instance_id!r}"
+        with blame(self.source, asked, key=SOURCE):
+            given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
+            most = self.seele.hints.rollouts_per_round - 1
+            if len(given) > most:
+                raise ValueError(f"got {len(given)} responses, allowed are {most}: one must be generated")
+            for each in given:
+                if not 0 < len(each.token_ids) == len(each.log_probs):
+                    raise ValueError(
+                        f"got {len(each.token_ids)} tokens with {len(each.log_probs)} log-probabilities; "
+                        "a response needs at least one token, and as many log-probabilities"
+                    )
+        return [self._cut(each) for each in given]
+
+    def _cut(self, given: Completion) -> Completion:
+        """Whether it fits was decided before the run: what does not is here to be cut, without its end."""
         limit = self.rollout_config.response_length
-        finish = Finish.STOP if len(token_ids) <= limit else Finish.LENGTH
-        token_ids = token_ids[:limit]
-        text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
-        # Probability 1 under its author, whose own is not known (LUFFY, arXiv:2504.14945, section 4).
-        certain = (0.0,) * len(token_ids)
-        return [Completion(text=text, token_ids=tuple(token_ids), log_probs=certain, finish=finish)]
+        if len(given.token_ids) <= limit:
+            return given
+        token_ids = given.token_ids[:limit]
+        return dataclasses.replace(
+            given,
+            text=self.tokenizer.decode(token_ids, skip_special_tokens=True),
+            token_ids=token_ids,
+            log_probs=given.log_probs[:limit],
+            finish=Finish.LENGTH,
+        )
 
     def _penalty(self, rollout: Rollout, encoded: EncodedProblem) -> float:
         """What the rollout loses for the length of its response, a prefix that stands in it included."""
         overlong = self.config.reward.reward_kwargs.overlong_buffer_cfg
         if not overlong.enable or rollout.origin is not Origin.POLICY:
             return 0.0
-        in_response = self.seele.off_policy.source == "prefix"
-        prefix_ids = encoded.hint(rollout.hint_steps) if in_response else []
+        prefix_ids = encoded.hint(rollout.hint_steps) if self.source.in_response else []
         return overlong_penalty(
             len(prefix_ids) + len(rollout.completion.token_ids),
             max_response_tokens=self.config.reward.reward_kwargs.max_resp_len,

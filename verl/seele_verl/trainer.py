@@ -30,6 +30,8 @@ from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
 from seele.maths.flops import model_flops
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import build_source
 from seele.records import Completion, Visit
 from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens, tokens_by_round
 from seele_verl.changes import with_changes
@@ -38,21 +40,20 @@ from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
-from seele_verl.losses import needs_seele_loss, seele_loss
+from seele_verl.faults import plugin_fault, watch_for_faults
+from seele_verl.losses import seele_loss
 from seele_verl.off_policy import (
     count_tokens,
     exchange_log_probs,
-    weigh_own_tokens_only,
+    weigh_on_policy_tokens_only,
     write_advantages,
 )
 from seele_verl.protocol import (
     CRITIC_COLUMNS,
-    HINT_TOKENS,
-    HINT_WEIGHTS,
+    LENGTH_TAGS,
     LOG_PROB_COLUMNS,
-    OFF_POLICY_MASK,
-    OFF_POLICY_TOKENS,
     UPDATE_COLUMNS,
+    count_of,
     parse_row_key,
 )
 from seele_verl.runs.card import count_critic_parameters, count_parameters
@@ -83,8 +84,10 @@ class SeeleTrainer(PPOTrainerSync):
         config = with_changes(config, {"trainer.max_actor_ckpt_to_keep": None})
         # Before verl's part, which builds the replay buffer by it.
         self.seele = read_settings(config)
+        self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
+        watch_for_faults(self.replay_buffer)
         self.controller = start_controller(self.seele)
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
@@ -104,6 +107,19 @@ class SeeleTrainer(PPOTrainerSync):
         self._parameters = count_parameters(config.actor_rollout_ref.model.path)
         self._critic_parameters = count_critic_parameters(config.critic.model.path) if self.use_critic else 0
 
+    def fit(self, agent_loop_manager: Any) -> None:
+        """verl's loop.
+
+        Raises:
+            PluginError: A part of the user's own raised or returned nonsense, in this process or another.
+        """
+        try:
+            super().fit(agent_loop_manager)
+        except Exception as error:
+            if fault := plugin_fault(error):
+                raise fault from error
+            raise
+
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
         if self.use_critic:
@@ -118,6 +134,7 @@ class SeeleTrainer(PPOTrainerSync):
             self.train_dataset.columns(columns_needed(self.seele.curriculum)),
             instance_ids=self.train_dataset.instance_ids,
             batch_size=self.config.data.train_batch_size,
+            replays=self.source.replays,
         )
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
@@ -178,10 +195,10 @@ class SeeleTrainer(PPOTrainerSync):
         # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
         batch = super()._compute_advantage(batch, metrics)
         if not self.use_critic:
-            batch = write_advantages(batch, self.seele.off_policy)
-        if self.seele.off_policy.source != "none":
+            batch = write_advantages(batch, self.source)
+        if self.source.marks_tokens:
             if self.seele.rollout_correction != "none":
-                weigh_own_tokens_only(batch)
+                weigh_on_policy_tokens_only(batch)
             # verl compares engine and trainer over tokens, too, that the engine did not write. Weights are 1
             # there.
             for name in [name for name in metrics if name.startswith(("training/rollout_", "rollout_corr/"))]:
@@ -191,14 +208,14 @@ class SeeleTrainer(PPOTrainerSync):
 
     @property
     def _uses_engines_log_probs(self) -> bool:
-        """Whether the engine's log-probabilities are the old ones."""
+        """Whether the log-probabilities of the rows are the old ones."""
         bypass: bool = self.config.algorithm.rollout_correction.bypass_mode
         return bypass
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
-        if self.seele.off_policy.source != "none" and not self._uses_engines_log_probs:
-            exchange_log_probs(batch, source=self.seele.off_policy.source)
+        if self.source.marks_tokens and not self._uses_engines_log_probs:
+            exchange_log_probs(batch, has_log_probs=self.source.has_log_probs)
         return batch
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -216,12 +233,10 @@ class SeeleTrainer(PPOTrainerSync):
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if not self._nothing_to_learn:
             num_updates = len(batch) / self._get_required_batch_multiple(1)
-            if self.seele.off_policy.adds_rollouts:
-                batch.extra_info[OFF_POLICY_TOKENS] = count_tokens(batch, OFF_POLICY_MASK) / num_updates
-            if self.seele.imitation.needs_hint_tokens:
-                batch.extra_info[HINT_TOKENS] = count_tokens(batch, HINT_WEIGHTS) / num_updates
-            present = set(batch.fields or ())
-            super()._update_actor(_columns(batch, present.intersection(UPDATE_COLUMNS)), metrics)
+            for column in (column for each in self.terms for column in each.term.counted):
+                batch.extra_info[count_of(column)] = count_tokens(batch, column) / num_updates
+            read = set(batch.fields or ()).intersection([*UPDATE_COLUMNS, *self.terms.columns])
+            super()._update_actor(_columns(batch, read), metrics)
         self._learn(batch)
         return batch
 
@@ -239,13 +254,9 @@ class SeeleTrainer(PPOTrainerSync):
         self.planner.learn(visits, sizes)
 
     def on_init_end(self) -> None:
-        if needs_seele_loss(self.seele):
+        if self.terms.change_the_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-            self.actor_rollout_wg.set_loss_fn(
-                partial(
-                    seele_loss, config=actor, imitation=self.seele.imitation, off_policy=self.seele.off_policy
-                )
-            )
+            self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, terms=self.terms))
         call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
             use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
@@ -261,12 +272,12 @@ class SeeleTrainer(PPOTrainerSync):
         padding = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")}
         if not padding:
             return batch
-        # verl fills a batch up with rows that have our columns from its first row, which has other lengths.
-        fields: dict[str, torch.Tensor] = {}
-        if self.seele.imitation.coefficient:
-            fields[HINT_WEIGHTS] = _zeros([tag["seq_len"] for tag in padding.values()])
-        if self.seele.off_policy.source != "none":
-            fields[OFF_POLICY_MASK] = _zeros([tag["response_len"] for tag in padding.values()])
+        # verl fills a batch up with rows that have the terms' columns from its first row, of other lengths.
+        fields = {
+            name: _zeros([tag[LENGTH_TAGS[axis]] for tag in padding.values()])
+            for each in self.terms
+            for name, axis in each.term.columns.items()
+        }
         if fields:
             tq.kv_batch_put(
                 keys=[*padding],
@@ -358,7 +369,7 @@ class SeeleTrainer(PPOTrainerSync):
         trained = [visits[uid] for uid in self._advantages]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
-        learns_hints = bool(self.seele.imitation.coefficient) or self.seele.off_policy.source == "prefix"
+        learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
         # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.

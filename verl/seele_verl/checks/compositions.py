@@ -5,6 +5,8 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import build_source
 from seele_verl.rollout_correction import check_rollout_correction
 
 
@@ -14,6 +16,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     Raises:
         ConfigError: With both settings and a way out.
     """
+    LossTerms(seele)
     if METHODS[seele.method].has_critic:
         _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
@@ -31,7 +34,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
 
 def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> None:
     key = "actor_rollout_ref.rollout.calculate_log_probs"
-    if seele.off_policy.source != "none":
+    if build_source(seele.off_policy).marks_tokens:
         raise ConfigError(
             f"{key}: false, but seele.off_policy.source={seele.off_policy.source} compares with them; leave "
             "it true"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS
+from seele.methods.sources import build_source
 
 _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
 _TEXT_ONLY = "problems are text"
@@ -84,17 +85,18 @@ def check_part_is_used(overrides: Iterable[str], seele: SeeleConfig) -> None:
 def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     """As ``WITHOUT_EFFECT``, for a run of a known method."""
     method, of_off_policy = METHODS[seele.method], "seele.off_policy."
-    if method.off_policy == "none":
+    source = build_source(seele.off_policy)
+    if not source.marks_tokens:
         why = f"method {method.name} has no off-policy rows"
         fields = (field.name for field in dataclasses.fields(seele.off_policy))
         yield from ((of_off_policy + name, why) for name in fields if name != "source")
-    if method.off_policy == "prefix":
+    if source.in_response:
         why = "prefixes are trained like the rest of their response"
         yield from ((of_off_policy + name, why) for name in ("shaping", "coefficient", "statistics"))
     if seele.rollout_correction == "none":
         names = ("rollout_correction_level", "rollout_correction_threshold")
         yield from ((f"seele.{name}", "seele.rollout_correction is none") for name in names)
-    if method.off_policy != "replay":
+    if not source.replays:
         yield "seele.replay.", f"method {method.name} replays nothing; exgrpo does"
     if not seele.hints.gives_hints:
         yield "seele.imitation.", "there are no hints (seele.hints.controller=none)"
@@ -102,7 +104,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
-    if method.off_policy == "prefix" or method.leaves_one_out:
+    if source.in_response or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
     if seele.curriculum.name != "sec":
         yield from ((f"seele.curriculum.{name}", "it is curriculum=sec's") for name in _OF_SEC)

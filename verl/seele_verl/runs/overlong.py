@@ -14,6 +14,8 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.data.overlong import Fits, Limits, Problem, Tokens, fit, keep_fitting, write_record
 from seele.errors import DataError
+from seele.methods.sources import OffPolicySource, build_source
+from seele.plugins import blame
 from seele.records import Instance
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import Tokenizer
@@ -59,14 +61,19 @@ def keep_problems(
     """
     limits = Limits(prompt=config.data.max_prompt_length, response=config.data.max_response_length)
     overlong, how = seele.data.overlong, seele.prompt
-    reads_solutions = supervised or seele.off_policy.source == "trace" or seele.hints.gives_hints
+    source = build_source(seele.off_policy)
+    reads_solutions = supervised or source.reads_solutions or seele.hints.gives_hints
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
         for instance, path in problems:
             steps = instance.steps if trained and reads_solutions else ()
             encoded = encode_problem(tokenizer, instance.question, steps, how.template, how.chat)
-            tokens = _lengths(encoded, instance, seele, tokenizer, supervised=supervised)
+            tokens = Tokens(prompt=len(encoded.prompt_ids))
+            if trained and supervised and encoded.step_ids:
+                tokens = replace(tokens, response=len(encoded.solution(tokenizer)))
+            elif trained:
+                tokens = _lengths(encoded, instance, source, tokenizer)
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":
@@ -92,17 +99,17 @@ def keep_problems(
 
 
 def _lengths(
-    encoded: EncodedProblem, instance: Instance, seele: SeeleConfig, tokenizer: Tokenizer, *, supervised: bool
+    encoded: EncodedProblem, instance: Instance, source: OffPolicySource, tokenizer: Tokenizer
 ) -> Tokens:
-    """What the run gives of the worked solution counts as a response, or as hints."""
-    tokens = Tokens(prompt=len(encoded.prompt_ids))
-    if not encoded.step_ids:
+    """What a group is given counts as a response, and what is revealed as hints."""
+    with blame(source, f"response_tokens, problem {instance.instance_id!r}", key="seele.off_policy.source"):
+        given = source.response_tokens(instance, encoded, tokenizer)
+    tokens = Tokens(prompt=len(encoded.prompt_ids), response=given)
+    if tokens.response or not encoded.step_ids:
         return tokens
-    if supervised or seele.off_policy.source == "trace":
-        return replace(tokens, response=len(encoded.solution(tokenizer)))
     longest = instance.num_hint_steps(max(instance.legal_hint_ratios))
     steps = tuple(map(len, encoded.step_ids[:longest]))
-    return replace(tokens, hint_steps=steps, hints_in_response=seele.off_policy.source == "prefix")
+    return replace(tokens, hint_steps=steps, hints_in_response=source.in_response)
 
 
 def _check_enough(

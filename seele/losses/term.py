@@ -1,0 +1,126 @@
+"""What a loss term promises: columns that it writes into a rollout's row, and a loss on the model's
+log-probabilities that is added to the surrogate.
+
+A term of a user's own derives from ``LossTerm`` and is named in ``seele.loss_terms``. Rollout workers, the
+trainer and the processes of the update build one each, from the settings, so that a term keeps nothing from
+one batch to the next.
+
+Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences in a row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+import torch
+
+from seele.records import Instance, Rollout
+
+
+class Axis(StrEnum):
+    """What a column has one number for each token of."""
+
+    SEQUENCE = "sequence"
+    """Prompt, hint and response."""
+    RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A rollout as tokens: prompt, hint, then a response whose first tokens may be off-policy."""
+
+    instance: Instance
+    rollout: Rollout
+    prompt_tokens: int
+    """Without the hint."""
+    hint_tokens: int
+    """Of the hint in the prompt; 0 where hints stand in the response."""
+    response_tokens: int
+    off_policy_tokens: int
+    """Leading tokens of the response that the policy did not write in this step."""
+    hint_share: float
+    """n/k where k of a round's n rollouts share this one's hint."""
+
+    def num_tokens(self, axis: Axis) -> int:
+        """Length of a column with that axis."""
+        before = self.prompt_tokens + self.hint_tokens if axis == Axis.SEQUENCE else 0
+        return before + self.response_tokens
+
+
+class LossBatch(Protocol):
+    """A micro-batch as a term sees it. Losses of micro-batches are added up."""
+
+    @property
+    def log_probs_BR(self) -> torch.Tensor:
+        """(B, R) log-probabilities of the response's tokens under the model, with gradient; 0 behind it."""
+        ...
+
+    @property
+    def next_log_probs_T(self) -> torch.Tensor:
+        """(T,) the same of all tokens: position t holds that of token t + 1, as a causal model returns it,
+        with gradient. The last position of a sequence means nothing.
+        """
+        ...
+
+    @property
+    def lengths_B(self) -> torch.Tensor:
+        """(B,) tokens of each sequence, adding up to T."""
+        ...
+
+    @property
+    def num_sequences(self) -> float:
+        """What a mean over sequences divides by: those of the whole update, over the ranks."""
+        ...
+
+    def response_column(self, name: str) -> torch.Tensor:
+        """(B, R) a column, 0 behind the response: a term's own, or ``response_mask``, ``old_log_probs`` or
+        ``advantages``.
+        """
+        ...
+
+    def sequence_column(self, name: str) -> torch.Tensor:
+        """(T,) a column with a number for each token of a sequence."""
+        ...
+
+    def num_marked(self, name: str) -> float:
+        """What a mean over a counted column's tokens divides by: those of the whole update that are not 0,
+        over the ranks. May be 0.
+        """
+        ...
+
+    def aggregate(self, loss_BR: torch.Tensor, mask_BR: torch.Tensor) -> torch.Tensor:
+        """A scalar, aggregated over tokens and sequences as the surrogate is."""
+        ...
+
+
+class LossTerm:
+    """Base of all terms."""
+
+    name: ClassVar[str] = ""
+    """``actor/NAME`` is its metric, before the coefficient."""
+
+    columns: ClassVar[Mapping[str, Axis]] = {}
+    """Columns that it writes into every row. They are 0 in rows that fill a batch up."""
+
+    counted: tuple[str, ...] = ()
+    """Those of its columns whose marked tokens are counted over the update (``LossBatch.num_marked``)."""
+
+    takes_over: str | None = None
+    """A column over responses: what it marks leaves the surrogate of the other tokens."""
+
+    unclips: str | None = None
+    """A counted column: the surrogate's ratio is not clipped in updates of which it marks a token."""
+
+    has_loss: bool = True
+    """Whether there is anything to ``compute``."""
+
+    def columns_of(self, row: Row) -> Mapping[str, list[float]]:
+        """The columns' values for one rollout, one number for each token of their axis."""
+        return {}
+
+    def compute(self, batch: LossBatch) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+        """The loss of a micro-batch, a scalar before the coefficient, and further metrics of the group
+        ``actor/``, scalars that are added up over micro-batches.
+        """
+        raise NotImplementedError

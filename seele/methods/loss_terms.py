@@ -1,0 +1,92 @@
+"""The terms that a run adds to the surrogate: SEELE's own, then the user's (``seele.loss_terms``)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from seele.config import LossTermConfig, SeeleConfig
+from seele.errors import ConfigError
+from seele.losses.imitation import ImitationTerm
+from seele.losses.off_policy import OffPolicyTerm
+from seele.losses.term import LossTerm
+from seele.methods.sources import build_source
+from seele.plugins import blame, find_part, require_members
+
+MEMBERS = [name for name in dir(LossTerm) if not name.startswith("_")]
+"""What a term offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedTerm:
+    """A term of a run."""
+
+    term: LossTerm
+    coefficient: float
+    key: str
+    """The setting that names it."""
+    is_users: bool = False
+
+
+class LossTerms:
+    """All terms of a run. Another process that is sent them builds its own, from the settings."""
+
+    def __init__(self, settings: SeeleConfig) -> None:
+        """Build the terms.
+
+        Raises:
+            ConfigError: There is no such term, it cannot be built, or two have a name in common.
+        """
+        self._settings = settings
+        self._terms = [*_own(settings), *map(_users, range(len(settings.loss_terms)), settings.loss_terms)]
+        self._check_names()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LossTerms, (self._settings,)
+
+    def __iter__(self) -> Iterator[WeighedTerm]:
+        return iter(self._terms)
+
+    @property
+    def change_the_loss(self) -> bool:
+        """Whether the run's loss is another than the surrogate with KL and entropy."""
+        return any(each.term.has_loss or each.term.unclips for each in self)
+
+    @property
+    def columns(self) -> list[str]:
+        """Of all terms."""
+        return [name for each in self for name in each.term.columns]
+
+    @property
+    def has_users(self) -> bool:
+        """Whether a term is the user's, for whose faults problems are named."""
+        return any(each.is_users for each in self)
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for each in self:
+            for name in (each.term.name, *each.term.columns):
+                if name in seen or not name:
+                    raise ConfigError(
+                        f"{each.key}: {type(each.term).__name__} has the name {name!r} for itself or a "
+                        "column, which is empty or another term's; choose another"
+                    )
+                seen.add(name)
+
+
+def _own(settings: SeeleConfig) -> Iterator[WeighedTerm]:
+    imitation, off_policy = settings.imitation, settings.off_policy
+    if imitation.coefficient:
+        yield WeighedTerm(ImitationTerm(imitation), imitation.coefficient, "seele.imitation")
+    source = build_source(off_policy)
+    if source.marks_tokens:
+        term = OffPolicyTerm(off_policy, has_rows=source.adds_rollouts, has_loss=source.has_own_loss)
+        yield WeighedTerm(term, off_policy.coefficient, "seele.off_policy")
+
+
+def _users(index: int, config: LossTermConfig) -> WeighedTerm:
+    key = f"seele.loss_terms[{index}]"
+    part = find_part(config.term, key=f"{key}.term", group="losses", built_in={})
+    with blame(part, "building it", key=key, error=ConfigError):
+        term = part(**config.settings)
+    require_members(term, MEMBERS, key=key)
+    return WeighedTerm(term, config.coefficient, key, is_users=True)

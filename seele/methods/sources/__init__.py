@@ -1,0 +1,35 @@
+"""Off-policy sources by name, one short file each (``seele.off_policy.source``)."""
+
+from seele.config import OffPolicyConfig
+from seele.errors import ConfigError
+from seele.methods.sources.none import NoSource
+from seele.methods.sources.prefix import PrefixSource
+from seele.methods.sources.replay import ReplaySource
+from seele.methods.sources.source import KEY, OffPolicySource
+from seele.methods.sources.trace import TraceSource
+from seele.plugins import blame, find_part, require_members
+
+__all__ = ["SOURCES", "OffPolicySource", "build_source"]
+
+SOURCES: dict[str, type[OffPolicySource]] = {
+    "none": NoSource,
+    "trace": TraceSource,
+    "prefix": PrefixSource,
+    "replay": ReplaySource,
+}
+
+MEMBERS = [name for name in dir(OffPolicySource) if not name.startswith("_")]
+"""What a source offers."""
+
+
+def build_source(settings: OffPolicyConfig) -> OffPolicySource:
+    """The run's source.
+
+    Raises:
+        ConfigError: There is no such source, it cannot be built, or it lacks a member.
+    """
+    part = find_part(settings.source, key=KEY, group="sources", built_in=SOURCES)
+    with blame(part, "building it", key=KEY, error=ConfigError):
+        source: OffPolicySource = part(settings)
+    require_members(source, MEMBERS, key=KEY)
+    return source

@@ -1,0 +1,120 @@
+"""What an off-policy source promises: which response tokens of a group the policy did not write in this step.
+
+A source of a user's own derives from ``OffPolicySource`` and is named in ``seele.off_policy.source``. Rollout
+workers, the trainer and the checks before a run build one each, from the settings, so that a source keeps
+nothing from one problem to the next.
+"""
+
+from typing import ClassVar
+
+from seele.config import OffPolicyConfig, SeeleConfig
+from seele.errors import ConfigError
+from seele.maths.irt import Array
+from seele.methods.baselines import BASELINES, Group
+from seele.records import Completion, Instance, Origin
+from seele.rollout.solutions import EncodedProblem
+from seele.rollout.templates import Tokenizer
+
+KEY = "seele.off_policy.source"
+
+
+class OffPolicySource:
+    """No off-policy tokens, and the base of all sources."""
+
+    adds_rollouts: ClassVar[bool] = False
+    """Whether ``given`` returns whole rollouts, which take the place of generated ones."""
+
+    in_response: ClassVar[bool] = False
+    """Whether a hint stands in the response and not in the prompt; its tokens are off-policy then."""
+
+    reads_solutions: ClassVar[bool] = False
+    """Whether ``given`` reads the tokens of the worked solution."""
+
+    replays: ClassVar[bool] = False
+    """Whether problems are drawn from the pool of earlier successes, which ``given`` gets."""
+
+    has_log_probs: ClassVar[bool] = True
+    """Whether off-policy tokens come with log-probabilities, which are the old ones of the update. The
+    trainer's serve otherwise.
+    """
+
+    origin: ClassVar[Origin] = Origin.TRACE
+    """Who wrote the given rollouts."""
+
+    def __init__(self, settings: OffPolicyConfig) -> None:
+        self.settings = settings
+
+    @property
+    def marks_tokens(self) -> bool:
+        """Whether any response token may be off-policy."""
+        return self.adds_rollouts or self.in_response
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether off-policy tokens are left out of the surrogate of the others."""
+        return self.adds_rollouts and self.settings.loss != "surrogate"
+
+    def given(
+        self,
+        instance: Instance,
+        encoded: EncodedProblem,
+        tokenizer: Tokenizer,
+        *,
+        replayed: Completion | None = None,
+    ) -> list[Completion]:
+        """Responses that a group is given, not generated; fewer than the group has rollouts.
+
+        Args:
+            instance: The problem.
+            encoded: Its tokens; those of the solution only where ``reads_solutions`` or hints need them.
+            tokenizer: The model's.
+            replayed: An earlier success, where ``replays`` and the pool has drawn the problem.
+
+        Returns:
+            Completions with a log-probability for each token. What is longer than a response is cut.
+        """
+        return []
+
+    def response_tokens(self, instance: Instance, encoded: EncodedProblem, tokenizer: Tokenizer) -> int:
+        """Tokens of the longest given response, by which problems that do not fit are found; 0 for none."""
+        return max((len(each.token_ids) for each in self.given(instance, encoded, tokenizer)), default=0)
+
+    def advantages(self, group: Group) -> tuple[Array, Array] | None:
+        """Two (G,) arrays, advantages of generated tokens and of off-policy tokens; None where the run's
+        baseline gives both.
+        """
+        return None
+
+    def check(self, config: SeeleConfig) -> None:
+        """Refuse settings that contradict the source.
+
+        Raises:
+            ConfigError: With the setting and a way out.
+        """
+        settings, hints, name = config.off_policy, config.hints, config.off_policy.source
+        if self.adds_rollouts and not (hints.rounds == 1 and hints.rollouts_per_prompt >= 2):
+            raise ConfigError(
+                f"seele.off_policy.source {name!r} needs hints.rounds=1 and at least two rollouts per "
+                f"prompt, got {hints.rounds} and {hints.rollouts_per_prompt}"
+            )
+        baseline = config.advantage.baseline
+        has_means_of_its_own = self.in_response or settings.statistics == "on_policy"
+        if baseline != "pooled" and (has_means_of_its_own or (self.marks_tokens and baseline in BASELINES)):
+            raise ConfigError(
+                f"seele.advantage.baseline must be 'pooled' with off-policy rows, got {baseline!r}: they "
+                "belong to no round, and source and statistics say what they are compared with"
+            )
+        if settings.entropy_share < 1.0 and not self.in_response:
+            raise ConfigError(
+                "seele.off_policy.entropy_share below 1 needs source 'prefix', whose tokens have advantages "
+                f"of their own; got source {name!r}"
+            )
+        if self.in_response and settings.loss != "surrogate":
+            raise ConfigError(
+                f"seele.off_policy: loss of a prefix must be 'surrogate', got {settings.loss!r}; the "
+                "probabilities that its author gave it are not known"
+            )
+        if not settings.clip and not self.adds_rollouts:
+            raise ConfigError(
+                f"seele.off_policy.clip must be true with source {name!r}, which adds no off-policy rows"
+            )

@@ -1,0 +1,42 @@
+"""How a fault of a user's own part ends the run, wherever it happens.
+
+A prompt that fails is left out of its step; a part that raises, or returns nonsense, would fail again.
+A rollout worker stores such a fault beside verl's rows, where the trainer, which waits for the step's groups,
+finds it at its next look. What a Ray task raises the trainer finds in the error.
+"""
+
+import ray
+import transfer_queue as tq
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from seele.errors import PluginError
+
+FAULT = "fault"
+"""verl's key, and the tag, of a fault in the partition of its step."""
+
+
+def plugin_fault(error: BaseException) -> PluginError | None:
+    """The fault of a user's part that an error stands for; None for any other error."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return plugin_fault(error.cause) if error.cause is not error else None
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(plugin_fault, error.exceptions)), None)
+    return error if isinstance(error, PluginError) else None
+
+
+async def report_fault(fault: PluginError, *, partition_id: str) -> None:
+    """Store a fault where the trainer looks."""
+    await tq.async_kv_put(key=FAULT, partition_id=partition_id, tag={FAULT: str(fault)})
+
+
+def watch_for_faults(buffer: ReplayBuffer) -> None:
+    """Have the buffer raise, as ``PluginError``, what a worker has reported, each time that it looks."""
+    look = buffer._sync_metadata_from_transfer_queue
+
+    def look_and_raise() -> None:
+        look()
+        for rows in buffer.partitions.values():
+            if FAULT in rows:
+                raise PluginError(rows[FAULT][FAULT])
+
+    buffer._sync_metadata_from_transfer_queue = look_and_raise
