@@ -15,6 +15,11 @@ EVERYTHING = (
     "seele.hints.round_quorum=0.5"
 )
 WITH_CRITIC = "method=ppo curriculum=sec"
+OWN = Path(__file__).parent / "own_parts.py"
+OWN_PARTS = (
+    f"method=grpo seele.off_policy.source={OWN}:AnswerSource seele.advantage.baseline={OWN}:on_policy_mean "
+    f'seele.loss_terms=[{{term:"{OWN}:FirstTokens",coefficient:0.1,settings:{{first:2}}}}]'
+)
 TURNS = {
     "ppo": [WITH_CRITIC] * 2,
     "ppo without sec": ["method=ppo curriculum=uniform"],
@@ -28,6 +33,7 @@ TURNS = {
     "prefix_rft": ["method=prefix_rft"],
     "exgrpo": ["method=exgrpo seele.replay.start_accuracy=0"] * 2,
     "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
+    "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
 }
 """Method -> the overrides of its steps."""
@@ -105,7 +111,7 @@ def test_the_composition_of_groups_is_the_methods(steps):
         for method, of_method in steps.items()
     }
     assert on_off_hinted.pop("exgrpo")[0] == (8, 0)
-    for method in ("luffy", "rl_sft_loss"):
+    for method in ("luffy", "rl_sft_loss", "own parts"):
         assert on_off_hinted.pop(method) == [(7, 1)]
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
@@ -126,6 +132,21 @@ def test_advantages_are_those_of_the_method(steps):
         for row in group:
             baseline = 0.0 if row["hint_steps"] else sum(others) / len(others)
             assert row["advantage"] == pytest.approx(row["reward"] - baseline, abs=1e-6)
+
+
+def test_a_users_own_source_term_and_baseline_train(steps):
+    ((line, rows),) = steps["own parts"]
+    given = [row for row in rows if row["origin"] != "policy"]
+    assert len(given) == 8 and all(row["reward"] == 1 for row in given), "each group is given the answer"
+    for group in groups_of(rows).values():
+        on_policy = [row["reward"] for row in group if row["origin"] == "policy"]
+        for row in group:
+            expected = row["reward"] - sum(on_policy) / len(on_policy)
+            assert row["advantage"] == pytest.approx(expected, abs=1e-6)
+    # The given tokens have LUFFY's loss by default, the term's two first ones of 64 responses its own.
+    assert 0 < line["actor/off_policy_probability"] < 1
+    assert line["actor/own_loss"] > 0
+    assert line["actor/own_tokens"] == 2 * 64 / 2, "a mean over the step's two updates"
 
 
 def test_rloo_compares_a_rollout_with_the_groups_others(steps):

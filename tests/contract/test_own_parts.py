@@ -1,0 +1,265 @@
+"""A loss term of a user's own, from its columns to the actor's loss, and how the fault of a user's part ends
+a run.
+"""
+
+import asyncio
+import dataclasses
+import pickle
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("verl.trainer", reason="verl is not installed")
+
+import ray
+import torch
+from tensordict import NonTensorData, NonTensorStack, TensorDict
+
+from seele.config import HintConfig, ImitationConfig, LossTermConfig, OffPolicyConfig, SeeleConfig
+from seele.errors import ConfigError, PluginError
+from seele.losses.term import Axis
+from seele.methods.loss_terms import LossTerms
+from seele.methods.sources import build_source
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
+from seele_verl import faults, losses, rounds_worker
+from seele_verl.protocol import INSTANCE_IDS, count_of, training_rows
+
+OWN = """
+import torch
+
+from seele.losses.term import Axis, LossTerm
+from seele.methods.sources import OffPolicySource
+
+
+class Term(LossTerm):
+    name = "own_loss"
+    columns = {"own_weights": Axis.RESPONSE}
+    counted = ("own_weights",)
+
+    def __init__(self, *, weight=1.0):
+        self.weight = weight
+
+    def columns_of(self, row):
+        return {"own_weights": [self.weight] * row.response_tokens}
+
+    def compute(self, batch):
+        weighed_BR = batch.response_column("own_weights") * batch.log_probs_BR
+        return -weighed_BR.sum() / batch.num_marked("own_weights"), {"own_metric": weighed_BR.sum()}
+
+
+class Nan(Term):
+    def compute(self, batch):
+        return torch.tensor(float("nan")), {}
+
+
+class Vector(Term):
+    def compute(self, batch):
+        return batch.log_probs_BR.sum(-1), {}
+
+
+class Raises(Term):
+    def compute(self, batch):
+        return batch.no_such_column
+
+
+class Short(Term):
+    def columns_of(self, row):
+        return {"own_weights": [1.0]}
+
+
+class Nameless(Term):
+    name = ""
+
+
+class Source(OffPolicySource):
+    adds_rollouts = True
+
+    def given(self, instance, encoded, tokenizer, *, replayed=None):
+        raise KeyError(instance.instance_id)
+"""
+INSTANCE = Instance(instance_id="problem-7", data_source="x", question="?", steps=("a", "b"), answer="b")
+
+
+@pytest.fixture
+def own(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    return file
+
+
+def settings(own, *names, coefficient=0.5, **sections):
+    terms = tuple(LossTermConfig(term=f"{own}:{name}", coefficient=coefficient) for name in names)
+    no_hints = {"hints": HintConfig(controller="none", rounds=1), "imitation": ImitationConfig(coefficient=0)}
+    return SeeleConfig(method="grpo", loss_terms=terms, **no_hints, **sections)
+
+
+def rows_of(config):
+    rollout = Rollout(
+        round_index=0,
+        rollout_index=0,
+        share=HintShare(0.0, 1),
+        hint_steps=0,
+        completion=Completion(text="", token_ids=(5, 6, 7), log_probs=(-1.0,) * 3, finish=Finish.STOP),
+        grade=Grade(True, GradeReason.CORRECT),
+    )
+    return training_rows(
+        "step1-000000",
+        INSTANCE,
+        [rollout],
+        prompt_ids=[1, 2],
+        step_ids=[[3], [4]],
+        model_version=0,
+        global_step=1,
+        terms=LossTerms(config),
+        source=build_source(config.off_policy),
+        rewards=[1.0],
+        advantages=None,
+        tells_accuracy=False,
+    )
+
+
+def test_a_users_term_writes_its_columns_and_the_rows_name_their_problem(own):
+    fields = rows_of(settings(own, "Term")).fields
+    assert fields["own_weights"].unbind()[0].tolist() == [1.0, 1.0, 1.0]
+    assert list(fields[INSTANCE_IDS]) == ["problem-7"]
+    assert INSTANCE_IDS not in rows_of(settings(own)).fields.keys()  # noqa: SIM118
+
+
+def loss_of(config, monkeypatch):
+    """verl's surrogate made 2, on one row of a prompt of two and a response of three tokens."""
+    monkeypatch.setattr(losses, "ppo_loss", lambda *_: (torch.tensor(2.0), {"pg_loss": 2.0}))
+    monkeypatch.setattr(losses, "no_padding_2_padding", lambda log_probs, data: log_probs)
+    jagged = torch.nested.as_nested_tensor([torch.ones(3)], layout=torch.jagged)
+    data = TensorDict({"own_weights": jagged, "response_mask": jagged}, batch_size=1)
+    data[INSTANCE_IDS] = NonTensorStack("problem-7")
+    data[count_of("own_weights")] = NonTensorData(6)
+    data.set_non_tensor("dp_size", 2)
+    output = {"log_probs": torch.tensor([[-1.0, -2.0, -3.0]], requires_grad=True)}
+    return losses.seele_loss(None, output, data, terms=LossTerms(config))
+
+
+def test_the_loss_is_verls_plus_the_term_times_its_coefficient(own, monkeypatch):
+    loss, metrics = loss_of(settings(own, "Term"), monkeypatch)
+    # Six marked tokens in the update of two ranks: 6 / (6 / 2) = 2.
+    assert loss.item() == 2.0 + 0.5 * 2.0
+    assert metrics["own_loss"].aggregate() == 2.0, "before its coefficient"
+    assert metrics["own_metric"].aggregate() == -6.0
+    assert metrics["pg_loss"] == 2.0
+
+
+def test_another_process_builds_its_own_terms(own):
+    terms = LossTerms(settings(own, "Term"))
+    sent = pickle.dumps(terms)
+    assert b"seele_plugin" not in sent, "a class from a file cannot be found in another process by its module"
+    (built,) = pickle.loads(sent)
+    assert (
+        built.is_users and built.coefficient == 0.5 and built.term.columns == {"own_weights": Axis.RESPONSE}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Nan", r"own_loss must be a finite scalar tensor, got tensor\(nan\)"),
+        ("Vector", r"own_loss must be a finite scalar tensor, got shape \(1,\)"),
+        ("Raises", r"AttributeError: .*no_such_column.*own.py:36\)"),
+    ],
+)
+def test_a_fault_of_a_term_names_file_line_and_problems(own, monkeypatch, name, message):
+    at = r"seele.loss_terms\[0\]: .*own.py:\d+: compute, problems \['problem-7'\]: .*"
+    with pytest.raises(PluginError, match=at + message):
+        loss_of(settings(own, name), monkeypatch)
+
+
+def test_columns_of_another_length_are_a_fault(own):
+    at = r"seele.loss_terms\[0\]: .*own.py:\d+: columns_of, problem 'problem-7': .*"
+    with pytest.raises(PluginError, match=at + r"shapes \{'own_weights': \(3,\)\}, got .*\(1,\)"):
+        rows_of(settings(own, "Short"))
+
+
+def test_terms_are_checked_before_the_run(own):
+    with pytest.raises(ConfigError, match=r"seele.loss_terms\[0\]: Nameless has the name ''"):
+        LossTerms(settings(own, "Nameless"))
+    with pytest.raises(ConfigError, match=r"seele.loss_terms\[1\]: Term has the name 'own_loss' for itself"):
+        LossTerms(settings(own, "Term", "Term"))
+    unknown = dataclasses.replace(settings(own), loss_terms=(LossTermConfig(term="entropy"),))
+    with pytest.raises(ConfigError, match=r"seele.loss_terms\[0\].term: unknown name 'entropy'"):
+        LossTerms(unknown)
+    wrong = LossTermConfig(term=f"{own}:Term", settings={"size": 1})
+    with pytest.raises(ConfigError, match=r"own.py:8: building it: TypeError: .*'size'"):
+        LossTerms(dataclasses.replace(settings(own), loss_terms=(wrong,)))
+
+
+# From a fault to the run's end
+
+
+def test_a_fault_is_found_in_groups_and_in_what_ray_carries():
+    fault = PluginError("own.py:1: broken")
+    assert faults.plugin_fault(ExceptionGroup("a round", [ValueError(), fault])) is fault
+    from_task = ray.exceptions.RayTaskError("compute", "Traceback", fault)
+    assert faults.plugin_fault(from_task.as_instanceof_cause()) is fault
+    nested = ExceptionGroup("a visit", [ExceptionGroup("a round", [from_task])])
+    assert faults.plugin_fault(nested) is fault
+    assert faults.plugin_fault(ExceptionGroup("a round", [ValueError()])) is None
+    assert faults.plugin_fault(ray.exceptions.RayTaskError("f", "", ValueError())) is None
+
+
+class Rows:
+    """TransferQueue's tags, as a replay buffer sees them."""
+
+    def __init__(self):
+        self.tags = {"train": {}, "val": {}}
+        self.partitions = {}
+
+    async def async_kv_put(self, *, key, partition_id, tag):
+        self.tags[partition_id].setdefault(key, {}).update(tag)
+
+    def _sync_metadata_from_transfer_queue(self):
+        self.partitions = {name: dict(tags) for name, tags in self.tags.items()}
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch, own, validate):
+    rows, dropped = Rows(), []
+    for module in (faults, rounds_worker):
+        monkeypatch.setattr(module, "tq", rows)
+    config = settings(own, off_policy=OffPolicyConfig(source=f"{own}:Source"))
+    worker = object.__new__(rounds_worker.RoundsWorker)
+    worker._prompts = {}
+    worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
+    worker.seele, worker.source, worker.tokenizer = config, build_source(config.off_policy), None
+    worker._roll_out = lambda prompt, sampling, validate: give(worker)
+    faults.watch_for_faults(rows)
+
+    async def give(worker):
+        worker._given(INSTANCE, None, None)
+
+    async def run():
+        prompt = {"uid": "u", "instance": INSTANCE}
+        await worker._run_prompt(prompt, {}, {"validate": validate})
+
+    rows._sync_metadata_from_transfer_queue()
+    asyncio.run(run())
+    partition = "val" if validate else "train"
+    assert rows.tags[partition]["u"]["status"] == "failure", "verl's wait for the group ends in any case"
+    at = r"seele.off_policy.source: .*own.py:\d+: given, problem 'problem-7': KeyError"
+    with pytest.raises(PluginError, match=at):
+        rows._sync_metadata_from_transfer_queue()
+
+
+def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
+    rows, dropped = Rows(), []
+    for module in (faults, rounds_worker):
+        monkeypatch.setattr(module, "tq", rows)
+    worker = object.__new__(rounds_worker.RoundsWorker)
+    worker._prompts = {}
+    worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
+
+    async def fail(*_, **__):
+        raise RuntimeError("engine died")
+
+    worker._roll_out = fail
+    faults.watch_for_faults(rows)
+    asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
+    rows._sync_metadata_from_transfer_queue()
+    assert dropped == [1] and rows.tags["train"]["u"]["status"] == "failure"

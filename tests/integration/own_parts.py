@@ -1,0 +1,42 @@
+"""Parts as a user would write them: a source, a loss term and a baseline (``test_methods.py``)."""
+
+from seele.losses.term import Axis, LossTerm
+from seele.methods.sources import OffPolicySource
+from seele.records import Completion, Finish
+
+
+class AnswerSource(OffPolicySource):
+    """Gives each group the boxed answer alone, as another policy may have written it."""
+
+    adds_rollouts = True
+
+    def given(self, instance, encoded, tokenizer, *, replayed=None):
+        text = f"\\boxed{{{instance.answer}}}"
+        token_ids = (*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id)
+        log_probs = (-0.5,) * len(token_ids)
+        return [Completion(text=text, token_ids=token_ids, log_probs=log_probs, finish=Finish.STOP)]
+
+
+class FirstTokens(LossTerm):
+    """Pushes the first tokens of on-policy responses up."""
+
+    name = "own_loss"
+    columns = {"first_tokens": Axis.RESPONSE}  # noqa: RUF012
+    counted = ("first_tokens",)
+
+    def __init__(self, *, first):
+        self.first = first
+
+    def columns_of(self, row):
+        first = min(self.first, row.response_tokens)
+        return {"first_tokens": [1.0] * first + [0.0] * (row.response_tokens - first)}
+
+    def compute(self, batch):
+        mask_BR = batch.response_column("first_tokens")
+        loss = -(batch.log_probs_BR * mask_BR).sum() / batch.num_marked("first_tokens")
+        return loss, {"own_tokens": mask_BR.sum()}
+
+
+def on_policy_mean(group):
+    """Rewards minus the mean of what the policy wrote."""
+    return group.rewards_G - group.rewards_G[group.on_policy_G].mean()
