@@ -1,5 +1,6 @@
 """Who may import whom, and what the linters say: a process for each tool, its output in the failure."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,15 @@ def test_the_command_line_starts_without_an_engine() -> None:
     result = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]", f"`seele --help` pays for {result.stdout}"
+
+
+def test_the_walk_of_one_prompt_names_functions_that_exist() -> None:
+    section = (ROOT / "docs" / "design.md").read_text().partition("## One prompt, from parquet to loss")[2]
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if re.match(r"\| \d+ \|", line)]
+    assert 10 <= len(rows) <= 12
+    for row in rows:
+        file, *names = re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])
+        place = ROOT / file
+        text = "".join(path.read_text() for path in ([place] if place.is_file() else place.glob("*.py")))
+        for name in names:
+            assert re.search(rf"(def|class) {name.split('.')[-1]}\b", text), f"{file}: {name}"

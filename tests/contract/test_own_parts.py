@@ -67,6 +67,13 @@ class Short(Term):
         return {"own_weights": [1.0]}
 
 
+class Taken(Term):
+    columns = {"advantages": Axis.RESPONSE}
+
+    def columns_of(self, row):
+        return {"advantages": [1.0] * row.response_tokens}
+
+
 class Nameless(Term):
     name = ""
 
@@ -175,6 +182,11 @@ def test_columns_of_another_length_are_a_fault(own):
     at = r"seele.loss_terms\[0\]: .*own.py:\d+: columns_of, problem 'problem-7': .*"
     with pytest.raises(PluginError, match=at + r"shapes \{'own_weights': \(3,\)\}, got .*\(1,\)"):
         rows_of(settings(own, "Short"))
+
+
+def test_columns_with_names_of_verl_are_a_fault(own):
+    with pytest.raises(PluginError, match=r"names of their own; \['advantages'\] are taken"):
+        rows_of(settings(own, "Taken"))
 
 
 def test_terms_are_checked_before_the_run(own):

@@ -140,6 +140,7 @@ def _compute(each: WeighedTerm, batch: MicroBatch) -> tuple[torch.Tensor, Mappin
 def _without(data: TensorDict, column: str) -> TensorDict:
     """The batch with the response tokens that a column marks masked out."""
     pairs = zip(data["response_mask"].unbind(), data[column].unbind(), strict=True)
+    # B pairs of (R of the row,): 1 stays where the column does not mark.
     left = [mask * (1 - marked).to(mask.dtype) for mask, marked in pairs]
     data = data.copy()
     data["response_mask"] = torch.nested.as_nested_tensor(left, layout=torch.jagged)

@@ -1,6 +1,7 @@
 """What the update knows of tokens that the policy did not write: advantages and old log-probabilities.
 
-T counts the response tokens of all rows of a batch, row by row.
+T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
+(N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     by_entropy = entropy_share < 1.0
     columns = ["response_mask"] + [OFF_POLICY_MASK] * source.marks_tokens + ["entropy"] * by_entropy
     data = _read(batch, columns)
-    lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])
+    lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])  # (N,) adding up to T
 
     def spread(tag_name: str) -> torch.Tensor:
+        """(N,) numbers of the rows' tags -> (T,), each repeated over its row's response."""
         of_row = [0.0 if tag.get("is_padding") else tag[tag_name] for tag in batch.tags]
         return torch.repeat_interleave(torch.tensor(of_row), lengths)
 
@@ -32,6 +34,7 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     if source.marks_tokens:
         is_off_policy_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
         if by_entropy:
+            # Over the off-policy tokens of the whole batch, not of each row.
             is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), entropy_share)
             off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
@@ -49,6 +52,7 @@ def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
     written, read = (of_trainer, of_row) if has_log_probs else (of_row, of_trainer)
     data = _read(batch, [of_trainer, of_row, OFF_POLICY_MASK])
     is_off_policy_T = _flat(data[OFF_POLICY_MASK]).bool()
+    # (T,) each: off-policy tokens from one column, all others as they were.
     values_T = torch.where(is_off_policy_T, _flat(data[read]), _flat(data[written]))
     _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
@@ -78,8 +82,10 @@ def _write(batch: KVBatchMeta, fields: dict[str, torch.Tensor]) -> KVBatchMeta:
 
 
 def _flat(column: torch.Tensor) -> torch.Tensor:
+    """Nested (N, R of each row) -> (T,)."""
     return torch.cat(column.unbind())
 
 
 def _rows(values_T: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
+    """(T,) -> nested (N, R of each row)."""
     return torch.nested.as_nested_tensor(list(torch.split(values_T, list(lengths))), layout=torch.jagged)

@@ -7,7 +7,7 @@ device.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,10 @@ class TrainingRows:
     keys: list[str]
     fields: TensorDict
     tags: list[dict[str, Any]]
+
+
+WRITTEN_LATER = (*UPDATE_COLUMNS, *CRITIC_COLUMNS, "entropy", "token_level_rewards", INSTANCE_IDS)
+"""Row fields that verl's trainer adds, or may; terms have other names for theirs."""
 
 
 def count_of(column: str) -> str:
@@ -129,7 +133,7 @@ def training_rows(
             hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps],
         )
         for each in terms:
-            row.fields.update(_columns(each, facts))
+            row.fields.update(_columns(each, facts, taken={*row.fields, *WRITTEN_LATER}))
         if terms.has_users:
             row.fields[INSTANCE_IDS] = instance.instance_id
         if advantages is not None:
@@ -139,11 +143,12 @@ def training_rows(
     return _together(rows, model_version, global_step)
 
 
-def _columns(each: WeighedTerm, row: Row) -> dict[str, torch.Tensor]:
+def _columns(each: WeighedTerm, row: Row, *, taken: Collection[str]) -> dict[str, torch.Tensor]:
     """A term's columns for one row: (prompt + hint + response,) or (response,) numbers.
 
     Raises:
-        PluginError: A term of the user's own raised, or has columns of other names, lengths or values.
+        PluginError: A term of the user's own raised, or its columns have other names or lengths than it says,
+            names that are taken, or values that are not finite.
     """
     term = each.term
     if not each.is_users:
@@ -156,6 +161,8 @@ def _columns(each: WeighedTerm, row: Row) -> dict[str, torch.Tensor]:
         found = {name: tuple(column.shape) for name, column in columns.items()}
         if found != lengths:
             raise ValueError(f"columns must have the shapes {lengths}, got {found}")
+        if clashing := sorted(set(columns).intersection(taken)):
+            raise ValueError(f"columns must have names of their own; {clashing} are taken")
         if not all(column.isfinite().all() for column in columns.values()):
             raise ValueError("columns must hold finite numbers")
     return columns

@@ -5,7 +5,6 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS
-from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele_verl.rollout_correction import check_rollout_correction
 
@@ -16,6 +15,9 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     Raises:
         ConfigError: With both settings and a way out.
     """
+    # Only now: torch reads the environment of the run when it is imported.
+    from seele.methods.loss_terms import LossTerms
+
     LossTerms(seele)
     if METHODS[seele.method].has_critic:
         _check_all_groups_are_learnt_from(config, seele)
