@@ -25,7 +25,7 @@ def test_settings_of_all_methods_are_there_and_those_that_follow_from_others_are
     defaults = method_defaults("seele")
     assert defaults["seele.hints.unit"] == "step"
     assert not [key for key, value in defaults.items() if "${" in str(value) or value == "???"]
-    assert "seele.curriculum.name" not in defaults and "seele.reward.format_score" not in defaults
+    assert defaults["seele.curriculum.name"] == "uniform" and "seele.reward.format_score" not in defaults
 
 
 def test_they_are_those_that_a_run_gets():
