@@ -1,19 +1,26 @@
 """Two FSDP ranks and the Bayesian controller on the real stack, with probes and hint-conditional advantages,
 with spare problems, and with what only the GPU files switch on: packed sequences, fused kernels, a pass of
-its own for old log-probabilities, several workers and storage units.
+its own for old log-probabilities, several workers and storage units. The problems are those of
+examples/own_data, copied out of the repository.
 
 Apart from the one-rank runs so that both can run side by side.
 """
 
 import json
 import os
+import shlex
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from seele.curriculum import UniformCurriculum
+from seele.data.sources import find_settings
+from seele.data.sources.prepare_source import prepare_source
 from seele.data.storage.files import read_json_lines
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_data"
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -23,6 +30,9 @@ def rows_of(path: Path) -> list[dict]:
 @pytest.mark.timeout(1800)
 def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, finish, python, monkeypatch):
     run = tmp_path / "two"
+    shutil.copytree(EXAMPLE, folder := tmp_path / "own_data")
+    monkeypatch.chdir(folder)
+    manifest = prepare_source(Path("prepared"), find_settings("source.yaml"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", os.devnull)
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=9", "trainer.save_freq=9")
@@ -38,7 +48,11 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     overrides += ("algorithm.rollout_correction.bypass_mode=false",)
     overrides += ("actor_rollout_ref.rollout.agent.num_workers=2",)
     overrides += ("transfer_queue.backend.SimpleStorage.num_data_storage_units=2",)
-    finish([python, *train_command(run, *overrides)[1:]], log=run / "logs" / "train.log")
+    commands = (folder / "README.md").read_text().split("```")[1]
+    words = shlex.split(commands.replace("\\\n", " "))
+    own = [word for word in words if word.startswith(("data.train_files=", "data.val_files="))]
+    assert len(own) == 2
+    finish([python, *train_command(run, *overrides, *own)[1:]], log=run / "logs" / "train.log")
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == [0, 1, 2]
     assert all(line["actor/grad_norm"] > 0 for line in metrics[1:])
@@ -54,10 +68,10 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
         check_rollouts(rows_of(run / "rollouts" / f"step_{step}.jsonl"))
     state = json.loads((run / "global_step_2" / "seele" / "controller.json").read_text())
     assert (state["controller"], state["visits"]) == ("bayes", {})
-    check_problems(run)
+    check_problems(run, manifest["splits"]["train"]["problems"])
 
 
-def check_problems(run: Path) -> None:
+def check_problems(run: Path, num_problems: int) -> None:
     """Ten problems were begun and eight trained on; what was left behind is with the checkpoint."""
     trained = [
         {row["instance_id"] for row in rows_of(run / "rollouts" / f"step_{step}.jsonl")} for step in (1, 2)
@@ -65,7 +79,7 @@ def check_problems(run: Path) -> None:
     assert [len(problems) for problems in trained] == [8, 8] and not trained[0] & trained[1]
     carried = json.loads((run / "global_step_2" / "seele" / "carried.json").read_text())
     assert len(set(carried)) == 2
-    curriculum = UniformCurriculum(32, seed=0)
+    curriculum = UniformCurriculum(num_problems, seed=0)
     begun = curriculum.draw(10) + curriculum.draw(8)
     assert len(begun) == 18 and set(carried) < set(begun)
     metrics = rows_of(run / "metrics.jsonl")
