@@ -155,8 +155,9 @@ def train_command(problems, base_model):
 
     def command(run: Path, *overrides: str) -> list[str]:
         return [
-            sys.executable,
-            *("-m", "seele_verl.train", "method=seele", "hardware=cpu", "job=tiny"),
+            # Through the front door, as a user; `python -m seele_verl.train` is what supervised runs take.
+            *(sys.executable, str(Path(sys.executable).parent / "seele"), "train"),
+            *("method=seele", "hardware=cpu", "job=tiny"),
             f"actor_rollout_ref.model.path={base_model}",
             f"data.train_files=[{problems}/train.parquet]",
             f"data.val_files=[{problems}/heldout.parquet,{problems}/harder.parquet]",

@@ -11,6 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
+
+# No test depends on the clock.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 MODEL = "stand-in"
 
