@@ -1,5 +1,6 @@
 """LoRA on the real stack: an adapter is trained, reaches the engine, is saved, resumed and merged. The same
-two runs show weights between engine and trainer, a profile, and rollouts that come back from a cache.
+two runs show weights between engine and trainer, a profile, rollouts that come back from a cache, and the
+controller and the loss term of examples/.
 """
 
 import gzip
@@ -10,7 +11,12 @@ import pytest
 
 from seele.data.storage.files import read_json_lines
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LOSS = f"{EXAMPLES}/own_loss/right_responses.py:RightResponses"
 SETTINGS = [
+    f"seele.hints.controller={EXAMPLES}/own_controller/stairs.py:Stairs",
+    "+seele.hints.settings.stride=0.4",
+    f"seele.loss_terms=[{{term: '{LOSS}', coefficient: 0.1, settings: {{shortest: 2}}}}]",
     *("adapter=lora", "actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.actor.optim.lr=1e-2"),
     *("actor_rollout_ref.actor.use_kl_loss=true", "trainer.total_training_steps=2", "trainer.save_freq=1"),
     *("trainer.test_freq=-1", "trainer.val_before_train=false"),
@@ -58,6 +64,17 @@ def test_the_step_after_a_resumption_is_the_one_that_was_there_before(runs):
         assert after[name] == pytest.approx(before[name], rel=1e-3, abs=1e-6), name
     texts = [[row["text"] for row in rows_of(run / "rollouts" / "step_2.jsonl")] for run in runs]
     assert texts[0] == texts[1]
+
+
+def test_the_controller_and_the_loss_of_the_examples_take_part(runs):
+    for step, line in enumerate(rows_of(runs[0] / "metrics.jsonl"), start=1):
+        rows = rows_of(runs[0] / "rollouts" / f"step_{step}.jsonl")
+        assert any(row["correct"] for row in rows) == (line["actor/right_response_loss"] > 0)
+        by_problem = {(row["instance_id"], row["round"]): row for row in rows}
+        assert len({row["hint_ratio"] for row in by_problem.values()}) > 1
+        assert 0.0 < line["controller/mean_ratio"] < 1.0
+    state = json.loads((runs[0] / "global_step_2" / "seele" / "controller.json").read_text())
+    assert state["controller"] == "Stairs" and len(state["ratios"]) >= 16
 
 
 def test_a_profile_of_the_step_is_in_the_run(runs):
