@@ -187,14 +187,17 @@ class Grade:
     """A grader's verdict on one answer."""
 
     correct: bool
+    """Whether the rollout counts as solved: for accuracies, controllers, curricula and selections."""
     reason: GradeReason
-    format_score: float = 0.0
-    """What a wrong answer earns for its form, in [0, 1)."""
+    score: float | None = None
+    """What the update learns from, in [0, 1]; None for 1.0 where the answer is correct, else 0.0."""
+    extra: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    """Further numbers and texts of a reward function, by name."""
 
     @property
     def reward(self) -> float:
-        """1.0 for a correct answer, else the score for its form."""
-        return 1.0 if self.correct else self.format_score
+        """What the update learns from, in [0, 1]."""
+        return float(self.correct) if self.score is None else self.score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

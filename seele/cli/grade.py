@@ -47,7 +47,11 @@ def grade_command(
         ),
     ],
     grader: Annotated[
-        str, typer.Option(help="mathruler, math_verify, strict+ or multiple_choice.")
+        str,
+        typer.Option(
+            help="mathruler, math_verify, strict+, multiple_choice, or a reward function of your own, "
+            "path/to/file.py:function or package.module:function."
+        ),
     ] = _DEFAULTS.grader,
     cross_check: Annotated[
         Path | None,
@@ -67,9 +71,11 @@ def grade_command(
     as the answer itself, unlike in training, where it is no answer. Numbers are taken as text, and a
     prediction that is neither is no answer. multiple_choice reads the texts of the options, where a row has
     them, from the list `options`. A row whose `data_source` is countdown, zebra or arc_1d is graded by the
-    checker of that task, whatever the grader.
+    checker of that task, whatever the grader of ours. A reward function of your own grades every row; its
+    reward, and what else it returns, are written as `reward` and `reward_extra`.
     """
     from seele.data.storage.files import read_json_lines, write_atomically
+    from seele.reward.graders import GRADERS
     from seele.reward.reasoning import CHECKERS
 
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
@@ -84,9 +90,17 @@ def grade_command(
             )
         return [_check(case) if case.data_source in CHECKERS else next(graded) for case in read]
 
-    grades = grade_by(grader)
+    is_function = grader not in GRADERS
+    if is_function:
+        grades: Sequence[Grade] = _call_function(
+            read, RewardConfig(grader=grader, num_workers=workers, time_limit_s=time_limit_s)
+        )
+    else:
+        grades = grade_by(grader)
     graded = [
-        case.row | {"correct": grade.correct, "reason": grade.reason.value}
+        case.row
+        | {"correct": grade.correct, "reason": grade.reason.value}
+        | ({"reward": grade.reward, "reward_extra": dict(grade.extra)} if is_function else {})
         for case, grade in zip(read, grades, strict=True)
     ]
     write_atomically(out, "".join(json.dumps(row) + "\n" for row in graded))
@@ -105,6 +119,26 @@ def _grade(
         grader=grader, num_workers=workers, time_limit_s=time_limit_s, max_answer_chars=max_chars
     ) as pool:
         return pool.grade_answers((case.answer, case.gold) for case in cases)
+
+
+def _call_function(cases: Sequence[Case], settings: RewardConfig) -> list[Grade]:
+    from seele.records import Instance
+    from seele.reward.function_grader import FunctionGrader
+
+    with FunctionGrader(settings) as grader:
+        return grader.grade_problems(
+            (
+                case.answer or "",
+                Instance(
+                    instance_id=str(case.row.get("id", case.at)),
+                    data_source=case.data_source,
+                    question=str(case.row.get("question", "")),
+                    steps=(),
+                    answer=case.gold,
+                ),
+            )
+            for case in cases
+        )
 
 
 def _check(case: Case) -> Grade:

@@ -290,19 +290,34 @@ class RewardConfig:
     """The grader and its limits. What could not be graded within them counts as wrong."""
 
     grader: str = "mathruler"
-    """``mathruler`` (the paper's), ``math_verify``, ``strict+`` or ``multiple_choice``: docs/grading.md."""
+    """``mathruler`` (the paper's), ``math_verify``, ``strict+`` or ``multiple_choice``; or your own reward
+    function, as ``path/to/file.py:function`` or ``package.module:function``: docs/grading.md.
+    """
+
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Own function only: further keyword arguments of every call."""
+
+    isolation: str = "process"
+    """Own function only: ``process`` calls it in a process that is ended at the limits; ``none`` calls it in
+    the rollout worker's process, for judges that need a network or a GPU.
+    """
+
+    correct_from: float = 1.0
+    """Own function only: reward from which a rollout counts as solved, in (0, 1]."""
 
     time_limit_s: float = 5.0
-    """Most processor time for one answer, in seconds; not stated in the paper."""
+    """Most processor time for one answer, in seconds; not stated in the paper. With ``isolation`` ``none``,
+    seconds by the clock."""
 
     max_answer_chars: int = 1000
-    """Longer answers are not graded, nor is anything against a longer reference answer."""
+    """Longer answers are not graded, nor is anything against a longer reference answer. An own function sees
+    responses of any length."""
 
     memory_limit_mb: int = 2048
-    """Address space of one grading process, in MiB."""
+    """Address space of one grading process, in MiB; for an own function, beyond what importing it takes."""
 
     num_workers: int = 1
-    """Grading processes per rollout worker."""
+    """Grading processes per rollout worker; with ``isolation`` ``none``, calls at the same time."""
 
     truncated_is_wrong: bool = False
     """Whether a response that hit the length limit counts as wrong, whatever it says. Without that, nothing
@@ -315,9 +330,13 @@ class RewardConfig:
 
     format_score: float = 0.0
     """Reward of a wrong answer that has the form asked for, in [0, 1); 0.1 in SEC's reasoning tasks. Accuracy
-    and what hint controllers observe stay 0 or 1."""
+    and what hint controllers observe stay 0 or 1. An own function gives all of its reward itself."""
 
     def __post_init__(self) -> None:
+        _require_one_of("isolation", self.isolation, ("process", "none"))
+        require(0.0 < self.correct_from <= 1.0, f"correct_from must lie in (0, 1], got {self.correct_from}")
+        nameless = [key for key in self.kwargs if not isinstance(key, str)]
+        require(not nameless, f"kwargs: keys must be names of arguments, got {nameless}")
         require(0.0 <= self.format_score < 1.0, f"format_score must lie in [0, 1), got {self.format_score}")
         for name in ("time_limit_s", "max_answer_chars", "memory_limit_mb", "num_workers"):
             value = getattr(self, name)

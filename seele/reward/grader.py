@@ -4,12 +4,11 @@ What cannot be graded is wrong, and its ``GradeReason`` says why, so that it is 
 graders themselves run in ``seele.reward.worker``; sympy is never imported in this process.
 """
 
+import asyncio
 import math
-import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -20,7 +19,7 @@ from seele.records import UNGRADED, Grade, GradeReason, Instance
 from seele.reward.expression_filter import is_too_deep
 from seele.reward.extract import answer_in, last_boxed
 from seele.reward.graders import GRADERS
-from seele.reward.process import WorkerProcess
+from seele.reward.process import WorkerPool, WorkerProcess, clock_limit_s
 from seele.reward.reasoning import CHECKERS, check_answer
 
 Pair = tuple[str, str]
@@ -28,16 +27,8 @@ Pair = tuple[str, str]
 
 _DEFAULTS = RewardConfig()
 
-# The clock only has to catch a process that does not run at all (stopped, swapped out): on a machine that is
-# busy training, a second of processor time takes a few by the clock, and at times nothing happens at all.
-_CLOCK_PER_PROCESSOR_SECOND = 4.0
-_PATIENCE_S = 20.0
-
 # Answers repeat within a problem's rollouts. At the longest answers allowed this is a few MB.
 _MAX_REMEMBERED = 4096
-
-# Pairs a message: a few milliseconds of work, beside which the message costs nothing.
-_MAX_BATCH = 64
 
 
 class GraderPool:
@@ -80,14 +71,11 @@ class GraderPool:
                 f"seele.reward: limits must be finite and positive, got {num_workers=}, {time_limit_s=}, "
                 f"{max_answer_chars=}, {memory_limit_mb=}"
             )
-        self._num_workers = num_workers
-        self._clock_limit_s = _CLOCK_PER_PROCESSOR_SECOND * time_limit_s + _PATIENCE_S
+        self._clock_limit_s = clock_limit_s(time_limit_s)
         self._max_answer_chars = max_answer_chars
-        # Last in, first out: a second process starts only when two answers wait at once.
-        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
-        for _ in range(num_workers):
-            self._idle.put(WorkerProcess(grader, str(time_limit_s), str(memory_limit_mb)))
-        self._closed = False
+        self._workers = WorkerPool(
+            [WorkerProcess(grader, str(time_limit_s), str(memory_limit_mb)) for _ in range(num_workers)]
+        )
         self._remembered: OrderedDict[Pair, Grade] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -136,17 +124,11 @@ class GraderPool:
 
     def _ask_all(self, waiting: Sequence[Pair]) -> dict[Pair, Grade]:
         """The grader's verdicts, all processes at work."""
-        verdicts: dict[Pair, Grade] = {}
-        # Small enough that the processes end together, large enough that they seldom wait for a message.
-        size = min(_MAX_BATCH, -(-len(waiting) // (4 * self._num_workers))) or 1
-        batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
-        if len(batches) == 1:
-            verdicts |= self._ask(batches[0])
-        elif batches:
-            with ThreadPoolExecutor(self._num_workers) as threads:
-                for graded in threads.map(self._ask, batches):
-                    verdicts |= graded
-        return verdicts
+        return dict(zip(waiting, self._workers.ask_all(waiting, self._ask), strict=True))
+
+    async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
+        """``grade_problem`` for a coroutine; the grader sees nothing of a hint."""
+        return await asyncio.to_thread(self.grade_problem, text, instance)
 
     def grade_problem(self, text: str, instance: Instance) -> Grade:
         r"""Grade a generated text as an answer to a problem; blocks until the verdict is there.
@@ -173,11 +155,7 @@ class GraderPool:
 
     def close(self) -> None:
         """Let the calls that have a process finish, end all processes and refuse further calls."""
-        self._closed = True
-        workers = [self._idle.get() for _ in range(self._num_workers)]
-        for worker in workers:
-            worker.stop()
-            self._idle.put(worker)
+        self._workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -212,22 +190,13 @@ class GraderPool:
             return Grade(False, GradeReason.TOO_DEEP)
         return None
 
-    def _ask(self, pairs: Sequence[Pair]) -> dict[Pair, Grade]:
-        worker = self._idle.get()
-        try:
-            if self._closed:
-                raise RuntimeError("this GraderPool is closed")
-            reasons = worker.ask(pairs, limit_s=self._clock_limit_s)
-        finally:
-            self._idle.put(worker)
-        grades = {
-            pair: Grade(reason is GradeReason.CORRECT, reason)
-            for pair, reason in zip(pairs, reasons, strict=True)
-        }
+    def _ask(self, worker: WorkerProcess, pairs: Sequence[Pair]) -> list[Grade]:
+        reasons = worker.ask(pairs, limit_s=self._clock_limit_s)
+        grades = [Grade(reason is GradeReason.CORRECT, reason) for reason in reasons]
         with self._lock:
             # A verdict depends on nothing but the two texts; a time-out or a crash may have other causes.
             self._remembered |= {
-                pair: grade for pair, grade in grades.items() if grade.reason not in UNGRADED
+                pair: grade for pair, grade in zip(pairs, grades, strict=True) if grade.reason not in UNGRADED
             }
             while len(self._remembered) > _MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
@@ -236,7 +205,8 @@ class GraderPool:
 
 def reward_form(grade: Grade, format_score: float) -> Grade:
     """The verdict, with ``format_score`` where the answer is wrong but of the form that was asked for."""
-    return replace(grade, format_score=format_score) if grade.reason is GradeReason.WRONG else grade
+    formal = grade.reason is GradeReason.WRONG and format_score > 0.0
+    return replace(grade, score=format_score) if formal else grade
 
 
 def _checked(answer: object, gold: object) -> Pair:

@@ -1,18 +1,19 @@
-"""One grading process as its caller sees it: answers in, verdicts out, killed where none comes.
+"""Grading processes as their caller sees them: answers in, verdicts out, killed where none comes.
 
-What the process does with a pair is in ``seele.reward.worker``; who asks which process is in
-``seele.reward.grader``.
+What a process does with a pair is in ``seele.reward.worker``.
 """
 
 import json
 import os
+import queue
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import seele
 from seele.errors import DependencyError
@@ -26,6 +27,24 @@ _START_LIMIT_S = 120.0
 # What the interpreter may need to find itself and its libraries; nothing else reaches the worker.
 _INHERITED = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR")
 
+# Pairs a message: a few milliseconds of work, beside which the message costs nothing.
+_MAX_BATCH = 64
+
+# The clock only has to catch a process that does not run at all (stopped, swapped out): on a machine that is
+# busy training, a second of processor time takes a few by the clock, and at times nothing happens at all.
+_CLOCK_PER_PROCESSOR_SECOND = 4.0
+_PATIENCE_S = 20.0
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Reply = dict[str, Any]
+"""What the process says of a pair, or how it ended."""
+
+
+def clock_limit_s(time_limit_s: float) -> float:
+    """Seconds by the clock that a reply with ``time_limit_s`` of processor time may take."""
+    return _CLOCK_PER_PROCESSOR_SECOND * time_limit_s + _PATIENCE_S
+
 
 class WorkerProcess:
     """A ``python -m seele.reward.worker``, started at the first question and again after each death.
@@ -33,9 +52,17 @@ class WorkerProcess:
     For one caller at a time.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Nothing is started yet.
+
+        Args:
+            arguments: The worker's.
+            environment: Variables of the process, which then also keeps its network; without, it has the few
+                that Python needs.
+        """
         # -P: a folder of the caller's working directory must not stand in for a library.
         self._command = (sys.executable, "-P", "-m", "seele.reward.worker", *arguments)
+        self._environment = environment
         self._process: LineProcess | None = None
         self._has_started = False
         self._batch = 0
@@ -51,10 +78,17 @@ class WorkerProcess:
         Raises:
             DependencyError: If the process cannot be started even once.
         """
-        reasons: list[GradeReason] = []
-        while len(reasons) < len(pairs):
-            reasons += self._exchange(pairs[len(reasons) :], limit_s)
-        return reasons
+        return [_reason(reply) for reply in self.replies(pairs, limit_s=limit_s)]
+
+    def replies(self, pairs: Sequence[Any], *, limit_s: float) -> list[Reply]:
+        """What the worker says of each pair, in order; ``{"ended": status}`` of one that ended the process.
+
+        Arguments and errors are those of ``ask``.
+        """
+        replies: list[Reply] = []
+        while len(replies) < len(pairs):
+            replies += self._exchange(pairs[len(replies) :], limit_s)
+        return replies
 
     def stop(self) -> None:
         """End the process at once, if it runs."""
@@ -62,31 +96,30 @@ class WorkerProcess:
         if process is not None:
             process.end()
 
-    def _exchange(self, pairs: Sequence[tuple[str, str]], limit_s: float) -> list[GradeReason]:
+    def _exchange(self, pairs: Sequence[Any], limit_s: float) -> list[Reply]:
         """The fates of the first pairs: of all, or up to the one that ended the process."""
-        reasons: list[GradeReason] = []
+        replies: list[Reply] = []
         try:
             process = self._running()
             self._batch += 1
             message = {"batch": self._batch, "pairs": pairs}
             process.write_line(json.dumps(message).encode(), limit_s=limit_s)
             for _ in pairs:
-                reply = self._reply(process, limit_s)
-                reasons.append(_reason(reply))
-                if "ended" in reply:
+                replies.append(self._reply(process, limit_s))
+                if "ended" in replies[-1]:
                     break
         except TimeoutError:
             self.stop()
-            reasons.append(GradeReason.TIMEOUT)
+            replies.append({"ended": -signal.SIGPROF})
         except (EOFError, OSError):
             self.stop()
-            reasons.append(GradeReason.CRASHED)
-        return reasons
+            replies.append({"ended": os.EX_SOFTWARE})
+        return replies
 
-    def _reply(self, process: LineProcess, limit_s: float) -> dict[str, Any]:
+    def _reply(self, process: LineProcess, limit_s: float) -> Reply:
         """The next reply to this batch; the child of a child that died may still answer the one before."""
         while True:
-            reply: dict[str, Any] = json.loads(process.read_line(limit_s=limit_s))
+            reply: Reply = json.loads(process.read_line(limit_s=limit_s))
             if reply.get("batch", self._batch) == self._batch:
                 return reply
 
@@ -99,13 +132,17 @@ class WorkerProcess:
         return self._process
 
     def _start(self) -> LineProcess:
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        if self._environment is None:
+            environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        else:
+            environment = dict(self._environment)
         root = str(Path(seele.__file__).parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         # sympy's order of terms follows hashes: the same answer must get the same verdict everywhere.
         environment |= {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
         said = ""
-        for command in ((*NO_NETWORK, *self._command), self._command):
+        fenced = () if self._environment is not None else ((*NO_NETWORK, *self._command),)
+        for command in (*fenced, self._command):
             if shutil.which(command[0]) is None:
                 continue
             with tempfile.TemporaryFile() as complaints:
@@ -125,9 +162,58 @@ class WorkerProcess:
         raise DependencyError(f"the grading process does not start: {said}; try: {' '.join(self._command)}")
 
 
-def _reason(reply: dict[str, Any]) -> GradeReason:
-    if "ended" in reply:
-        return GradeReason.TIMEOUT if reply["ended"] == -signal.SIGPROF else GradeReason.CRASHED
+def ended_by(reply: Reply) -> GradeReason | None:
+    """Why the pair has no verdict, where it ended its process; None otherwise."""
+    if "ended" not in reply:
+        return None
+    return GradeReason.TIMEOUT if reply["ended"] == -signal.SIGPROF else GradeReason.CRASHED
+
+
+def _reason(reply: Reply) -> GradeReason:
+    if ended := ended_by(reply):
+        return ended
     if "error" in reply:
         return GradeReason.ERROR
     return GradeReason.CORRECT if reply["correct"] else GradeReason.WRONG
+
+
+class WorkerPool:
+    """Grading processes that are asked at the same time. Thread-safe; calls wait for a free process."""
+
+    def __init__(self, workers: Sequence[WorkerProcess]) -> None:
+        self._num_workers = len(workers)
+        # Last in, first out: a second process starts only when two answers wait at once.
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
+        for worker in workers:
+            self._idle.put(worker)
+        self._closed = False
+
+    def ask_all(
+        self, items: Sequence[Item], ask: Callable[[WorkerProcess, Sequence[Item]], Sequence[Answer]]
+    ) -> list[Answer]:
+        """``ask`` of all items, a batch at a time, in order, with all processes at work."""
+        # Small enough that the processes end together, large enough that they seldom wait for a message.
+        size = min(_MAX_BATCH, -(-len(items) // (4 * self._num_workers))) or 1
+        batches = [items[start : start + size] for start in range(0, len(items), size)]
+
+        def ask_one(batch: Sequence[Item]) -> Sequence[Answer]:
+            worker = self._idle.get()
+            try:
+                if self._closed:
+                    raise RuntimeError("this grader is closed")
+                return ask(worker, batch)
+            finally:
+                self._idle.put(worker)
+
+        if len(batches) <= 1:
+            return [answer for batch in batches for answer in ask_one(batch)]
+        with ThreadPoolExecutor(self._num_workers) as threads:
+            return [answer for answers in threads.map(ask_one, batches) for answer in answers]
+
+    def close(self) -> None:
+        """Let the calls that have a process finish, end all processes and refuse further calls."""
+        self._closed = True
+        workers = [self._idle.get() for _ in range(self._num_workers)]
+        for worker in workers:
+            worker.stop()
+            self._idle.put(worker)

@@ -52,7 +52,15 @@ def enter_nowhere() -> None:
         os.rmdir(nowhere)
 
 
-# Both run in the grading process only: there is no way back.
+# All run in the grading process only: there is no way back.
+def limit_memory(limit_mb: int) -> None:  # pragma: no cover
+    """Leave ``limit_mb`` MiB of address space beyond what the process has: what it imported may be large."""
+    with open("/proc/self/statm", encoding="ascii") as pages:
+        taken = int(pages.read().split()[0]) * resource.getpagesize()
+    _lower(resource.RLIMIT_AS, taken + limit_mb * 2**20)
+    _lower(resource.RLIMIT_CORE, 0)
+
+
 def give_up(memory_limit_mb: int) -> None:  # pragma: no cover
     """Let go of the environment, and of memory, files, processes and sockets beyond what grading needs.
 
@@ -68,14 +76,18 @@ def give_up(memory_limit_mb: int) -> None:  # pragma: no cover
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_NOFILE, _MAX_OPEN_FILES),
     ):
-        _, hardest = resource.getrlimit(limit)
-        lower = value if hardest == resource.RLIM_INFINITY else min(value, hardest)
-        resource.setrlimit(limit, (lower, lower))
+        _lower(limit, value)
     # The two ways to make a file that raise no audit event.
     for module in (os, sys.modules["posix"]):
         for name in ("mkfifo", "mknod"):
             vars(module).pop(name, None)
     sys.addaudithook(_end_unless_harmless)
+
+
+def _lower(limit: int, value: int) -> None:  # pragma: no cover
+    _, hardest = resource.getrlimit(limit)
+    lower = value if hardest == resource.RLIM_INFINITY else min(value, hardest)
+    resource.setrlimit(limit, (lower, lower))
 
 
 def _end_unless_harmless(event: str, args: tuple[Any, ...]) -> None:  # pragma: no cover

@@ -1,6 +1,7 @@
 r"""The grading process: reads questions, writes verdicts, and lets the kernel end it when one costs too much.
 
-Started as ``python -m seele.reward.worker GRADER TIME_LIMIT_S MEMORY_LIMIT_MB`` by ``seele.reward.process``.
+Started as ``python -m seele.reward.worker GRADER TIME_LIMIT_S MEMORY_LIMIT_MB [KWARGS]`` by
+``seele.reward.process``; with the keyword arguments, JSON, GRADER names a reward function of the user's own.
 It is two processes. One loads the libraries, which takes a second or two, and from then on does nothing but
 fork. Its child gives up what grading does not need (``seele.reward.sandbox``) and grades; where an answer
 ends it, the next one is there within milliseconds, with everything loaded.
@@ -10,20 +11,28 @@ for each pair, in order, or ``{"batch": n, "error": text}`` where the grader rai
 says that the child is dead, with its exit status or minus its signal. The first line out says that the
 libraries are loaded.
 
+A user's function is asked in ``[[arguments], ...]`` and answered by ``{"score": number, "extra": {...}}`` or
+``{"fault": text}``. It has the limits on time and memory, and nothing else is taken from it: it is the user's
+own code, and may read files or import as it runs.
+
 Why a process: the graders hand text to sympy, which may take for ever or take all memory. A thread cannot be
 killed, and MathRuler's bare ``except`` swallows whatever a signal handler raises, so each limit ends the
 process itself.
 """
 
+import asyncio
 import gc
+import inspect
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
+from seele.errors import PluginError
 from seele.reward import sandbox
+from seele.reward.function import Item, load_function, raised, read_result
 from seele.reward.graders import Judge, die_of_memory, load_judge
 
 # sympy remembers much of what it worked out; a child that has graded so many answers makes room for a fresh
@@ -35,7 +44,7 @@ _MAKE_ROOM = os.EX_TEMPFAIL
 def serve(
     messages: Iterable[str],
     replies: TextIO,
-    judge: Judge,
+    judge: Judge | Callable[[Item], Mapping[str, Any]],
     *,
     time_limit_s: float,
     max_answers: int = _MAX_ANSWERS,
@@ -51,10 +60,10 @@ def serve(
     num_answers = 0
     for line in messages:
         message = json.loads(line)
-        for answer, gold in message["pairs"]:
+        for pair in message["pairs"]:
             signal.setitimer(signal.ITIMER_PROF, time_limit_s)
             try:
-                reply = _reply(judge, answer, gold)
+                reply = _reply(judge, *pair)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0.0)
             # One by one: what is written before the process ends need not be graded again.
@@ -84,21 +93,30 @@ def keep_alive(work: Callable[[], int], replies: TextIO) -> None:
 
 
 # Runs in processes of its own only: there is no way back from a sandbox.
-def main(grader: str, time_limit_s: str, memory_limit_mb: str) -> None:  # pragma: no cover
+def main(
+    grader: str, time_limit_s: str, memory_limit_mb: str, kwargs: str | None = None
+) -> None:  # pragma: no cover
     """Load the grader and serve standard input."""
-    judge = load_judge(grader)
-    # Fills sympy's caches and loads what libraries load late, which every child would otherwise pay for.
-    _reply(judge, r"\frac{(x+1)^2}{2}", "x^2/2+x+0.5")
+    if kwargs is None:
+        judge: Any = load_judge(grader)
+        # Fills sympy's caches and loads what libraries load late, which every child would otherwise pay for.
+        _reply(judge, r"\frac{(x+1)^2}{2}", "x^2/2+x+0.5")
+    else:
+        judge = score_by(grader, json.loads(kwargs))
     gc.freeze()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a library prints must not look like a verdict.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    sandbox.enter_nowhere()
+    if kwargs is None:
+        sandbox.enter_nowhere()
 
     def work() -> int:
-        sandbox.give_up(int(memory_limit_mb))
+        if kwargs is None:
+            sandbox.give_up(int(memory_limit_mb))
+        else:
+            sandbox.limit_memory(int(memory_limit_mb))
         return _MAKE_ROOM if serve(sys.stdin, replies, judge, time_limit_s=float(time_limit_s)) else os.EX_OK
 
     replies.write("ready\n")
@@ -106,9 +124,36 @@ def main(grader: str, time_limit_s: str, memory_limit_mb: str) -> None:  # pragm
     keep_alive(work, replies)
 
 
-def _reply(judge: Judge, answer: str, gold: str) -> dict[str, Any]:
+def score_by(spec: str, kwargs: Mapping[str, Any]) -> Callable[[Item], dict[str, Any]]:
+    """The user's function as a judge: its reward and further values, or what it did wrong."""
+    function = load_function(spec, kwargs)
+
+    def score(item: Item) -> dict[str, Any]:
+        try:
+            result = function(**{**item, **kwargs})
+            if inspect.isawaitable(result):
+                result = asyncio.run(_await(result))
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            return {"fault": str(raised(function, item, error))}
+        try:
+            reward, extra = read_result(result, function, item)
+        except PluginError as error:
+            return {"fault": str(error)}
+        return {"score": reward, "extra": extra}
+
+    return score
+
+
+async def _await(result: Any) -> Any:
+    return await result
+
+
+def _reply(judge: Callable[..., Any], *pair: Any) -> dict[str, Any]:
     try:
-        return {"correct": bool(judge(answer, gold))}
+        verdict = judge(*pair)
+        return verdict if isinstance(verdict, dict) else {"correct": bool(verdict)}
     except MemoryError:
         die_of_memory()
     except Exception as error:  # noqa: BLE001 - the text is anybody's, and so is what a grader raises on it

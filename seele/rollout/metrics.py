@@ -12,7 +12,7 @@ import numpy as np
 
 from seele.maths.efficiency import unbiased_reward_variance
 from seele.maths.irt import Array
-from seele.records import UNGRADED, Finish, HintShare, Origin, Visit
+from seele.records import UNGRADED, Finish, HintShare, Origin, Rollout, Visit
 
 
 def groups_of(visit: Visit) -> Array:
@@ -87,15 +87,26 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
 def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
     rollouts = [rollout for visit in visits for rollout in visit.generated]
     reasons = [rollout.grade.reason for rollout in rollouts]
-    return {
+    wrong_but_rewarded = [rollout.reward > 0.0 and not rollout.grade.correct for rollout in rollouts]
+    return _own_numbers(rollouts) | {
         "reward/ungraded_share": float(np.mean([reason in UNGRADED for reason in reasons])),
         "reward/no_answer_share": float(np.mean([reason == "no_answer" for reason in reasons])),
         "reward/malformed_share": float(np.mean([reason == "malformed" for reason in reasons])),
-        "reward/format_share": float(np.mean([rollout.grade.format_score > 0.0 for rollout in rollouts])),
+        "reward/format_share": float(np.mean(wrong_but_rewarded)),
         "reward/mean": float(np.mean([rollout.reward for rollout in rollouts])),
         "rollout/truncated_share": float(np.mean([r.completion.finish is Finish.LENGTH for r in rollouts])),
         "rollout/mean_response_tokens": float(np.mean([len(r.completion.token_ids) for r in rollouts])),
     }
+
+
+def _own_numbers(rollouts: Iterable[Rollout]) -> dict[str, float]:
+    """Mean of each further number of a reward function, over the rollouts that have it."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        for name, value in rollout.grade.extra.items():
+            if not isinstance(value, str):
+                values[name].append(value)
+    return {f"reward/{name}": float(np.mean(numbers)) for name, numbers in sorted(values.items())}
 
 
 def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int:
@@ -149,6 +160,7 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "text": rollout.completion.text,
             "reward": rollout.reward,
             "reason": rollout.grade.reason.value,
+            **({"reward_extra": dict(rollout.grade.extra)} if rollout.grade.extra else {}),
             "finish": rollout.completion.finish.value,
             "prompt_tokens": visit.prompt_tokens,
             "hint_tokens": visit.hint_tokens(rollout),

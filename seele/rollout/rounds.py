@@ -52,8 +52,8 @@ class Sampler(Protocol):
 class Grader(Protocol):
     """Compares a completion's answer with the problem's reference answer."""
 
-    async def __call__(self, completion: Completion, instance: Instance) -> Grade:
-        """The verdict."""
+    async def __call__(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
+        """The verdict on a completion whose prompt showed the first ``hint_steps`` steps."""
         ...
 
 
@@ -173,7 +173,9 @@ async def sample_and_grade(
     )
     async with aclosing(sampled) as parts:
         async for part in parts:
-            grades = await asyncio.gather(*(grade(completion, instance) for completion in part.values()))
+            grades = await asyncio.gather(
+                *(grade(completion, instance, hint_steps=hint_steps) for completion in part.values())
+            )
             yield [
                 Rollout(
                     round_index=hinted.round_index,
@@ -211,7 +213,7 @@ async def append_supplied_rollouts(
 
     They are graded like all others, and the controller does not hear of them.
     """
-    grades = await asyncio.gather(*(grade(completion, instance) for completion in completions))
+    grades = await asyncio.gather(*(grade(each, instance, hint_steps=0) for each in completions))
     return [
         Rollout(
             round_index=0,

@@ -122,7 +122,11 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         "--max-tokens", type=positive, help=f"longest response (default without --run: {MAX_TOKENS})"
     )
     group.add_argument("--seed", type=int, default=0)
-    group.add_argument("--grader", default="mathruler", help="of seele.reward; default mathruler")
+    group.add_argument(
+        "--grader",
+        default="mathruler",
+        help="of seele.reward, or a reward function of your own (FILE.py:FUNCTION); default mathruler",
+    )
     group.add_argument(
         "--answers",
         choices=ANSWERS,

@@ -71,12 +71,16 @@ class Reading:
     begun: bool = False
     """Whether the prompt ends with ``<think>``."""
 
+    def counted(self, text: str) -> str | None:
+        """Return the part of a response that counts; None if its thoughts never end."""
+        return text_after_thinking(text, begun=self.begun) if self.after_thinking else text
+
     def read(self, text: str, problem: Problem, extract: Extract) -> FoundAnswer:
         """Find the answer to a problem; ``extract`` reads boxes.
 
         A text that opens a box answers there; if the box is never closed, the text has no answer.
         """
-        counted = text_after_thinking(text, begun=self.begun) if self.after_thinking else text
+        counted = self.counted(text)
         if counted is None or (OPENING in counted and last_boxed(counted) is None):
             return FoundAnswer(answer=None)
         is_open = not problem.labels and problem.data_source not in CHECKERS

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 from seele.config.settings import RewardConfig
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
-from seele.reward.grader import GraderPool
+from seele.records import Instance
+from seele.reward.function_grader import FunctionGrader, open_grader
 from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import exit_quietly, run_command
@@ -26,6 +27,7 @@ from seele_eval.ledger import PASS_FIGURE, Ledger
 from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import Prediction
+from seele_eval.problems import Problem
 from seele_eval.progress import Progress
 from seele_eval.prompts import Complete, Response, Responses
 from seele_eval.scores import (
@@ -36,6 +38,7 @@ from seele_eval.scores import (
     is_partial,
     score_predictions,
 )
+from seele_eval.sources import Task
 from seele_eval.tables import (
     LUFFY_COLUMNS,
     SEELE_COLUMNS,
@@ -98,10 +101,12 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     """
     plan = make_plan(arguments)
     reads_texts = plan.conditions["answers"] == WHOLE_TEXT
-    grader = GraderPool(
-        grader=arguments.grader,
-        num_workers=arguments.graders,
-        max_answer_chars=MAX_TEXT_CHARS if reads_texts else RewardConfig().max_answer_chars,
+    grader = open_grader(
+        RewardConfig(
+            grader=arguments.grader,
+            num_workers=arguments.graders,
+            max_answer_chars=MAX_TEXT_CHARS if reads_texts else RewardConfig().max_answer_chars,
+        )
     )
     ledger = Ledger(plan.out, plan.conditions)
     _check_problems(plan, ledger)
@@ -117,9 +122,10 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
             for prediction in widened:
                 ledger.append(prediction)
             if missing:
-                # Starts the grader: a failure shows now, and the first finished sample need not wait.
-                grader.grade_answer("1", "2")
-            record(missing, responses, ledger, grader, progress, threads=arguments.graders)
+                if not isinstance(grader, FunctionGrader):
+                    # Starts the grader: a failure shows now, and the first finished sample need not wait.
+                    grader.grade_answer("1", "2")
+                record(missing, responses, ledger, grader, progress, threads=arguments.graders)
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)
     _write(plan, report)
@@ -152,7 +158,7 @@ def record(
     draws: Sequence[Draw],
     responses: Responses,
     ledger: Ledger,
-    grader: Grader,
+    grader: Grader | FunctionGrader,
     progress: Progress,
     *,
     threads: int,
@@ -173,11 +179,17 @@ def record(
             future.result()
 
 
-def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
-    """Cut the response at a stop string, and find and judge its answer."""
+def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Prediction:
+    """Cut the response at a stop string, and find and judge its answer. A reward function of the user's own
+    judges the whole response.
+    """
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     found = draw.reading.read(response.text, problem, task.extract)
-    verdict = judge_found(task.judge, grader, problem, found)
+    if isinstance(grader, FunctionGrader):
+        counted = draw.reading.counted(response.text) or ""
+        verdict = grader.grade_problem(counted, _instance(task, problem))
+    else:
+        verdict = judge_found(task.judge, grader, problem, found)
     return Prediction(
         benchmark=task.name,
         temperature=draw.request.temperature,
@@ -194,6 +206,18 @@ def grade(draw: Draw, response: Response, grader: Grader) -> Prediction:
         response_tokens=response.num_tokens,
         is_unboxed=found.is_unboxed,
         columns=problem.columns,
+    )
+
+
+def _instance(task: Task, problem: Problem) -> Instance:
+    """The problem as a reward function of training sees it, without a worked solution."""
+    return Instance(
+        instance_id=problem.instance_id,
+        data_source=problem.data_source or task.name,
+        question=problem.question,
+        steps=(),
+        answer=problem.answer,
+        level=problem.level,
     )
 
 

@@ -23,7 +23,7 @@ from seele.config import SeeleConfig, from_mapping
 from seele.data.overlong import read_fitting_problems
 from seele.records import Finish, Instance
 from seele.reward.extract import text_after_thinking
-from seele.reward.grader import GraderPool
+from seele.reward.function_grader import Grader, open_grader
 from seele.rollout.seeding import rollout_seed
 from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
@@ -90,7 +90,7 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
 
 
 def accuracy_by_split(
-    conditions: Conditions, responses: Sequence[Response], grader: GraderPool
+    conditions: Conditions, responses: Sequence[Response], grader: Grader
 ) -> dict[str, float]:
     """Share of correct answers of each validation file. A truncated one is judged as in training."""
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
@@ -121,14 +121,7 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
     max_tokens = conditions.engine.max_tokens
     prompts = encode_requests(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
     engine = start_engine(first, conditions.engine, context_tokens=longest_prompt(prompts) + max_tokens)
-    reward = conditions.seele.reward
-    with GraderPool(
-        num_workers=reward.num_workers,
-        time_limit_s=reward.time_limit_s,
-        max_answer_chars=reward.max_answer_chars,
-        memory_limit_mb=reward.memory_limit_mb,
-        grader=reward.grader,
-    ) as grader:
+    with open_grader(conditions.seele.reward) as grader:
         for step, model in models.items():
             started = time.monotonic()
             if model != first:

@@ -65,13 +65,16 @@ def test_only_what_stands_behind_the_thoughts_is_graded_where_asked_for(text, be
     asked = []
     made = worker()
     made.begins_thinking = begins
-    made.grader = SimpleNamespace(
-        grade_problem=lambda text, instance: asked.append(text) or Grade(False, GradeReason.NO_ANSWER)
-    )
+
+    async def grade_rollout(text, instance, *, hint_steps):
+        asked.append(text)
+        return Grade(False, GradeReason.NO_ANSWER)
+
+    made.grader = SimpleNamespace(grade_rollout=grade_rollout)
     for after_thinking in (True, False):
         made.seele = SeeleConfig(method="luffy", reward=RewardConfig(after_thinking=after_thinking))
         completion = Completion(text=text, token_ids=(1,), log_probs=(0.0,), finish=Finish.STOP)
-        asyncio.run(made._grade(completion, None))
+        asyncio.run(made._grade(completion, None, hint_steps=0))
     assert asked == [graded, text]
 
 

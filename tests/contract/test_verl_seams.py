@@ -228,7 +228,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         )
         yield dict.fromkeys(range(len(seeds)), each), 7
 
-    async def grade(completion, instance):
+    async def grade(completion, instance, *, hint_steps):
         return Grade(False, GradeReason.WRONG)
 
     encoded = EncodedProblem(prompt_ids=[1, 2, 3, 4], step_ids=[], moved_cuts=0)

@@ -498,7 +498,7 @@ BAD = [
     ),
     pytest.param(
         ("--model", "{model}", "--problems", "a={problems}", "--grader", "judge"),
-        "unknown grader 'judge'",
+        "unknown name 'judge'",
         id="unknown grader",
     ),
     pytest.param(

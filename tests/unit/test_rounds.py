@@ -46,7 +46,7 @@ def completion(text):
     return Completion(text=text, token_ids=(1,), log_probs=(), finish=Finish.STOP)
 
 
-async def grade(completion, instance):
+async def grade(completion, instance, *, hint_steps):
     correct = completion.text == "2" and instance.answer == "yes"
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 

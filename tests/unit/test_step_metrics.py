@@ -127,7 +127,7 @@ def test_variance_between_hints_is_what_the_rounds_do_not_explain():
 
 def test_a_reward_for_the_form_leaves_every_accuracy_as_it_was():
     """The second rollout of four is wrong and earns 0.1: (1 + 0.1) / 4 on average."""
-    formal = replace(VISIT.rollouts[1], grade=Grade(False, WRONG, format_score=0.1))
+    formal = replace(VISIT.rollouts[1], grade=Grade(False, WRONG, score=0.1))
     visit = replace(VISIT, rollouts=(VISIT.rollouts[0], formal, *VISIT.rollouts[2:]))
     before, after = step_metrics([VISIT]), step_metrics([visit])
     changed = {name for name in before if before[name] != after[name]}

@@ -29,7 +29,8 @@ from seele.methods.sources import build_source
 from seele.plugins import blame
 from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
 from seele.reward.extract import opens_thoughts, text_after_thinking
-from seele.reward.grader import GraderPool, reward_form
+from seele.reward.function_grader import FunctionGrader, open_grader
+from seele.reward.grader import reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
@@ -67,14 +68,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model = self.config.actor_rollout_ref.model.path
         self.cache = None if cache is None else RolloutCache(Path(cache), model=model)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
-        reward = self.seele.reward
-        self.grader = GraderPool(
-            num_workers=reward.num_workers,
-            time_limit_s=reward.time_limit_s,
-            max_answer_chars=reward.max_answer_chars,
-            memory_limit_mb=reward.memory_limit_mb,
-            grader=reward.grader,
-        )
+        self.grader = open_grader(self.seele.reward)
 
     def apply_settings(self) -> None:
         """Read the settings, and build what follows from them."""
@@ -369,13 +363,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         full = len(token_ids) >= max_tokens
         return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
 
-    async def _grade(self, completion: Completion, instance: Instance) -> Grade:
+    async def _grade(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
             return Grade(False, GradeReason.TRUNCATED)
         text: str | None = completion.text
         if self.seele.reward.after_thinking:
             text = text_after_thinking(completion.text, begun=self.begins_thinking)
-        grade = await asyncio.to_thread(self.grader.grade_problem, text or "", instance)
+        grade = await self.grader.grade_rollout(text or "", instance, hint_steps=hint_steps)
+        if isinstance(self.grader, FunctionGrader):
+            return grade
         return reward_form(grade, self.seele.reward.format_score)
 
 

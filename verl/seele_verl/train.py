@@ -30,6 +30,7 @@ from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
+from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.overlong import count_fits, describe_fits
@@ -70,6 +71,7 @@ def compose(overrides: list[str]) -> DictConfig:
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check everything, then train, stage by stage."""
     check_job(overrides)
+    config = adopt_reward_function(config, overrides)
     if has_references(config):
         check_settings(config, overrides)
         # Before the environment is the run's: on the CPU that has no hub.

@@ -17,7 +17,6 @@ from seele.errors import ConfigError, DataError
 from seele.hints import check_controller
 from seele.methods import METHODS, check_method
 from seele.records import Instance
-from seele.reward.grader import GraderPool
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
@@ -29,6 +28,7 @@ from seele_verl.checks.without_effect import check_has_effect, check_part_is_use
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.lora import check_lora
 from seele_verl.memory import check_memory
+from seele_verl.reward_function import check_reward_function
 from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import keep_problems
 from seele_verl.runs.resume import check_checkpoint
@@ -41,10 +41,13 @@ OPEN_SECTIONS = (
     "actor_rollout_ref.model.override_config.",
     "actor_rollout_ref.rollout.engine_kwargs.",
     "data.apply_chat_template_kwargs.",
+    "custom_reward_function.reward_kwargs.",
     "global_profiler.",
     "ray_kwargs.ray_init.",
+    "reward.custom_reward_function.reward_kwargs.",
     "seele.curriculum.settings.",
     "seele.hints.settings.",
+    "seele.reward.kwargs.",
     "seele.selection.settings.",
 )
 # verl leaves this one open; it belongs to a reward model, which is off.
@@ -92,7 +95,6 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
     check_controller(seele)
-    GraderPool(grader=seele.reward.grader)  # knows the graders; starts none
     _check_micro_batches(config, supervised=supervised)
     if not supervised:
         check_batches(config, seele)
@@ -114,6 +116,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: {len(training)} problems are fewer than the {begun} of one step; add data or "
             "lower data.train_batch_size or seele.curriculum.spare_problems"
         )
+    check_reward_function(seele, training[0][0])
     _check_curriculum(config.data.train_files, seele, num_problems=begun)
     tokenizer = _load_tokenizer(config, seele)
     check_value_head(config)

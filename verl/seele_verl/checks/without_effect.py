@@ -7,6 +7,7 @@ from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import METHODS
 from seele.methods.sources import build_source
+from seele.reward.graders import GRADERS
 
 _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
 _TEXT_ONLY = "problems are text"
@@ -56,9 +57,7 @@ WITHOUT_EFFECT = {
     "algorithm.pf_ppo.": "an update keeps its rows; set selection",
     "reward.num_workers": "set seele.reward.num_workers",
     "reward.reward_manager.": _GRADED_HERE,
-    "reward.custom_reward_function.": _GRADED_HERE,
     "reward.sandbox_fusion.": _GRADED_HERE,
-    "custom_reward_function.": _GRADED_HERE,
     "sandbox_fusion.": _GRADED_HERE,
     "reward.reward_model.": _REWARD_MODEL,
     "reward_model.": _REWARD_MODEL,
@@ -68,6 +67,7 @@ WITHOUT_EFFECT = {
 """verl's setting, or section with a dot at its end -> what to do instead."""
 
 
+_OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
 
@@ -106,6 +106,14 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
     if source.in_response or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
+    if seele.reward.grader in GRADERS:
+        why = f"it is for a reward function of your own, and seele.reward.grader is {seele.reward.grader}"
+        yield from ((f"seele.reward.{name}", why) for name in _OF_FUNCTIONS)
+    else:
+        why = "your own reward function gives the reward"
+        yield from ((f"seele.reward.{name}", why) for name in ("format_score", "max_answer_chars"))
+        if seele.reward.isolation == "none":
+            yield "seele.reward.memory_limit_mb", "seele.reward.isolation is none"
     if seele.curriculum.name != "sec":
         yield from ((f"seele.curriculum.{name}", "it is curriculum=sec's") for name in _OF_SEC)
     if seele.curriculum.name == "uniform":

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from seele.config.settings import RewardConfig
 from seele.data.prepare import MANIFEST
 from seele.data.sources import SourceSettings, find_settings
 from seele.data.sources.prepare_source import prepare_source
@@ -23,6 +24,7 @@ from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import SCHEMA_VERSION
 from seele.errors import DataError
 from seele.reward.golds import GoldCheck
+from seele.reward.graders import GRADERS
 from seele_verl.changes import with_changes
 from seele_verl.settings import read_settings
 
@@ -44,6 +46,8 @@ def prepare_references(config: DictConfig) -> DictConfig:
             problems; nothing of it is left then. Those before it stay prepared for the next run.
     """
     grader, references = read_settings(config).reward.grader, {}
+    if grader not in GRADERS:  # a user's function may ask for more than an answer
+        grader = RewardConfig().grader
     changes: dict[str, Any] = {}
     for key in KEYS:
         files = _files(config, key)

@@ -1,0 +1,179 @@
+"""Who calls a reward function of the user's own: a process that can be ended, or this one.
+
+``open_grader`` gives the grader of a run, a function or one of ours.
+"""
+
+import asyncio
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from seele.config.settings import RewardConfig
+from seele.errors import ConfigError, PluginError
+from seele.plugins import absolute, where
+from seele.records import Grade, GradeReason, Instance
+from seele.reward.function import (
+    KEY,
+    Item,
+    grade_of,
+    is_coroutine_function,
+    item_of,
+    load_function,
+    raised,
+    read_result,
+)
+from seele.reward.grader import GraderPool
+from seele.reward.graders import GRADERS
+from seele.reward.process import Reply, WorkerPool, WorkerProcess, clock_limit_s, ended_by
+
+
+class FunctionGrader:
+    """Grades whole responses by a reward function. Thread-safe; its function is imported at once."""
+
+    def __init__(self, settings: RewardConfig) -> None:
+        """Import the function; processes start at the first response.
+
+        Raises:
+            ConfigError: There is no such function, or it does not take the arguments.
+        """
+        self._settings = settings
+        self._function = load_function(settings.grader, settings.kwargs)
+        self._is_async = is_coroutine_function(self._function)
+        # A folder of the run's, from which a module may be imported, is on this process's path only.
+        path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+        self._workers = WorkerPool(
+            [
+                WorkerProcess(
+                    absolute(settings.grader),
+                    str(settings.time_limit_s),
+                    str(settings.memory_limit_mb),
+                    json.dumps(dict(settings.kwargs)),
+                    environment={**os.environ, "PYTHONPATH": path},
+                )
+                for _ in range(settings.num_workers)
+            ]
+        )
+
+    async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
+        """The verdict on a response.
+
+        Args:
+            text: What the model wrote, without the hint that it continues.
+            instance: The problem.
+            hint_steps: Steps of the worked solution that the model was shown.
+
+        Raises:
+            PluginError: The function raised, or returned what is no reward.
+        """
+        item = item_of(text, instance, hint_steps=hint_steps)
+        if self._settings.isolation == "none":
+            return await self._call(item, self._slots)
+        [grade] = await asyncio.to_thread(self._workers.ask_all, [item], self._ask)
+        return grade
+
+    def grade_problem(self, text: str, instance: Instance) -> Grade:
+        """``grade_rollout`` of a response without hint; blocks until the verdict is there."""
+        return self.grade_problems([(text, instance)])[0]
+
+    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
+        """``grade_problem`` of each pair, in order, as many at the same time as there are workers."""
+        items = [item_of(text, instance, hint_steps=0) for text, instance in texts_and_instances]
+        if self._settings.isolation == "process":
+            return self._workers.ask_all(items, self._ask)
+
+        async def call_all() -> list[Grade]:
+            slots = asyncio.Semaphore(self._settings.num_workers)
+            return await asyncio.gather(*(self._call(item, slots) for item in items))
+
+        return asyncio.run(call_all())
+
+    def try_on(self, instance: Instance) -> None:
+        """Call the function on nothing and on a problem's worked solution, before a run depends on it.
+
+        With ``isolation`` ``none`` it is not called: what it needs may not be there yet.
+
+        Raises:
+            PluginError: As ``grade_rollout``.
+            ConfigError: A call met a limit.
+        """
+        if self._settings.isolation == "none":
+            return
+        for text in ("", "".join(instance.steps)):
+            grade = self.grade_problem(text, instance)
+            if grade.reason not in (GradeReason.CORRECT, GradeReason.WRONG):
+                raise ConfigError(
+                    f"{KEY}: {where(self._function)}: a call on problem {instance.instance_id!r} ended "
+                    f"with {grade.reason.value!r}; allowed are {self._settings.time_limit_s:g} s of "
+                    "processor time (seele.reward.time_limit_s) and "
+                    f"{self._settings.memory_limit_mb} MiB (seele.reward.memory_limit_mb)"
+                )
+
+    def close(self) -> None:
+        """Let the calls that have a process finish, and end all processes."""
+        self._workers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @functools.cached_property
+    def _slots(self) -> asyncio.Semaphore:
+        """Calls at the same time from the rollout worker's event loop."""
+        return asyncio.Semaphore(self._settings.num_workers)
+
+    async def _call(self, item: Item, slots: asyncio.Semaphore) -> Grade:
+        """The verdict of a call in this process."""
+        function, kwargs = self._function, {**item, **self._settings.kwargs}
+        async with slots:
+            try:
+                async with asyncio.timeout(self._settings.time_limit_s) as limit:
+                    if self._is_async:
+                        result = await function(**kwargs)
+                    else:
+                        result = await asyncio.to_thread(function, **kwargs)
+            except Exception as error:
+                if isinstance(error, TimeoutError) and limit.expired():
+                    return Grade(False, GradeReason.TIMEOUT)
+                raise raised(function, item, error) from error
+        return grade_of(*read_result(result, function, item), correct_from=self._settings.correct_from)
+
+    def _ask(self, worker: WorkerProcess, items: Sequence[Item]) -> list[Grade]:
+        replies = worker.replies(
+            [(item,) for item in items], limit_s=clock_limit_s(self._settings.time_limit_s)
+        )
+        return [self._grade_of(reply) for reply in replies]
+
+    def _grade_of(self, reply: Reply) -> Grade:
+        if ended := ended_by(reply):
+            return Grade(False, ended)
+        if "fault" in reply:
+            raise PluginError(reply["fault"])
+        return grade_of(reply["score"], reply["extra"], correct_from=self._settings.correct_from)
+
+
+Grader = GraderPool | FunctionGrader
+
+
+def open_grader(settings: RewardConfig) -> Grader:
+    """The grader that the settings name, ready to grade.
+
+    Raises:
+        ConfigError: There is no such grader or function, or the function does not take the arguments.
+    """
+    if settings.grader not in GRADERS:
+        return FunctionGrader(settings)
+    return GraderPool(
+        grader=settings.grader,
+        num_workers=settings.num_workers,
+        time_limit_s=settings.time_limit_s,
+        max_answer_chars=settings.max_answer_chars,
+        memory_limit_mb=settings.memory_limit_mb,
+    )
