@@ -393,6 +393,9 @@ class SeeleConfig:
     loss_terms: tuple[LossTermConfig, ...] = ()
     """Terms of your own that are added to the actor's loss: ``LossTermConfig``."""
 
+    callbacks: tuple[str, ...] = ()
+    """Classes of your own that hear of steps, validations and checkpoints (``seele.callbacks``)."""
+
     data: DataConfig = field(default_factory=DataConfig)
     hints: HintConfig = field(default_factory=HintConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)

@@ -299,6 +299,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
 
 
 def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypatch):
+    from seele.callbacks import Callbacks
     from seele_verl import trainer as module
 
     def step(self, metrics, timing_raw):
@@ -306,7 +307,7 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
 
     monkeypatch.setattr(module.SeeleTrainer.__base__, "step", step)
     trainer = object.__new__(module.SeeleTrainer)
-    trainer.global_steps, trainer._visits = 1, {}
+    trainer.global_steps, trainer._visits, trainer.callbacks = 1, {}, Callbacks(())
     trainer._measure = lambda batch: {"flops": 5.0}
     trainer.log = SimpleNamespace(count=lambda metrics: {"flops_total": 6.0}, write_rollouts=lambda *_: None)
     metrics = {}

@@ -85,6 +85,23 @@ def test_dump_has_a_line_per_rollout_with_the_hint_that_it_saw():
     assert (rows[0]["question"], rows[0]["answer"], rows[0]["num_steps"]) == ("1+2", "3", 3)
 
 
+def test_numbers_of_a_reward_function_are_logged_and_all_it_returned_is_dumped():
+    grades = [
+        Grade(False, WRONG, 0.25, {"steps": 1.0, "said": "no"}),
+        Grade(True, RIGHT, 0.75, {"steps": 3.0}),
+    ]
+    own = [replace(each, grade=grade) for each, grade in zip(VISIT.rollouts, grades, strict=False)]
+    visit = replace(VISIT, rollouts=tuple(own))
+    metrics = step_metrics([visit])
+    assert (metrics["reward/steps"], metrics["reward/mean"]) == (2.0, 0.5)
+    assert "reward/said" not in metrics
+    assert metrics["accuracy/mean"] == 0.5 and metrics["reward/format_share"] == 0.5
+    rows = list(rollout_rows(visit, {}))
+    assert [row["reward"] for row in rows] == [0.25, 0.75]
+    assert [row["reward_extra"] for row in rows] == [{"steps": 1.0, "said": "no"}, {"steps": 3.0}]
+    assert "reward_extra" not in next(rollout_rows(VISIT, {}))
+
+
 def test_probes_count_as_rollouts_but_not_as_hinted_accuracy():
     probes = tuple(rollout(0, index, RIGHT, hint_steps=0, is_probe=True) for index in (4, 5))
     metrics, without = step_metrics([replace(VISIT, rollouts=VISIT.rollouts + probes)]), step_metrics([VISIT])

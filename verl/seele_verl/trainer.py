@@ -26,6 +26,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from seele.callbacks import Callbacks
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
@@ -91,6 +92,7 @@ class SeeleTrainer(PPOTrainerSync):
         self.controller = start_controller(self.seele)
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
+        self.callbacks = Callbacks(self.seele.callbacks)
         self._training = False
         self._carried: list[int] = []
         """Problems that the step before left behind."""
@@ -300,6 +302,7 @@ class SeeleTrainer(PPOTrainerSync):
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
+            self.callbacks.load_state_dict(load_part(folder, "callbacks", otherwise={}))
             restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
@@ -316,9 +319,11 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "planner", self.planner.state_dict())
         save_part(folder, "carried", self._carried)
         save_part(folder, "metrics", self._line)
+        save_part(folder, "callbacks", self.callbacks.state_dict())
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
+        self.callbacks.on_checkpoint_saved(self.global_steps, folder)
 
     # ----------------------------------------------------------------- logging
 
@@ -342,6 +347,7 @@ class SeeleTrainer(PPOTrainerSync):
         if not self._training:
             record = self.log.amend if self.global_steps else self.log.append
             record(self.global_steps, _scalars(metrics))
+        self.callbacks.on_validation_end(self.global_steps, _scalars(metrics))
         return metrics
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
@@ -351,6 +357,7 @@ class SeeleTrainer(PPOTrainerSync):
         batch: KVBatchMeta = super().step(metrics, timing_raw)
         metrics |= self._measure(batch)
         metrics |= self.log.count(metrics)
+        metrics |= self.callbacks.on_step_end(self.global_steps, _scalars(metrics))
         times = {f"timing_s/{phase}": seconds for phase, seconds in timing_raw.items()}
         self._line = _scalars(metrics | times | {"timing_s/step": sum(timing_raw.values())})
         self.log.write_rollouts(

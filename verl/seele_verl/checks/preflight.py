@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from seele.callbacks import Callbacks
 from seele.config import SeeleConfig
 from seele.curriculum import check_curriculum, check_selection, columns_needed
 from seele.data.overlong import Fits
@@ -95,6 +96,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_validation_only(config, supervised=supervised)
     check_template(seele.prompt.template)
     check_controller(seele)
+    Callbacks(seele.callbacks)  # imports and builds them
     _check_micro_batches(config, supervised=supervised)
     if not supervised:
         check_batches(config, seele)

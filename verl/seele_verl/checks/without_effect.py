@@ -106,6 +106,11 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
     if source.in_response or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
+    if "rl" not in method.stages:
+        yield (
+            "seele.callbacks",
+            f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
+        )
     if seele.reward.grader in GRADERS:
         why = f"it is for a reward function of your own, and seele.reward.grader is {seele.reward.grader}"
         yield from ((f"seele.reward.{name}", why) for name in _OF_FUNCTIONS)

@@ -1,0 +1,130 @@
+"""What a user's own code hears of a run: the ends of steps and validations, and saved checkpoints.
+
+``seele.callbacks=[path/to/file.py:MyCallback]`` names classes, which are built without arguments in the
+process of the trainer.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seele.errors import ConfigError, PluginError
+from seele.plugins import find_part, require_members, where, where_raised
+from seele.records import State
+
+KEY = "seele.callbacks"
+
+
+class Callback:
+    """Does nothing; derive from it and write the methods that you need."""
+
+    def on_step_end(self, step: int, metrics: Mapping[str, float]) -> Mapping[str, float] | None:
+        """The update of ``step`` is done; its checkpoint and validation come later.
+
+        Args:
+            step: Counted from 1.
+            metrics: The step's metrics (docs/metrics.md), all but validation's and the times of what comes.
+
+        Returns:
+            Further numbers to log with the step, by name, or None.
+        """
+        return None
+
+    def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The policy of ``step`` was validated; 0 is the initial one. ``metrics`` are the validation's."""
+
+    def on_checkpoint_saved(self, step: int, folder: Path) -> None:
+        """The checkpoint of ``step`` is complete in ``folder``."""
+
+    def state_dict(self) -> State:
+        """What to save with every checkpoint, which comes after ``on_step_end`` and before validation."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned."""
+
+
+_METHODS = ("on_step_end", "on_validation_end", "on_checkpoint_saved", "state_dict", "load_state_dict")
+
+
+class Callbacks:
+    """The callbacks of a run. What one of them does wrong is a ``PluginError`` with its file and line."""
+
+    def __init__(self, specs: Sequence[str]) -> None:
+        """Import and build them.
+
+        Raises:
+            ConfigError: There is no such class, it lacks a method, needs arguments, or is named twice.
+        """
+        self._by_name: dict[str, Any] = {}
+        for spec in specs:
+            part = find_part(spec, key=KEY, group="callbacks", built_in={})
+            try:
+                callback = part()
+            except Exception as error:
+                raise ConfigError(
+                    f"{KEY}: {where(part)}: {spec!r} cannot be built without arguments: "
+                    f"{type(error).__name__}: {error} ({where_raised(error)})"
+                ) from error
+            require_members(callback, _METHODS, key=KEY)
+            name = type(callback).__name__
+            if name in self._by_name:
+                raise ConfigError(
+                    f"{KEY}: two callbacks are called {name!r}; their states need different names"
+                )
+            self._by_name[name] = callback
+
+    def on_step_end(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Tell all, and return the numbers that they add to the step's."""
+        added: dict[str, float] = {}
+        for callback in self._by_name.values():
+            with _blamed(callback, f"on_step_end at step {step}"):
+                for name, value in (callback.on_step_end(step, metrics) or {}).items():
+                    if name in metrics or name in added or not isinstance(name, str):
+                        raise ValueError(f"the name {name!r} is taken; return others")
+                    if not isinstance(value, (int, float)) or not math.isfinite(value):
+                        raise ValueError(f"{name!r} is {value!r}; return finite numbers")
+                    added[name] = float(value)
+        return added
+
+    def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell all."""
+        for callback in self._by_name.values():
+            with _blamed(callback, f"on_validation_end at step {step}"):
+                callback.on_validation_end(step, metrics)
+
+    def on_checkpoint_saved(self, step: int, folder: Path) -> None:
+        """Tell all."""
+        for callback in self._by_name.values():
+            with _blamed(callback, f"on_checkpoint_saved at step {step}"):
+                callback.on_checkpoint_saved(step, folder)
+
+    def state_dict(self) -> State:
+        """The state of each, by the name of its class."""
+        states: dict[str, Any] = {}
+        for name, callback in self._by_name.items():
+            with _blamed(callback, "state_dict"):
+                states[name] = callback.state_dict()
+                json.dumps(states[name])
+        return states
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned; a callback that is new to the run begins anew."""
+        for name, callback in self._by_name.items():
+            if name in state:
+                with _blamed(callback, "load_state_dict"):
+                    callback.load_state_dict(state[name])
+
+
+@contextmanager
+def _blamed(callback: Any, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise PluginError(
+            f"{KEY}: {where(callback)}: {what} failed: {type(error).__name__}: {error} "
+            f"({where_raised(error)})"
+        ) from error
