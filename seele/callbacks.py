@@ -6,13 +6,12 @@ process of the trainer.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seele.errors import ConfigError, PluginError
-from seele.plugins import find_part, require_members, where, where_raised
+from seele.errors import ConfigError
+from seele.plugins import blame, find_part, require_members
 from seele.records import State
 
 KEY = "seele.callbacks"
@@ -62,13 +61,8 @@ class Callbacks:
         self._by_name: dict[str, Any] = {}
         for spec in specs:
             part = find_part(spec, key=KEY, group="callbacks", built_in={})
-            try:
+            with blame(part, f"{spec!r} cannot be built without arguments", key=KEY, error=ConfigError):
                 callback = part()
-            except Exception as error:
-                raise ConfigError(
-                    f"{KEY}: {where(part)}: {spec!r} cannot be built without arguments: "
-                    f"{type(error).__name__}: {error} ({where_raised(error)})"
-                ) from error
             require_members(callback, _METHODS, key=KEY)
             name = type(callback).__name__
             if name in self._by_name:
@@ -81,7 +75,7 @@ class Callbacks:
         """Tell all, and return the numbers that they add to the step's."""
         added: dict[str, float] = {}
         for callback in self._by_name.values():
-            with _blamed(callback, f"on_step_end at step {step}"):
+            with blame(callback, f"on_step_end at step {step}", key=KEY):
                 for name, value in (callback.on_step_end(step, metrics) or {}).items():
                     if name in metrics or name in added or not isinstance(name, str):
                         raise ValueError(f"the name {name!r} is taken; return others")
@@ -93,20 +87,20 @@ class Callbacks:
     def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tell all."""
         for callback in self._by_name.values():
-            with _blamed(callback, f"on_validation_end at step {step}"):
+            with blame(callback, f"on_validation_end at step {step}", key=KEY):
                 callback.on_validation_end(step, metrics)
 
     def on_checkpoint_saved(self, step: int, folder: Path) -> None:
         """Tell all."""
         for callback in self._by_name.values():
-            with _blamed(callback, f"on_checkpoint_saved at step {step}"):
+            with blame(callback, f"on_checkpoint_saved at step {step}", key=KEY):
                 callback.on_checkpoint_saved(step, folder)
 
     def state_dict(self) -> State:
         """The state of each, by the name of its class."""
         states: dict[str, Any] = {}
         for name, callback in self._by_name.items():
-            with _blamed(callback, "state_dict"):
+            with blame(callback, "state_dict", key=KEY):
                 states[name] = callback.state_dict()
                 json.dumps(states[name])
         return states
@@ -115,16 +109,5 @@ class Callbacks:
         """Restore what ``state_dict`` returned; a callback that is new to the run begins anew."""
         for name, callback in self._by_name.items():
             if name in state:
-                with _blamed(callback, "load_state_dict"):
+                with blame(callback, "load_state_dict", key=KEY):
                     callback.load_state_dict(state[name])
-
-
-@contextmanager
-def _blamed(callback: Any, what: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise PluginError(
-            f"{KEY}: {where(callback)}: {what} failed: {type(error).__name__}: {error} "
-            f"({where_raised(error)})"
-        ) from error

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from seele.config import SeeleConfig
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
+from seele.reward.function_grader import open_grader
 from seele_verl import train
 from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import check_run
@@ -34,8 +35,12 @@ ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
 
 
 def change_worker(worker: Any, config: DictConfig) -> None:
+    before = read_settings(worker.config).reward
     worker.config = config
     worker.apply_settings()
+    if worker.seele.reward != before:
+        worker.grader.close()
+        worker.grader = open_grader(worker.seele.reward)
 
 
 def change_controller(controller: Any, settings: SeeleConfig) -> None:

@@ -1,5 +1,6 @@
-"""Parts as a user would write them: a source, a loss term and a baseline (``test_methods.py``)."""
+"""Parts as a user would write them: source, loss term, baseline and callback (``test_methods.py``)."""
 
+from seele.callbacks import Callback
 from seele.losses.term import Axis, LossTerm
 from seele.methods.sources import OffPolicySource
 from seele.records import Completion, Finish
@@ -40,3 +41,22 @@ class FirstTokens(LossTerm):
 def on_policy_mean(group):
     """Rewards minus the mean of what the policy wrote."""
     return group.rewards_G - group.rewards_G[group.on_policy_G].mean()
+
+
+class Counter(Callback):
+    """Counts the run's steps, and writes into each checkpoint how many there were."""
+
+    steps = 0
+
+    def on_step_end(self, step, metrics):
+        self.steps += 1
+        return {"counter/steps": self.steps}
+
+    def on_checkpoint_saved(self, step, folder):
+        (folder / "counted").write_text(str(self.steps))
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state):
+        self.steps = state["steps"]

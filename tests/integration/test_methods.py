@@ -1,7 +1,9 @@
 """Every method for a step or two on the real stack, on one start of it (``methods_in_turn.py``)."""
 
+import hashlib
 import json
 from collections import defaultdict
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 import torch
 
 from seele.data.storage.files import read_json_lines
+from seele.data.storage.schema import read_problems
+from seele.plugins import find_part
 
 EVERYTHING = (
     "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "
@@ -19,6 +23,15 @@ OWN = Path(__file__).parent / "own_parts.py"
 OWN_PARTS = (
     f"method=grpo seele.off_policy.source={OWN}:AnswerSource seele.advantage.baseline={OWN}:on_policy_mean "
     f'seele.loss_terms=[{{term:"{OWN}:FirstTokens",coefficient:0.1,settings:{{first:2}}}}]'
+)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OWN_REWARD = (
+    "method=seele seele.hints.rounds=2 seele.reward.correct_from=0.5 "
+    f"seele.reward.grader={EXAMPLES}/own_reward/reward.py:compute_score"
+)
+JUDGE = (
+    "method=grpo seele.reward.isolation=none seele.reward.num_workers=8 seele.reward.time_limit_s=60 "
+    f"seele.reward.grader={EXAMPLES}/llm_judge/judge.py:compute_score"
 )
 TURNS = {
     "ppo": [WITH_CRITIC] * 2,
@@ -35,6 +48,8 @@ TURNS = {
     "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
     "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
+    "own reward": [OWN_REWARD],
+    "judge": [JUDGE],
 }
 """Method -> the overrides of its steps."""
 
@@ -45,9 +60,28 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def judge():
+    """A server that scores responses in some way that their texts decide."""
+    doubles = spec_from_file_location("doubles", Path(__file__).parents[1] / "unit" / "conftest.py")
+    module = module_from_spec(doubles)
+    doubles.loader.exec_module(module)
+
+    def verdict(prompt: str, seed: int | None) -> str:
+        return f"Hm. Score: {hashlib.sha256(prompt.encode()).digest()[0] % 11}"
+
+    stand_in = module.StandInServer(verdict)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUDGE_URL", stand_in.url)
+        patch.setenv("JUDGE_MODEL", "stand-in")
+        yield stand_in
+    stand_in.close()
+
+
+@pytest.fixture(scope="module")
 def common(problems, base_model) -> list[str]:
     """Overrides of all steps."""
     return [
+        f"seele.callbacks=[{OWN}:Counter]",
         *("method=grpo", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={base_model}"),
         f"data.train_files=[{problems}/train.parquet]",
         f"data.val_files=[{problems}/heldout.parquet]",
@@ -58,7 +92,7 @@ def common(problems, base_model) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def steps(run, common, finish, python) -> dict[str, list[tuple[dict, list[dict]]]]:
+def steps(run, common, judge, finish, python) -> dict[str, list[tuple[dict, list[dict]]]]:
     """Method -> metrics and rollouts of each of its steps."""
     turns = [turn for turns in TURNS.values() for turn in turns]
     script = Path(__file__).parent / "methods_in_turn.py"
@@ -200,6 +234,7 @@ def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finis
     before, after = [row for _, row in read_json_lines(tmp_path / "resumed" / "metrics.jsonl")]
     # Of the step that was saved, a run in another folder knows what the checkpoint holds.
     assert before["step"] == 2 and before["tokens/trained"] == steps["ppo"][1][0]["tokens/trained"]
+    assert after["counter/steps"] == 3, "the callback has its state back, too"
     assert after["step"] == 3 and after["critic/vf_loss"] < steps["ppo"][0][0]["critic/vf_loss"]
     assert [path.name for path in (tmp_path / "resumed").glob("global_step_*")] == ["global_step_3"]
 
@@ -228,6 +263,45 @@ def test_the_worked_solution_is_graded_and_costs_no_generated_token(steps):
         assert line["tokens/teacher_forced"] > 0
         assert 0 < line["actor/off_policy_probability"] < 1
         assert line["tokens/generated"] == sum(row["generated_tokens"] for row in rows)
+
+
+def test_a_reward_of_the_users_own_is_what_is_learnt_from(steps, problems):
+    spec = f"{EXAMPLES}/own_reward/reward.py:compute_score"
+    compute_score = find_part(spec, key="test", group="rewards", built_in={})
+    worked = {each.instance_id: list(each.steps) for each in read_problems(problems / "train.parquet")}
+    line, rows = steps["own reward"][0]
+    assert any(row["hint"] for row in rows)
+    for row in rows:
+        told = {"steps": worked[row["instance_id"]], "hint": row["hint"]}
+        expected = compute_score("chains", row["text"], row["answer"], told)
+        assert row["reward"] == expected["score"]
+        assert row["reward_extra"] == {"right_steps": expected["right_steps"]}
+        assert (row["reason"] == "correct") is (row["reward"] >= 0.5)
+    assert any(0.0 < row["reward"] < 0.5 for row in rows), "no partial credit was given"
+    assert line["reward/mean"] == pytest.approx(np.mean([row["reward"] for row in rows]))
+    right_steps = [row["reward_extra"]["right_steps"] for row in rows]
+    assert line["reward/right_steps"] == pytest.approx(np.mean(right_steps))
+    for group in groups_of(rows).values():
+        mean = sum(row["reward"] for row in group) / len(group)
+        for row in group:
+            assert row["advantage"] == pytest.approx(row["reward"] - mean, abs=1e-6)
+
+
+def test_a_judge_behind_a_server_is_asked_for_every_rollout(steps, judge):
+    line, rows = steps["judge"][0]
+    assert len(judge.asked) == len(rows) == 64
+    for row in rows:
+        assert row["reward"] == int(row["reward_extra"]["verdict"].removeprefix("Hm. Score: ")) / 10
+    assert len({row["reward"] for row in rows}) > 3
+    assert line["reward/judged"] == 1.0
+    assert line["accuracy/mean"] == pytest.approx(np.mean([row["reward"] == 1.0 for row in rows]))
+
+
+def test_a_callback_hears_of_every_step_and_its_numbers_are_logged(run, steps):
+    lines = [line for of_method in steps.values() for line, _ in of_method]
+    assert [line["counter/steps"] for line in lines] == [line["step"] for line in lines]
+    saved = sorted(run.glob("global_step_*/counted"))
+    assert saved and all(path.parent.name == f"global_step_{path.read_text()}" for path in saved)
 
 
 def test_dapo_trains_on_groups_that_disagree(steps):

@@ -85,9 +85,9 @@ def test_numbers_of_callbacks_join_the_steps_and_their_state_comes_back(named):
 @pytest.mark.parametrize(
     ("name", "message", "line"),
     [
-        ("Taken", "on_step_end at step 4 failed: ValueError: the name 'reward/mean' is taken", "class Taken"),
+        ("Taken", "on_step_end at step 4: ValueError: the name 'reward/mean' is taken", "class Taken"),
         ("Text", "'said' is 'a'; return finite numbers", "class Text"),
-        ("Raises", "on_step_end at step 4 failed: KeyError: 'no such metric'", '"no such metric"'),
+        ("Raises", "on_step_end at step 4: KeyError: 'no such metric'", '"no such metric"'),
     ],
 )
 def test_a_callbacks_mistake_ends_the_run_with_file_and_line(named, name, message, line):
@@ -97,7 +97,7 @@ def test_a_callbacks_mistake_ends_the_run_with_file_and_line(named, name, messag
 
 
 def test_a_state_that_cannot_be_saved_is_the_callbacks_mistake(named):
-    with pytest.raises(PluginError, match="state_dict failed: TypeError: Object of type set"):
+    with pytest.raises(PluginError, match="state_dict: TypeError: Object of type set"):
         Callbacks(named("Unsaveable")).state_dict()
 
 

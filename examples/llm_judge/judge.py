@@ -1,0 +1,36 @@
+"""A model behind an OpenAI-compatible server judges each response.
+
+Reads JUDGE_URL, such as http://localhost:8000/v1, JUDGE_MODEL, and JUDGE_KEY where the server asks for one.
+"""
+
+import os
+import re
+
+from openai import AsyncOpenAI
+
+PROMPT = """Problem:
+{question}
+
+Reference answer: {gold}
+
+Response:
+{response}
+
+Judge the response. End with "Score: N", where N goes from 0 (wrong) to 10 (right and well argued)."""
+
+
+async def compute_score(data_source, solution_str, ground_truth, extra_info, max_tokens=512):
+    """The judge's score, from 0 to 1; its whole reply is kept with the rollout."""
+    prompt = PROMPT.format(question=extra_info["question"], gold=ground_truth, response=solution_str)
+    key = os.environ.get("JUDGE_KEY", "none")
+    async with AsyncOpenAI(base_url=os.environ["JUDGE_URL"], api_key=key, max_retries=5) as client:
+        reply = await client.chat.completions.create(
+            model=os.environ["JUDGE_MODEL"],
+            messages=[{"role": "user", "content": prompt}],
+            temperature=0.0,
+            max_tokens=max_tokens,
+        )
+    verdict = reply.choices[0].message.content or ""
+    scores = re.findall(r"Score:\s*(\d+)", verdict)
+    score = min(int(scores[-1]), 10) / 10 if scores else 0.0
+    return {"score": score, "judged": bool(scores), "verdict": verdict}
