@@ -1,7 +1,7 @@
 """Hydra groups with many small options, one file each: an entry is an option.
 
 ``recipe.yaml`` holds the options of ``recipe=``, and so on. A user's own option is a file
-``recipe/NAME.yaml`` in a folder of ``hydra.searchpath``.
+``recipe/NAME.yaml`` in a folder that ``--config-dir`` names.
 """
 
 from pathlib import Path
