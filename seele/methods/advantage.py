@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seele.methods.baselines import Baseline, Group
+from seele.methods.baselines import Baseline, Group, check_advantages
 from seele.methods.sources import OffPolicySource
+from seele.methods.sources.source import KEY
+from seele.plugins import blame
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +20,16 @@ class Advantage:
 
 
 def group_advantages(group: Group, *, source: OffPolicySource, baseline: Baseline) -> Sequence[Advantage]:
-    """Advantages of each of the group's rollouts: the source's, or else the baseline's for all tokens."""
-    of_source = source.advantages(group)
+    """Advantages of each of the group's rollouts: the source's, or else the baseline's for all tokens.
+
+    Raises:
+        PluginError: A source or baseline of the user's own raised, or its advantages are not finite or not
+            (G,).
+    """
+    with blame(source, f"advantages, problem {group.instance_id!r}", key=KEY):
+        of_source = source.advantages(group)
+        for advantage_G in of_source or ():
+            check_advantages(advantage_G, group)
     if of_source is not None:
         return _both(*of_source)
     advantage_G = baseline(group)

@@ -109,13 +109,18 @@ def _checked(baseline: Baseline) -> Baseline:
     def checked(group: Group) -> Array:
         with blame(baseline, f"problem {group.instance_id!r}", key=KEY):
             advantage_G = np.asarray(baseline(group), dtype=np.float64)
-            if advantage_G.shape != group.graded_G.shape:
-                raise ValueError(f"advantages must be {group.graded_G.shape}, got {advantage_G.shape}")
-            if not np.isfinite(advantage_G).all():
-                raise ValueError(f"advantages must be finite, got {advantage_G.tolist()}")
+            check_advantages(advantage_G, group)
         return advantage_G
 
     return checked
+
+
+def check_advantages(advantage_G: Array, group: Group) -> None:
+    """Raise ``ValueError`` unless there is a finite advantage for each rollout of the group."""
+    if advantage_G.shape != group.graded_G.shape:
+        raise ValueError(f"advantages must have shape {group.graded_G.shape}, got {advantage_G.shape}")
+    if not np.isfinite(advantage_G).all():
+        raise ValueError(f"advantages must be finite, got {advantage_G.tolist()}")
 
 
 def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: bool) -> dict[str, Baseline]:

@@ -195,7 +195,7 @@ def test_a_baseline_may_be_the_users_own(own):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("short", r"own.py:9: problem 'i': .*advantages must be \(2,\), got \(1,\)"),
+        ("short", r"own.py:9: problem 'i': .*advantages must have shape \(2,\), got \(1,\)"),
         ("nan", r"own.py:13: problem 'i': .*advantages must be finite, got \[nan, nan\]"),
         ("broken", r"own.py:17: problem 'i': AttributeError: .*no_such_array.*own.py:18\)"),
     ],

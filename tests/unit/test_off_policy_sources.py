@@ -1,10 +1,15 @@
 """Off-policy sources: what the built-in ones say of themselves, and one of a user's own."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
-from seele.errors import ConfigError
+from seele.errors import ConfigError, PluginError
 from seele.methods import check_method
+from seele.methods.advantage import group_advantages
+from seele.methods.baselines import group_of
 from seele.methods.sources import SOURCES, OffPolicySource, build_source
 from seele.records import Instance
 
@@ -14,6 +19,13 @@ from seele.methods.sources import OffPolicySource
 
 class Teacher(OffPolicySource):
     adds_rollouts = True
+
+
+class Unequal(OffPolicySource):
+    adds_rollouts = True
+
+    def advantages(self, group):
+        return group.rewards_G, group.rewards_G[1:]
 
 
 class Incomplete:
@@ -81,9 +93,9 @@ def test_its_settings_are_checked_as_those_of_others(own):
 
 
 def test_what_a_source_lacks_is_named_with_file_and_line(own):
-    with pytest.raises(ConfigError, match=r"own.py:9 lacks \['advantages', .*'given'"):
+    with pytest.raises(ConfigError, match=r"own.py:16 lacks \['advantages', .*'given'"):
         build_source(OffPolicyConfig(source=f"{own}:Incomplete"))
-    with pytest.raises(ConfigError, match=r"own.py:16: building it: OSError: no such file .*own.py:18\)"):
+    with pytest.raises(ConfigError, match=r"own.py:23: building it: OSError: no such file .*own.py:25\)"):
         build_source(OffPolicyConfig(source=f"{own}:Broken"))
 
 
@@ -91,3 +103,12 @@ def test_a_source_offers_no_more_than_its_base():
     public = {name for name in dir(OffPolicySource) if not name.startswith("_")}
     for source in SOURCES.values():
         assert {name for name in dir(source) if not name.startswith("_")} == public
+
+
+def test_advantages_of_a_source_that_do_not_fit_are_a_fault(own):
+    group = group_of("problem-7", [], penalties=[], target_accuracy=0.5)
+    group = replace(group, graded_G=np.ones(2), penalties_G=np.zeros(2))
+    source = build_source(OffPolicyConfig(source=f"{own}:Unequal"))
+    message = r"own.py:9: advantages, problem 'problem-7': ValueError: .*shape \(2,\), got \(1,\)"
+    with pytest.raises(PluginError, match=message):
+        group_advantages(group, source=source, baseline=lambda group: group.rewards_G)
