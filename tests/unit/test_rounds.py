@@ -51,6 +51,18 @@ async def grade(completion, instance, *, hint_steps):
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
 
 
+def test_the_grader_is_told_how_much_the_prompt_showed():
+    seen = []
+
+    async def note(completion, instance, *, hint_steps):
+        seen.append((completion.text, str(hint_steps)))
+        return await grade(completion, instance, hint_steps=hint_steps)
+
+    for run in LOOPS.values():
+        rollouts_of(HalvingController(), run=run, grade=note)
+    assert seen == [(text, text) for text in "221100221100"]
+
+
 def rollouts_of(controller, *, run=run_rounds, **kwargs):
     settings = {"sample": Engine(), "grade": grade, "rounds": 3, "rollouts_per_round": 2} | kwargs
     return asyncio.run(run(CHAIN, controller=controller, **settings))
@@ -288,9 +300,9 @@ class Drawn:
         await self.delay()
         yield {at: completion(f"{(hint_steps + at) % 3}") for at in reversed(range(num_rollouts))}
 
-    async def grade(self, completion, instance):
+    async def grade(self, completion, instance, *, hint_steps):
         await self.delay()
-        return await grade(completion, instance)
+        return await grade(completion, instance, hint_steps=hint_steps)
 
 
 def spread(total, parts):
