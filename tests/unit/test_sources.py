@@ -200,7 +200,8 @@ class Rows(list):
 def test_every_source_says_what_it_is_and_has_a_card(name):
     settings = find_settings(name)
     assert settings.data_source == name and settings.title and settings.licence
-    card = (ROOT / "data" / f"{name}.md").read_text()
+    _, *cards = (ROOT / "data" / "README.md").read_text().split("\n## ")
+    (card,) = [each for each in cards if each.startswith(f"{name}: ")]
     reference = parse_reference(settings.reference)
     assert reference.name in card and f"seele data prepare {name}" in card and settings.licence in card
     assert reference.revision in card
