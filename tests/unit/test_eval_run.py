@@ -297,6 +297,19 @@ def test_math_verify_finds_the_answer_in_the_text_behind_the_thoughts(model, pro
     assert score.accuracy == 1.0
 
 
+def test_a_reward_function_of_the_users_own_judges_whole_responses(model, problems, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def judge(data_source, solution_str, ground_truth, extra_info):\n"
+        "    is_told = data_source == 'chains' and extra_info['question'].endswith('+1')\n"
+        "    return is_told and solution_str.endswith('idea.') and ground_truth in '12'\n"
+    )
+    options = ("--grader", f"{tmp_path}/own.py:judge")
+    (score,) = evaluate(KnowsFour(), *of_file(model, problems, tmp_path / "out", *options))
+    # Answers are 1, 2, 3, 4, and to 3+1 the response is "\\boxed{4}".
+    assert score.accuracy == 0.5
+    assert read_predictions(tmp_path / "out").predictions[0].extracted is None
+
+
 def test_what_stands_behind_a_stop_string_is_no_answer(model, problems, tmp_path):
     class GoesOn(KnowsFour):
         def answer(self, question):
