@@ -113,7 +113,7 @@ def test_a_selection_of_ones_own_keeps_the_groups_that_it_names(own):
     assert build_selection(config, 0).select(rates, epoch=0.0) == ["b", "d"]
     assert build_selection(selection(config.name, low=0.5), 0).select(rates, epoch=0.0) == ["d"]
     seele = SeeleConfig(method="grpo", hints=HintConfig(controller="none", rounds=1), selection=config)
-    planner = StepPlanner(seele, ROWS, instance_ids=list("abcdefgh"), batch_size=4)
+    planner = StepPlanner(seele, ROWS, instance_ids=list("abcdefgh"), batch_size=4, replays=False)
     state = planner.state_dict()
     assert state["selection"] == {"selection": "Halves", "version": 1}
     planner.load_state_dict(state)
