@@ -1,16 +1,22 @@
 """Markers from folders, skips for what this machine lacks; one tiny model and its problems for real runs.
 
+``SEELE_FIXTURES`` is the folder that the files of ``fixtures/files.json`` are written to: made-up rows of
+benchmarks and data sets, in the real schemas.
+
 ``SEELE_REQUIRE=gpu`` (or ``integration``, or both with a comma) turns the skip into a failure, for a
 machine that must have it.
 """
 
 import copy
+import csv
 import dataclasses
 import importlib.util
+import json
 import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
@@ -43,7 +49,32 @@ def _has(module: str) -> bool:
         return False
 
 
+def _write_fixtures(folder: Path) -> None:
+    for name, rows in json.loads((TESTS / "fixtures" / "files.json").read_text()).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            import pyarrow
+            from pyarrow.parquet import write_table
+
+            write_table(pyarrow.Table.from_pylist(rows), path)
+        elif path.suffix == ".csv":
+            with path.open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(rows)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps(rows))
+        else:
+            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # The processes of xdist inherit the folder of the one that starts them.
+    if "SEELE_FIXTURES" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="seele-fixtures-")
+        config.add_cleanup(folder.cleanup)
+        config.add_cleanup(lambda: os.environ.pop("SEELE_FIXTURES"))
+        os.environ["SEELE_FIXTURES"] = folder.name
+        _write_fixtures(Path(folder.name))
     if not _has("pytest_timeout"):
         config.addinivalue_line("markers", "timeout: pytest-timeout is not installed, so it has no effect")
 

@@ -1,6 +1,7 @@
 """A tiny model on all nine benchmarks through real vLLM, a few made-up rows of each, in one engine start."""
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -16,7 +17,7 @@ from seele_eval.parallel import complete_in_processes
 from seele_eval.predictions import read_predictions
 from seele_eval.run import evaluate
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 CONTEXT_TOKENS = 2048
 SAMPLES = 3
 

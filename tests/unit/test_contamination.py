@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from seele.data.storage.schema import read_problems, write_problems
 from seele.records import Instance
 from seele_eval.contamination import main
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 

@@ -1,6 +1,7 @@
 """A real evaluation in a real process, killed at random moments, against a server that stays."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 NUM_KILLS = 10
 SAMPLES = 60
 # Two problems each of AIME24 and AMC23, three greedy ones of GSM8K.

@@ -1,8 +1,9 @@
 """Each data set's schema: rows of the local files, rows of the hub, and rows that break it.
 
-The rows in tests/fixtures/benchmarks are made up, in the real schemas.
+The rows in tests/fixtures/files.json are made up, in the real schemas.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from seele_eval.problems import number_twins, open_problem
 from seele_eval.rows import read_arc, read_gpqa, read_gsm8k, read_math, read_mmlu_pro, read_olympiad
 from seele_eval.sources import read_rows
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 
 
 def fixture(name):

@@ -1,6 +1,7 @@
 """An evaluation end to end with a stub in the model's place: what it draws, writes and refuses."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from seele_eval.models import find_model, find_weights
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Response
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 
 
 def instances(count):

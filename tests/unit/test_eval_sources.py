@@ -1,6 +1,7 @@
 """The table of benchmarks: definitions, files, the hub, row counts; the real files where they are at hand."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.sources import load_benchmark, load_problem_file, read_rows
 
 ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "tests" / "fixtures" / "benchmarks"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
 REAL = ROOT.parent / "shared" / "data"
 
 NOT_AT_HAND = ("gpqa_diamond", "mmlu_pro", "aime26", "hmmt25")

@@ -1,6 +1,7 @@
 """References to data sets of the hub, as other projects write them: their columns, their configurations."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from seele.data.storage.hub import HubSource, open_configs
 from seele.data.storage.schema import read_problems
 from seele.data.tasks.gsm8k import read_gsm8k
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "datasets"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "datasets")
 GSM8K = "https://huggingface.co/datasets/openai/gsm8k?config=main&split=train"
 MATH = "https://huggingface.co/datasets/EleutherAI/hendrycks_math?split=test"
 DAPO = "hf://BytedTsinghua-SIA/DAPO-Math-17k?split=train"

@@ -1,6 +1,7 @@
 """Sources of problems: the named ones in their data sets' real schemas, references, mappings."""
 
 import json
+import os
 import shutil
 import sys
 from decimal import Decimal
@@ -22,7 +23,7 @@ from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "tests" / "fixtures" / "datasets"
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "datasets")
 
 MESSAGES = pa.list_(pa.struct([("content", pa.string()), ("role", pa.string())]))
 TEXTS = {"problem": pa.string(), "level": pa.string(), "type": pa.string(), "solution": pa.string()}
