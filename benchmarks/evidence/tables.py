@@ -23,10 +23,9 @@ from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 from seele.data.storage.files import write_atomically
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
-from seele.report.comparison.costs import COSTS
-from seele.report.comparison.estimates import compare_arms
+from seele.report.comparison.curves import COSTS
 from seele.report.comparison.figures import draw_figures
-from seele.report.comparison.results import Comparison, Difference, Estimate, Result
+from seele.report.comparison.results import Comparison, Difference, Estimate, Result, compare_arms
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder
 

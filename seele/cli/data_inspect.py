@@ -39,7 +39,7 @@ def inspect_problems(
     from seele.data.statistics import describe_problems, with_revelation
     from seele.data.storage.files import write_atomically
     from seele.data.storage.schema import count_unhintable, read_problems
-    from seele.report.problem_page import problem_page
+    from seele.report.page import problem_page
 
     instances = read_problems(file)
     shown = [with_revelation(instance) for instance in instances[:num]]
@@ -84,7 +84,7 @@ def _print_problem(console: "Console", instance: "Instance") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from seele.report.problem_page import hint_lines
+    from seele.report.page import hint_lines
 
     table = Table(
         title=Text(_printable(instance.instance_id)),

@@ -1,11 +1,7 @@
 """Settings: frozen dataclasses, built once from what Hydra composed."""
 
 from seele.config.build import from_mapping
-from seele.config.data import DataConfig
-from seele.config.loss_term import LossTermConfig
-from seele.config.memory import MemoryConfig
-from seele.config.off_policy import OffPolicyConfig, ReplayConfig
-from seele.config.run_wide import RunWide
+from seele.config.run import DataConfig, MemoryConfig, RunWide
 from seele.config.settings import (
     AdvantageConfig,
     CurriculumConfig,
@@ -16,7 +12,7 @@ from seele.config.settings import (
     SeeleConfig,
     SelectionConfig,
 )
-from seele.config.sft import SftConfig
+from seele.config.training import LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
 
 __all__ = [
     "AdvantageConfig",

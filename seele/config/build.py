@@ -60,3 +60,9 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         raise ConfigError(f"{at}: expected {getattr(expected, '__name__', expected)}, got {value!r}")
     return value
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ``ValueError``, which ``from_mapping`` turns into an error that names the section."""
+    if not condition:
+        raise ValueError(message)

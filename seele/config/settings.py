@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from seele.config.data import DataConfig
-from seele.config.loss_term import LossTermConfig
-from seele.config.memory import MemoryConfig
-from seele.config.off_policy import OffPolicyConfig, ReplayConfig
-from seele.config.require import require
-from seele.config.run_wide import RunWide
-from seele.config.sft import SftConfig
+from seele.config.build import require
+from seele.config.run import DataConfig, MemoryConfig, RunWide
+from seele.config.training import LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
 from seele.records import Chat
 
 MODEL_RUNNERS = ("v1", "v2")

@@ -15,13 +15,10 @@ from typing import Any
 from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, ConfigError
 from seele.export.base_model import find_base_model, find_licence, licence_files
-from seele.export.card import render_card
+from seele.export.card import CardFacts, render_card
 from seele.export.evaluation import find_evaluations, weight_files
-from seele.export.facts import CardFacts
-from seele.export.progress import read_progress
 from seele.export.prompt import read_prompt_form
-from seele.export.settings import changed_settings
-from seele.export.training_data import describe_training_files, training_files
+from seele.export.training import changed_settings, describe_training_files, read_progress, training_files
 from seele.report.run_folder import read_run
 
 CARD, RECORD = "README.md", "seele_export.json"

@@ -1,12 +1,30 @@
-"""Start here: turn a run folder into the report's files as bytes, which the caller writes."""
+"""Start here: turn a run folder into the report's files as bytes, which the caller writes.
+
+``summary.json`` holds the report's numbers, for other programs and for the page's tables.
+"""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from seele.report.figures import draw_figures
 from seele.report.page import render_page
-from seele.report.run_folder import read_run
-from seele.report.summary import summarise
+from seele.report.run_folder import Metrics, RunFolder, read_run
+from seele.report.series import (
+    PHASE,
+    ROUND,
+    VALIDATION,
+    by_step,
+    generated_totals,
+    last_third,
+    num_rounds,
+    phases,
+    token_totals,
+    validation_splits,
+)
 
 
 def build_report(run_folder: Path) -> dict[str, bytes]:
@@ -24,3 +42,70 @@ def build_report(run_folder: Path) -> dict[str, bytes]:
         "summary.json": (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode(),
         "index.html": page.encode(),
     }
+
+
+def summarise(run: RunFolder) -> dict[str, Any]:
+    """Summarise a run; missing parts are None or empty."""
+    metrics = run.metrics
+    return {
+        "run": run.name,
+        "method": run.setting("seele.method"),
+        "last_step": int(metrics[-1]["step"]) if metrics else None,
+        "unhinted_accuracy": {split: _milestones(metrics, split) for split in validation_splits(metrics)},
+        "last_third": _last_third(metrics),
+        "hint_ratio": _ends(metrics, "hint_ratio/mean"),
+        "accuracy": _ends(metrics, "accuracy/mean"),
+        "reward": _ends(metrics, "reward/mean"),
+        "tokens": _tokens(metrics),
+        "seconds": {
+            "steps": sum(by_step(metrics, PHASE + "step").y),
+            "phases": {name: sum(by_step(metrics, PHASE + name).y) for name in phases(metrics)},
+        },
+        "failed_fits": _last(metrics, "controller/failed_fits"),
+        "evaluation": [asdict(score) for score in run.scores],
+        "notes": list(run.notes),
+    }
+
+
+def _milestones(metrics: Sequence[Metrics], split: str) -> dict[str, dict[str, float]]:
+    """First, last and best validation of one split; the earliest of equally good ones."""
+    key = VALIDATION + split
+    points = [
+        {"step": int(row["step"]), "accuracy": row[key], "generated_tokens": int(total)}
+        for row, total in zip(metrics, generated_totals(metrics), strict=True)
+        if key in row
+    ]
+    return {"first": points[0], "last": points[-1], "best": max(points, key=lambda point: point["accuracy"])}
+
+
+def _last_third(metrics: Sequence[Metrics]) -> dict[str, Any] | None:
+    """Mean accuracy of each round over the last third of the steps, and of rounds 2 and later together."""
+    rows = last_third(metrics)
+    means = [
+        fmean(values) if (values := by_step(rows, f"{ROUND}{index}").y) else None
+        for index in range(num_rounds(metrics))
+    ]
+    if not rows or not means:
+        return None
+    late = [mean for mean in means[1:] if mean is not None]
+    return {
+        "first_step": int(rows[0]["step"]),
+        "accuracy_by_round": means,
+        "accuracy_of_rounds_2_and_later": fmean(late) if late else None,
+    }
+
+
+def _ends(metrics: Sequence[Metrics], key: str) -> dict[str, float] | None:
+    series = by_step(metrics, key)
+    return {"first": series.y[0], "last": series.y[-1]} if series else None
+
+
+def _last(metrics: Sequence[Metrics], key: str) -> float | None:
+    series = by_step(metrics, key)
+    return series.y[-1] if series else None
+
+
+def _tokens(metrics: Sequence[Metrics]) -> dict[str, int]:
+    """Tokens of all steps and of an earlier training stage."""
+    names = ("generated", "prefilled", "trained")
+    return {name: int([0.0, *token_totals(metrics, name)][-1]) for name in names}

@@ -1,18 +1,96 @@
-"""The report as one HTML page; figures stand beside it as PNG files.
+"""HTML pages from the templates of this package: a run's report, and a file's problems with their hints.
 
-Cells and tiles as text. Layout and wording are those of ``templates/report.html``; numbers come from
-``summary``, figures from ``figures``.
+Every value that a template is given is escaped; nothing is loaded from elsewhere, and figures stand beside
+the page as PNG files. Layout and wording of the report are those of ``templates/report.html``; its numbers
+come from ``build``, its figures from ``figures``.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from seele.records import Instance
 from seele.report.comparison.tables import amount
-from seele.report.examples import choose_examples
-from seele.report.run_folder import RunFolder, ScoreLine
-from seele.report.templating import render_template
+from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render_template(name: str, **values: Any) -> str:
+    """The HTML of ``templates/NAME`` for these values."""
+    return _environment().get_template(name).render(values)
+
+
+@cache
+def _environment() -> "Environment":
+    # Commands that write no page should not wait for this import.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("seele.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[RolloutLine]:
+    """Choose ``count`` rollouts of different problems: correct and wrong in turn, from short to long hints.
+
+    Deterministic: the same rollouts give the same examples.
+    """
+    chosen: list[RolloutLine] = []
+    shown: set[str] = set()
+    by_verdict = {
+        is_correct: sorted(
+            (rollout for rollout in rollouts if rollout.is_correct is is_correct),
+            key=lambda rollout: (rollout.hint_ratio, rollout.instance_id, rollout.round),
+        )
+        for is_correct in (True, False)
+    }
+    for index in range(count):
+        # Alternate, and take the other kind where one is used up.
+        for is_correct in (index % 2 == 0, index % 2 == 1):
+            pool = [rollout for rollout in by_verdict[is_correct] if rollout.instance_id not in shown]
+            if pool:
+                rollout = pool[round(index / max(1, count - 1) * (len(pool) - 1))]
+                chosen.append(rollout)
+                shown.add(rollout.instance_id)
+                break
+    return chosen
+
+
+def problem_page(
+    title: str, instances: Sequence[Instance], header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> str:
+    """The page's HTML.
+
+    Args:
+        title: What is shown, such as the file's name.
+        instances: The problems to show.
+        header: Columns of the table of statistics, the first two of them texts.
+        rows: Its rows.
+    """
+    return render_template(
+        "problems.html", heading=title, header=header, rows=rows, problems=instances, hint_lines=hint_lines
+    )
+
+
+def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
+    """For each step: the hint ratio that ends with it, or None if no hint may; its text; and whether hints
+    from there on state the answer. The empty hint comes first.
+    """
+    ratios = {instance.num_hint_steps(ratio): ratio for ratio in instance.legal_hint_ratios}
+    yield 0.0, "", False
+    for number, step in enumerate(instance.steps, start=1):
+        is_revealing = instance.revealed_at is not None and number >= instance.revealed_at
+        yield ratios.get(number), step, is_revealing
+
 
 NUM_EXAMPLES = 6
 

@@ -17,10 +17,10 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 from seele.data.storage.files import file_sha256
 from seele.errors import DataError
 from seele.records import Instance
+from seele.report.build import summarise
 from seele.report.comparison.analysis import compare
-from seele.report.comparison.costs import COSTS, spent
+from seele.report.comparison.curves import COSTS, spent
 from seele.report.figures import draw_figures
-from seele.report.summary import summarise
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 

@@ -17,12 +17,10 @@ from seele.errors import CheckpointError, ConfigError
 from seele.maths.bootstrap import bootstrap_interval
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.build import build_files, summary_text
-from seele.report.comparison.costs import COSTS, spent
-from seele.report.comparison.curves import accuracy_at, first_crossing, make_curve, mean_curve
+from seele.report.comparison.curves import COSTS, accuracy_at, first_crossing, make_curve, mean_curve, spent
 from seele.report.comparison.figures import accuracy_against
 from seele.report.comparison.runs import read_arms
-from seele.report.comparison.summary import summarise
-from seele.report.comparison.tables import amount, markdown
+from seele.report.comparison.tables import amount, markdown, summarise
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compare.md"
 

@@ -1,6 +1,6 @@
 """FLOPs of tokens, by hand."""
 
-from seele.maths.flops import model_flops
+from seele.maths.model_shapes import model_flops
 
 
 def test_two_a_token_forward_and_six_with_backward():

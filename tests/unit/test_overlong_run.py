@@ -12,8 +12,8 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig
-from seele.config.data import DataConfig
-from seele.config.off_policy import OffPolicyConfig
+from seele.config.run import DataConfig
+from seele.config.training import OffPolicyConfig
 from seele.data.overlong import Fits
 from seele.data.storage.schema import write_problems
 from seele.errors import DataError

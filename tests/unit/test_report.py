@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
-from seele.report.build import build_report
+from seele.report.build import build_report, summarise
 from seele.report.curves import FittedProblem, choose_problems, fitted_problems
-from seele.report.examples import choose_examples
 from seele.report.figures import (
     FIGURES,
     accuracy_against_tokens,
@@ -26,11 +25,9 @@ from seele.report.figures import (
     learning_signal,
     phase_seconds,
 )
-from seele.report.page import MAX_SHOWN_CHARS, render_page
-from seele.report.problem_page import problem_page
+from seele.report.page import MAX_SHOWN_CHARS, choose_examples, problem_page, render_page
 from seele.report.run_folder import RolloutLine, read_run
 from seele.report.series import Series, by_tokens, generated_totals, last_third, moving_mean
-from seele.report.summary import summarise
 
 VOID = {"img", "meta", "link"}
 """Elements without an end tag."""

@@ -30,7 +30,7 @@ from seele.callbacks import Callbacks
 from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
-from seele.maths.flops import model_flops
+from seele.maths.model_shapes import model_flops
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Visit

@@ -1,12 +1,12 @@
-"""Turn a comparison into its files as bytes, which the caller writes."""
+"""Turn a comparison into its files as bytes, which the caller writes; figures stand beside the page."""
 
 import json
 
+from seele.report.comparison.curves import COSTS
 from seele.report.comparison.figures import draw_figures
-from seele.report.comparison.page import render_page
 from seele.report.comparison.results import Comparison
-from seele.report.comparison.summary import summarise
-from seele.report.comparison.tables import markdown
+from seele.report.comparison.tables import markdown, result_tables, run_table, summarise, title
+from seele.report.page import render_template
 
 
 def build_files(comparison: Comparison) -> dict[str, bytes]:
@@ -22,3 +22,15 @@ def build_files(comparison: Comparison) -> dict[str, bytes]:
 def summary_text(comparison: Comparison) -> str:
     """``summary.json``: the same bytes for the same runs and options."""
     return json.dumps(summarise(comparison), indent=2, ensure_ascii=False) + "\n"
+
+
+def render_page(comparison: Comparison) -> str:
+    """The page's HTML; it refers to ``accuracy_COST.png`` for every cost of the comparison."""
+    tables = {split: result_tables(comparison, split) for split in comparison.results}
+    return render_template(
+        "comparison.html",
+        heading=title(comparison),
+        notes=comparison.notes,
+        costs={cost: COSTS[cost].title for cost in comparison.costs},
+        sections=[*tables.items(), ("Runs", [run_table(comparison)])],
+    )

@@ -18,10 +18,8 @@ from seele.report.charts import (
     step_axis,
     style_axes,
 )
-from seele.report.comparison.costs import COSTS
-from seele.report.comparison.curves import Curve, mean_curve
-from seele.report.comparison.estimates import MIN_SEEDS, band
-from seele.report.comparison.results import Comparison
+from seele.report.comparison.curves import COSTS, Curve, mean_curve
+from seele.report.comparison.results import MIN_SEEDS, Comparison, band
 
 
 def draw_figures(comparison: Comparison) -> dict[str, bytes]:

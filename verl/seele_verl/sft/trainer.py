@@ -23,7 +23,7 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.utils.tracking import Tracking
 
-from seele.maths.flops import model_flops
+from seele.maths.model_shapes import model_flops
 from seele_verl.cpu.threads import threads_per_rank
 from seele_verl.runs.log import RunLog
 from seele_verl.sft.config import verl_sft_config

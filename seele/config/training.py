@@ -1,9 +1,11 @@
-"""Settings of rows that the policy did not write in this step."""
+"""Settings of off-policy rows, a user's loss terms and a supervised stage."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from seele.config.require import require
+from seele.config.build import require
 
 LOSSES = ("shaped", "nll", "surrogate")
 STATISTICS = ("all", "on_policy")
@@ -86,3 +88,70 @@ class ReplayConfig:
             value = getattr(self, name)
             require(0.0 <= value <= 1.0, f"{name} must lie in [0, 1], got {value}")
         require(0.0 < self.bucket_sd < math.inf, f"bucket_sd must be positive, got {self.bucket_sd}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossTermConfig:
+    """One term that is added to the actor's loss, a class derived from ``seele.losses.term.LossTerm``.
+
+    On the command line:
+
+        'seele.loss_terms=[{term: "my_term.py:MyTerm", coefficient: 0.1, settings: {power: 2}}]'
+    """
+
+    term: str
+    """``path/to/file.py:Name``, ``package.module:Name`` or the name of an entry point in ``seele.losses``."""
+
+    coefficient: float = 1.0
+    """Weight of the term."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the class."""
+
+    def __post_init__(self) -> None:
+        require(math.isfinite(self.coefficient), f"coefficient must be finite, got {self.coefficient}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SftConfig:
+    """The supervised stage of ``sft`` and ``sft_rl``. Defaults are those of the SFT baseline in LUFFY
+    (arXiv:2504.14945), which was trained with OpenRLHF; the last one is OpenRLHF's own.
+    """
+
+    epochs: int = 3
+    """How often each problem is trained on. ``method=sft`` also stops at ``trainer.total_training_steps``."""
+
+    share: float = 1.0
+    """Share of the problems that are trained on, in (0, 1]; what ``sft_rl`` leaves is for its RL stage."""
+
+    train_files: tuple[str, ...] = ()
+    """``sft_rl``: files of the problems of the supervised stage, whatever the share; the RL stage then takes
+    all of ``data.train_files``. Empty: both take their part of those.
+    """
+
+    batch_size: int = 64
+    """Problems of one step. ``method=sft`` takes ``data.train_batch_size``."""
+
+    learning_rate: float = 5e-5
+    """Highest learning rate. ``method=sft`` takes ``actor_rollout_ref.actor.optim.lr``."""
+
+    warmup_ratio: float = 0.1
+    """Share of the steps over which the learning rate rises to its highest, in [0, 1)."""
+
+    final_lr_ratio: float = 0.1
+    """Share of the learning rate that is left at the end, after half a cosine; 1 keeps it constant."""
+
+    save_freq: int | None = None
+    """Steps between checkpoints; None: as many as epochs, evenly over the run; below 1: the last only."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+        require(0.0 < self.share <= 1.0, f"share must lie in (0, 1], got {self.share}")
+        require(
+            0.0 < self.learning_rate < math.inf, f"learning_rate must be positive, got {self.learning_rate}"
+        )
+        require(0.0 <= self.warmup_ratio < 1.0, f"warmup_ratio must lie in [0, 1), got {self.warmup_ratio}")
+        require(
+            0.0 <= self.final_lr_ratio <= 1.0, f"final_lr_ratio must lie in [0, 1], got {self.final_lr_ratio}"
+        )

@@ -1,0 +1,77 @@
+"""Settings of the run as a whole: its problems, its memory check, and what it tells a hint controller."""
+
+import math
+from dataclasses import dataclass
+
+from seele.config.build import require
+from seele.errors import ConfigError
+
+OVERLONG = ("drop", "refuse", "truncate")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    """What becomes of the problems in ``data.train_files`` and ``data.val_files``."""
+
+    overlong: str = "drop"
+    """Of a problem that does not fit ``data.max_prompt_length`` and ``data.max_response_length``. ``drop``:
+    it is left out and counted. ``refuse``: the run does not start. ``truncate``: a worked solution in the
+    response is cut at the limit, as in LUFFY, and hints are kept short enough; only a prompt that is too long
+    by itself is left out.
+    """
+
+    def __post_init__(self) -> None:
+        require(self.overlong in OVERLONG, f"overlong must be one of {list(OVERLONG)}, got {self.overlong!r}")
+
+
+CHECKS = ("refuse", "warn", "off")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryConfig:
+    """What becomes of a run that does not fit by arithmetic (docs/memory.md)."""
+
+    check: str = "refuse"
+    """``refuse``: it does not start. ``warn``: it starts, and says so. ``off``: nothing is counted."""
+
+    gpu_gib: float = 79.0
+    """Memory of a GPU in GiB where the driver's node has none to ask; each hardware file says its own. 79 is
+    what CUDA finds on a card of 80 GB.
+    """
+
+    def __post_init__(self) -> None:
+        require(self.check in CHECKS, f"check must be one of {list(CHECKS)}, got {self.check!r}")
+        require(0.0 < self.gpu_gib < math.inf, f"gpu_gib must be positive, got {self.gpu_gib}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunWide:
+    """Values that a controller may name among its constructor's arguments.
+
+    Raises:
+        ConfigError: A value is not allowed.
+    """
+
+    rounds: int
+    """Rounds of a visit, at least 1 (m in the paper)."""
+
+    rollouts_per_round: int
+    """Rollouts of a round, at least 1 (n in the paper)."""
+
+    seed: int = 0
+    """Seeds whatever the controller draws."""
+
+    target_accuracy: float = 0.5
+    """Accuracy a* in (0, 1) that a hint aims at; 0.5 in the paper (section 5.1)."""
+
+    training_steps: int | None = None
+    """Steps that the run is planned for; None where they are not known."""
+
+    def __post_init__(self) -> None:
+        for key in ("rounds", "rollouts_per_round"):
+            count = getattr(self, key)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise ConfigError(f"seele.hints.{key}: expected a whole number of at least 1, got {count!r}")
+        target = self.target_accuracy
+        if not isinstance(target, int | float) or not 0.0 < target < 1.0:
+            raise ConfigError(f"seele.hints.target_accuracy: expected a number in (0, 1), got {target!r}")
