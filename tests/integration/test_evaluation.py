@@ -40,9 +40,9 @@ def command(model: Path, out: Path, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def evaluated(model, tmp_path_factory, finish) -> Path:
+def evaluated(model, tmp_path_factory, finish, python) -> Path:
     out = tmp_path_factory.mktemp("nine") / "out"
-    finish(command(model, out))
+    finish([python, *command(model, out)[1:]])
     return out
 
 

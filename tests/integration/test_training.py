@@ -57,10 +57,10 @@ def killed(run, train_command) -> dict[int, list[dict]]:
 
 
 @pytest.fixture(scope="module")
-def resumed(run, killed, train_command, finish) -> str:
+def resumed(run, killed, train_command, finish, python) -> str:
     """What the resumed run printed."""
     command = train_command(run, "trainer.total_training_steps=4", "trainer.test_freq=4", *SETTINGS)
-    return finish(command, log=run / "logs" / "train.log")
+    return finish([python, *command[1:]], log=run / "logs" / "train.log")
 
 
 def by_problem(rows: list[dict], **conditions) -> dict[str, list[dict]]:
@@ -173,7 +173,7 @@ def test_the_terminal_shows_progress_and_no_chatter(resumed):
 
 @pytest.mark.timeout(900)
 def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for_it(
-    run, resumed, train_command, finish
+    run, resumed, train_command, finish, python
 ):
     path = run / "metrics.jsonl"
     *others, last = rows_of(path)
@@ -181,7 +181,7 @@ def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for
     # The budget was reached by step 3, so that step 4, which was saved, is the last one.
     budget = f"seele.max_generated_tokens={int(others[-1]['tokens/generated_total'])}"
     command = train_command(run, "trainer.total_training_steps=6", "trainer.test_freq=6", budget, *SETTINGS)
-    finish(command, log=run / "logs" / "train.log")
+    finish([python, *command[1:]], log=run / "logs" / "train.log")
     lines = rows_of(path)
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
     assert not (run / "global_step_5").exists() and not (run / "global_step_6").exists()
