@@ -1,5 +1,6 @@
-"""The arithmetic of a training step's cost: by hand, at its limits, and against published measurements."""
+"""What a run costs, by arithmetic: time, FLOPs, parameters, memory."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -13,6 +14,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seele.cli.main import main
+from seele.maths.efficiency import descent_bound, reward_variance, unbiased_reward_variance
+from seele.maths.memory import (
+    CUDA_GRAPHS,
+    ENGINE_CONTEXT,
+    GIB,
+    TRAINER_CONTEXT,
+    Engine,
+    Need,
+    Passes,
+    Plan,
+    Trained,
+    as_critic,
+    gathered,
+    head,
+    kept_activations,
+    layer_token,
+    memory_table,
+    peak,
+    predict,
+    reduced,
+    total,
+    update_peak,
+)
+from seele.maths.model_shapes import HUB_NAMES, SHAPES, ModelShape, model_flops
 from seele.simulate.cost import (
     cut_mean,
     decode_step_s,
@@ -25,6 +50,9 @@ from seele.simulate.cost import (
     weight_sync_s,
 )
 from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Efficiency, Gpu, Job, Model, Setup
+
+# --- The arithmetic of a training step's cost: by hand, at its limits, and against published measurements
+
 
 IDEAL = Efficiency(
     forward_mfu=1.0, update_mfu=1.0, decode_bandwidth=1.0, layer_s=0.0, link_share=1.0, sync_overhead_s=0.0
@@ -416,3 +444,289 @@ def test_command_says_what_is_wrong(capsys, arguments, message):
     status, _, error = run(capsys, *arguments)
     assert status == 2
     assert error.startswith("ConfigError: ") and message in error
+
+
+# --- FLOPs of tokens, by hand
+
+
+def test_two_a_token_forward_and_six_with_backward():
+    flops = model_flops(10, prefilled_tokens=3, generated_tokens=4, trained_tokens=5, scored_tokens=5)
+    assert flops == 2 * 10 * 7 + 8 * 10 * 5
+
+
+def test_a_second_epoch_scores_nothing_again():
+    flops = model_flops(1, prefilled_tokens=0, generated_tokens=0, trained_tokens=200, scored_tokens=100)
+    assert flops == 6 * 200 + 2 * 100
+
+
+# --- The bound on a step's descent, and the variance of rewards
+
+
+def test_variance_is_that_of_the_rewards_themselves():
+    rewards = np.array([1.0, 0.0, 0.0, 0.0])
+    assert reward_variance(rewards.mean()) == rewards.var()
+
+
+def test_variance_is_largest_at_one_half_and_nothing_where_all_rollouts_agree():
+    accuracy = np.linspace(0.0, 1.0, 101)
+    variance = reward_variance(accuracy)
+    assert accuracy[variance.argmax()] == 0.5
+    assert variance.max() == 0.25
+    assert variance[0] == variance[-1] == 0.0
+
+
+def test_variance_does_not_tell_success_from_failure():
+    accuracy = np.linspace(0.0, 1.0, 11)
+    np.testing.assert_allclose(reward_variance(accuracy), reward_variance(1.0 - accuracy))
+
+
+def test_hand_worked_bound():
+    # a = 1/2, beta = 0.001: (1/4) / 0.002 = 125.
+    np.testing.assert_allclose(descent_bound([0.5, 0.0], kl_coefficient=0.001), [125.0, 0.0])
+
+
+@pytest.mark.parametrize("kl_coefficient", [0.0, -1.0, float("nan")])
+def test_without_kl_term_there_is_no_bound(kl_coefficient):
+    with pytest.raises(ValueError, match="kl_coefficient must be positive"):
+        descent_bound(0.5, kl_coefficient=kl_coefficient)
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.2, 0.5, 0.9])
+def test_the_estimate_of_the_variance_is_right_on_average(accuracy):
+    # All outcomes of three rollouts, by their probability.
+    chances = {c: math.comb(3, c) * accuracy**c * (1 - accuracy) ** (3 - c) for c in range(4)}
+    mean = sum(chance * float(unbiased_reward_variance(c / 3, 3)) for c, chance in chances.items())
+    assert mean == pytest.approx(accuracy * (1 - accuracy))
+
+
+def test_one_rollout_shows_no_variance():
+    np.testing.assert_array_equal(unbiased_reward_variance([0.0, 1.0], [1, 1]), [0.0, 0.0])
+
+
+# --- Parameters by arithmetic are those of the published weights and of Hugging Face's models
+
+
+# What the hub counts in the safetensors files; of Qwen3's tied models without the copy of the embedding.
+PUBLISHED = {
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-14b": 14_770_033_664,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-32b": 32_762_123_264,
+    "llama-3.2-3b": 3_212_749_824,
+    "llama-3.1-8b": 8_030_261_248,
+    "mathstral-7b": 7_248_023_552,
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_parameters_are_the_published_ones(name: str) -> None:
+    assert SHAPES[name].parameters == PUBLISHED[name]
+
+
+def test_every_hub_name_has_a_shape() -> None:
+    assert set(HUB_NAMES.values()) <= set(SHAPES)
+
+
+def test_adapters_by_hand() -> None:
+    # Per layer: q and o 8 + 8 each, k and v 8 + 4 each, gate, up and down 8 + 6 each: 98 ends, times rank 3.
+    shape = ModelShape(
+        hidden_size=8,
+        intermediate_size=6,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=10,
+    )
+    assert shape.lora_parameters(3) == 3 * 98 * 2
+
+
+# --- The memory of a run, worked out by hand for a model small enough to
+
+
+SHAPE = ModelShape(
+    hidden_size=8,
+    intermediate_size=6,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    vocab_size=10,
+)
+# A layer: q and o 64 each, k and v 32 each, gate, up and down 48 each, two norms of 8.
+LAYER, EMBEDDING = 352, 80
+PARAMETERS = 2 * LAYER + 2 * EMBEDDING + 8
+PASSES = Passes(tokens=1024, longest=0)
+POLICY = Trained(shape=SHAPE, shards=4)
+ENGINE = Engine(shape=SHAPE, tensor_parallel=2, memory_share=0.5, window=100, sequences=4, batched_tokens=64)
+PLAN = Plan(
+    card=64 * GIB,
+    ranks=4,
+    ranks_per_node=4,
+    policy=POLICY,
+    update=PASSES,
+    old_log_probs=PASSES,
+    reference=PASSES,
+    engine=ENGINE,
+    checkpoints=3,
+)
+
+
+def parts_of(plan: Plan, phase: str) -> dict[str, float]:
+    (need,) = (need for need in predict(plan) if need.phase == phase)
+    return dict(need.parts)
+
+
+def test_weights_gradients_and_moments_are_divided_over_the_ranks() -> None:
+    assert (SHAPE.layer_parameters, SHAPE.parameters) == (LAYER, PARAMETERS)
+    assert POLICY.weights == POLICY.gradients == PARAMETERS  # 4 bytes each, over 4 GPUs
+    assert POLICY.moments == 2 * PARAMETERS
+    whole = dataclasses.replace(POLICY, defers_sync=True)
+    assert whole.gradients == 4 * PARAMETERS
+
+
+def test_an_offloaded_model_is_away_while_the_engine_rolls_out_and_back_for_its_update() -> None:
+    away = dataclasses.replace(POLICY, param_offload=True, optimizer_offload=True)
+    assert away.resident == {}
+    assert away.in_training == POLICY.in_training
+    policy = dataclasses.replace(POLICY, cpu_policy=True)
+    assert policy.resident == policy.in_training == {}
+
+
+def test_adapters_are_all_that_has_gradients_and_moments() -> None:
+    adapted = dataclasses.replace(POLICY, lora_rank=3)
+    adapters = SHAPE.lora_parameters(3)
+    assert (adapted.gradients, adapted.moments) == (adapters, 2 * adapters)
+    assert adapted.weights == PARAMETERS + adapters
+    assert update_peak(adapted, PASSES)["whole gradients"] == 0
+
+
+def test_a_critic_has_no_output_layer() -> None:
+    assert as_critic(POLICY).parameters == PARAMETERS - EMBEDDING
+
+
+def test_whole_weights_and_gradients() -> None:
+    assert gathered(SHAPE) == 2 * (EMBEDDING + 3 * LAYER)
+    # In bfloat16, and for a layer twice in fp32.
+    assert reduced(SHAPE) == 2 * EMBEDDING + (2 + 4 + 4) * LAYER
+
+
+def test_gradient_checkpointing_keeps_a_layers_input() -> None:
+    assert kept_activations(SHAPE, PASSES) == 1024 * 2 * 2 * 8
+    # Norms 2 x 8 x 10; queries 3 x 8, keys and values 3 x 4, the residual 8; the MLP 4 x 6: two bytes each.
+    assert layer_token(SHAPE, PASSES) == 160 + 2 * (24 + 12 + 8) + 48
+    everything = dataclasses.replace(PASSES, has_checkpointing=False)
+    assert kept_activations(SHAPE, everything) == 1024 * 2 * layer_token(SHAPE, PASSES)
+
+
+def test_fused_kernels_hold_a_chunks_logits() -> None:
+    fused = dataclasses.replace(PASSES, is_fused=True)
+    assert head(SHAPE, fused, with_gradient=False) == 2 * 8 * 1024 + 14 * 512 * 10
+    assert head(SHAPE, PASSES, with_gradient=False) == 2 * 8 * 1024 + 2 * 1024 * 10
+    assert head(SHAPE, PASSES, with_gradient=True) == 3 * 2 * 8 * 1024 + 10 * 1024 * 10
+    # 49,152 tokens of 152,064 words: 14 GiB of logits, and 56 more for their entropy.
+    whole = Passes(tokens=49_152, longest=0, entropy="whole")
+    words = 49_152 * 152_064
+    assert head(SHAPES["qwen2.5-7b"], whole, with_gradient=False) == pytest.approx(10 * words, rel=0.01)
+
+
+def test_chunks_spare_entropy_only_without_gradient() -> None:
+    whole, chunked = (Passes(tokens=8192, longest=0, entropy=kind) for kind in ("whole", "chunked"))
+    without = [head(SHAPE, passes, with_gradient=False) for passes in (whole, chunked)]
+    with_gradient = [head(SHAPE, passes, with_gradient=True) for passes in (whole, chunked)]
+    assert without[1] < without[0] and with_gradient[1] > with_gradient[0]
+
+
+def test_a_micro_batch_of_short_sequences_holds_more_tokens_than_the_limit() -> None:
+    assert Passes(tokens=24_576, longest=9216).packed_tokens == pytest.approx(24_576 * 1.25)
+
+
+def test_the_engine_takes_its_share_whatever_it_needs() -> None:
+    awake = ENGINE.awake(64 * GIB)
+    assert sum(awake.values()) == pytest.approx(32 * GIB + CUDA_GRAPHS)
+    fixed = dataclasses.replace(ENGINE, kv_cache=GIB)
+    assert fixed.awake(64 * GIB)["engine's KV cache"] == GIB
+
+
+def test_the_engine_must_hold_one_window() -> None:
+    # Keys and values of two layers, 4 features, two bytes, over two GPUs.
+    assert ENGINE.kv_token == 2 * 2 * 4 * 2 / 2
+    assert ENGINE.start["KV cache of one window"] == 1600
+    (start,) = (need for need in predict(PLAN) if need.place == "engine")
+    assert start.available == 32 * GIB and start.fits
+    # Heads are copied where there are more GPUs than heads.
+    assert dataclasses.replace(ENGINE, tensor_parallel=8).kv_token == 16
+
+
+def test_what_is_on_a_gpu_while_the_engine_rolls_out() -> None:
+    parts = parts_of(PLAN, "rolling out")
+    assert parts["Adam's moments"] == 2 * PARAMETERS
+    assert "gradients" not in parts
+    assert sum(parts.values()) == pytest.approx(3 * PARAMETERS + 32 * GIB + CUDA_GRAPHS + TRAINER_CONTEXT)
+
+
+def test_an_engine_that_cannot_sleep_stays_beside_the_trainer() -> None:
+    asleep = parts_of(PLAN, "update")["engine asleep"]
+    assert asleep == 2 * ENGINE_CONTEXT + CUDA_GRAPHS
+    awake = dataclasses.replace(PLAN, engine=dataclasses.replace(ENGINE, sleeps=False))
+    assert parts_of(awake, "update")["engine's KV cache"] > 0
+
+
+def test_tied_models_are_loaded_in_every_rank() -> None:
+    def loading(tied: bool) -> float:
+        shape = dataclasses.replace(SHAPE, tied=tied)
+        plan = dataclasses.replace(PLAN, policy=Trained(shape=shape, shards=4))
+        return parts_of(plan, "loading")["weights in fp32"]
+
+    assert loading(tied=False) == 4 * PARAMETERS
+    assert loading(tied=True) == 4 * 4 * (PARAMETERS - EMBEDDING)
+
+
+def test_host_memory_of_a_node_holds_its_share_of_what_is_offloaded() -> None:
+    two_nodes = dataclasses.replace(
+        PLAN,
+        ranks=8,
+        policy=dataclasses.replace(POLICY, shards=8, param_offload=True, optimizer_offload=True),
+    )
+    steps = parts_of(two_nodes, "steps")
+    assert steps["policy's weights"] == steps["reference"] == 4 * PARAMETERS / 2
+    assert steps["policy's moments"] == 8 * PARAMETERS / 2
+
+
+def test_checkpoints_hold_twelve_bytes_a_parameter_and_sixteen_with_a_whole_model() -> None:
+    assert parts_of(PLAN, "checkpoints") == {"policy": 3 * 12 * PARAMETERS}
+    supervised = dataclasses.replace(PLAN, engine=None, saves_whole_model=True)
+    assert sum(parts_of(supervised, "checkpoints").values()) == 3 * 16 * PARAMETERS
+
+
+def test_a_critic_trains_beside_the_policy() -> None:
+    plan = dataclasses.replace(PLAN, critic=as_critic(POLICY), critic_passes=PASSES)
+    update = parts_of(plan, "critic's update")
+    assert update["policy's Adam's moments"] == 2 * PARAMETERS
+    assert update["Adam's moments"] == 2 * (PARAMETERS - EMBEDDING)
+    assert sum(parts_of(plan, "update").values()) > sum(parts_of(PLAN, "update").values())
+
+
+def test_without_gpus_everything_is_in_host_memory() -> None:
+    plan = dataclasses.replace(PLAN, card=0.0, engine=dataclasses.replace(ENGINE, kv_cache=GIB))
+    needs = predict(plan, host=1.0)
+    assert {need.place for need in needs} == {"host", "disk"}
+    worst = peak(needs, "host")
+    assert worst is not None and not worst.fits
+    assert worst.parts["training"] == 4 * total(update_peak(POLICY, PASSES))
+
+
+def test_what_is_not_known_is_not_short() -> None:
+    assert Need(place="host", phase="steps", parts={"all": 1e15}, available=None).fits
+    assert peak([], "GPU") is None
+
+
+def test_a_table_shows_the_parts_that_count() -> None:
+    need = Need(place="GPU", phase="update", parts={"small": 1.0, "logits": 2.0 * GIB}, available=None)
+    assert memory_table([need]).splitlines()[2] == "| GPU | update | logits 2.0 | 2.0 | ? |"

@@ -1,15 +1,42 @@
-"""Scores of an evaluation: aggregation, averages, tables."""
+"""From scores to tables: estimates, intervals, and evaluations side by side."""
 
+import itertools
+import json
 import random
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from seele.errors import CheckpointError, ConfigError, DataError
+from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value, t_interval
 from seele.records import Finish, GradeReason
 from seele_eval.benchmarks import GENERAL, LUFFY, MATH
+from seele_eval.compare import compare
+from seele_eval.compare import main as compare_main
+from seele_eval.curve import curve_table, read_steps
+from seele_eval.curve import curves_of as curves_over_training
+from seele_eval.curve import main as curve_main
+from seele_eval.estimates import (
+    attempts,
+    effective_sample_size,
+    estimate,
+    estimate_mean,
+    generator_for,
+    majority,
+    pass_at_k,
+    random_flips_p_value,
+    wilson_interval,
+)
+from seele_eval.harness import agree, greedy_by_prompt, main, read_samples
+from seele_eval.ledger import Ledger
 from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.predictions import Prediction
 from seele_eval.scores import average_scores, group_by_decoding, is_partial, score_predictions
 from seele_eval.tables import LUFFY_COLUMNS, column_tables, details_table, results_table
+
+# --- Scores of an evaluation: aggregation, averages, tables
 
 
 def prediction(problem=0, sample=0, *, correct=False, **changes):
@@ -202,3 +229,531 @@ def test_the_details_name_the_decoding_and_align_their_columns():
     assert lines[0].startswith("| benchmark   | decoding")
     assert "| greedy" in lines[2] and "50.0 (" in lines[2]
     assert "| T=0.6, 2 samples" in lines[3]
+
+
+# --- Accuracies at k, votes and intervals: hand-worked, enumerated, simulated
+
+
+def test_wilson_interval_of_a_published_example():
+    # 10 of 20: p = .5, z² / n = .19207; centre .5, half width sqrt(.0125 + .0024) / 1.19207 * 1.96 = .2007.
+    low, high = wilson_interval(0.5, 20)
+    assert (low, high) == pytest.approx((0.2993, 0.7007), abs=1e-4)
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_an_interval_contains_its_accuracy_stays_in_bounds_and_is_never_empty(counts):
+    correct, total = counts
+    low, high = wilson_interval(correct / total, total)
+    assert 0.0 <= low <= correct / total + 1e-12
+    assert correct / total - 1e-12 <= high <= 1.0
+    assert high - low > 1e-3
+
+
+def test_one_sample_a_problem_counts_for_one():
+    assert effective_sample_size([1.0, 0.0, 0.0, 1.0, 1.0], samples=1) == pytest.approx(5)
+
+
+def test_samples_that_always_agree_add_nothing_and_unrelated_ones_add_much():
+    # Four problems, always right or always wrong: four independent draws whatever the number of samples.
+    assert effective_sample_size([1.0, 0.0, 1.0, 0.0], samples=8) == pytest.approx(4)
+    # p = .5, variance of the problems' means .25 / 8: .25 * 4 / .03125 = 32 draws.
+    spread = (0.25 / 8) ** 0.5
+    assert effective_sample_size([0.5 + spread, 0.5 - spread] * 2, samples=8) == pytest.approx(32)
+    assert effective_sample_size([0.5] * 4, samples=8) == 4
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n))))
+def test_pass_at_k_is_the_share_of_all_choices_of_k_that_hold_a_correct_sample(numbers):
+    correct, total, k = numbers
+    samples = [True] * correct + [False] * (total - correct)
+    choices = list(itertools.combinations(samples, k))
+    assert pass_at_k(correct, total, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def test_a_curve_has_powers_of_two_and_all_samples():
+    assert [attempts(n) for n in (1, 2, 3, 8, 20)] == [
+        [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 16, 20],
+    ]  # fmt: skip
+
+
+def test_pass_at_k_is_unbiased():
+    # Problems solved with chance .2: four new samples solve one with 1 - .8^4 = .5904.
+    generator = np.random.default_rng(0)
+    counts = generator.binomial(8, 0.2, size=40_000)
+    mean = np.mean([pass_at_k(int(count), 8, 4) for count in counts])
+    # Standard deviation of one estimate is below .4, of the mean below .002.
+    assert mean == pytest.approx(0.5904, abs=0.008)
+
+
+def test_the_most_frequent_answer_wins_and_a_tie_is_shared():
+    assert majority(["4", "5", "4"], [True, False, True]) == 1.0
+    assert majority(["4", "5", "5"], [True, False, False]) == 0.0
+    assert majority(["4", "5"], [True, False]) == 0.5
+    # Samples without an answer have no vote, however many.
+    assert majority([None, None, "4"], [False, False, True]) == 1.0
+    assert majority([None, None], [False, False]) == 0.0
+
+
+def test_an_interval_is_over_problems_and_agrees_with_theory():
+    values = np.array([1.0] * 30 + [0.0] * 70)
+    found = estimate(values, generator_for("x"))
+    # Standard error sqrt(.3 * .7 / 100) = .0458: .3 -+ 1.96 * .0458.
+    assert found.value == pytest.approx(0.3)
+    assert found.interval_95 == pytest.approx((0.21, 0.39), abs=0.015)
+
+
+def test_where_all_problems_agree_resampling_is_not_believed():
+    assert estimate(np.zeros(30), generator_for("x")).interval_95 == pytest.approx(wilson_interval(0.0, 30))
+    assert estimate(np.full(3, 12.0), generator_for("x"), is_share=False).interval_95 == (12.0, 12.0)
+
+
+def test_the_mean_of_benchmarks_weighs_them_equally_and_resamples_each_by_itself():
+    small, large = np.array([1.0, 0.0]), np.array([0.0] * 90 + [1.0] * 10)
+    found = estimate_mean([small, large], [generator_for("small"), generator_for("large")])
+    assert found.value == pytest.approx((0.5 + 0.1) / 2)
+    # The small one's mean is 0, 0.5 or 1: the interval is wide because of it.
+    low, high = found.interval_95
+    assert low < 0.1 and high > 0.5
+
+
+def test_the_same_name_gives_the_same_interval():
+    values = np.random.default_rng(1).random(50)
+    assert estimate(values, generator_for("gsm8k")) == estimate(values, generator_for("gsm8k"))
+    assert estimate(values, generator_for("gsm8k")) != estimate(values, generator_for("math500"))
+
+
+def test_flips_agree_with_the_exact_test():
+    # Ten of ten in one direction: 2 / 2^10.
+    assert random_flips_p_value(np.ones(10), generator_for("x")) == pytest.approx(2 / 1024, abs=0.0015)
+    # Eight against two: sums of +-1 with |sum| >= 6: 2 * (1 + 10 + 45) / 1024.
+    eight = np.array([1.0] * 8 + [-1.0] * 2)
+    assert random_flips_p_value(eight, generator_for("x")) == pytest.approx(112 / 1024, abs=0.01)
+    assert random_flips_p_value(np.zeros(5), generator_for("x")) == 1.0
+    # Their sum is 0, and 3e-17 in floating point.
+    assert random_flips_p_value(np.array([0.2, 0.2, -0.2, 0.1, -0.2, -0.1]), generator_for("x")) == 1.0
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=30))
+def test_problems_on_which_nothing_differs_do_not_matter(differences):
+    with_ties = np.array([*differences, 0.0, 0.0])
+    assert random_flips_p_value(with_ties, generator_for("x")) == random_flips_p_value(
+        np.array(differences), generator_for("x")
+    )
+
+
+# --- Intervals and tests over a few repetitions: against hand-worked cases, enumeration and simulation
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def enumerated_p_value(differences):
+    """The definition, one choice of signs after the other."""
+    bound = abs(sum(differences)) - 1e-9
+    sums = [
+        sum(sign * each for sign, each in zip(signs, differences, strict=True))
+        for signs in itertools.product((-1, 1), repeat=len(differences))
+    ]
+    return sum(abs(total) >= bound for total in sums) / len(sums)
+
+
+@pytest.mark.parametrize(
+    ("differences", "p_value"),
+    [
+        pytest.param([0.1], 1.0, id="one pair says nothing"),
+        pytest.param([0.1, 0.2], 2 / 4, id="two of one sign"),
+        # |sum| >= 0.3 only with all signs alike.
+        pytest.param([0.1, 0.1, 0.1], 2 / 8, id="three of one sign"),
+        # Sums of 1, 2, 4 are 7, 5, 3, 1 and their negatives; observed 5.
+        pytest.param([-1.0, 2.0, 4.0], 4 / 8, id="one against two"),
+        pytest.param([0.3, 0.1, 0.2, 0.4, 0.5], 2 / 32, id="five of one sign: the smallest p of five"),
+        pytest.param([1.0, -1.0], 1.0, id="they cancel"),
+        pytest.param([0.0, 0.0, 0.0], 1.0, id="no difference at all"),
+        # A zero has no sign to flip: both flips of it count.
+        pytest.param([0.2, 0.2, 0.0], 2 / 4, id="a zero among them"),
+    ],
+)
+def test_p_values_worked_out_by_hand(differences, p_value):
+    assert sign_flip_p_value(np.array(differences)) == p_value
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-20, 20).map(lambda number: number / 10), min_size=1, max_size=9))
+def test_the_p_value_is_the_share_of_all_flips_whatever_their_rounding(differences):
+    assert sign_flip_p_value(np.array(differences)) == enumerated_p_value(differences)
+
+
+def test_neither_order_nor_sign_nor_scale_matters_to_the_p_value():
+    differences = np.array([0.03, -0.01, 0.04, 0.015, 0.02, 0.01])
+    p_value = sign_flip_p_value(differences)
+    assert {sign_flip_p_value(other) for other in (differences[::-1], -differences, 100 * differences)} == {
+        p_value
+    }
+
+
+def test_thirty_pairs_are_no_burden():
+    assert sign_flip_p_value(np.ones(30)) == 2 / 2**30
+
+
+def test_the_test_holds_its_level_where_there_is_no_difference():
+    draws = generator().standard_normal((2000, 8))
+    rejected = np.mean([sign_flip_p_value(row) <= 0.05 for row in draws])
+    # 12 of 256 flips are the largest number within 5 %; two standard deviations of 2000 draws are 0.01.
+    assert rejected == pytest.approx(12 / 256, abs=0.01)
+
+
+def test_an_interval_lies_around_the_mean_and_within_the_values():
+    values_N = np.array([0.2, 0.3, 0.4, 0.7])
+    low, high = bootstrap_interval(values_N, generator())
+    assert values_N.min() <= low < values_N.mean() < high <= values_N.max()
+
+
+def test_three_repetitions_span_nearly_all_they_can():
+    # Of the 27 resamples of 0, 1, 2 one has the mean 0: 3.7 %, more than the 2.5 % left out at either end.
+    low, high = bootstrap_interval(np.array([0.0, 1.0, 2.0]), generator())
+    assert (low, high) == (0.0, 2.0)
+
+
+def test_equal_values_have_an_interval_without_width():
+    low, high = bootstrap_interval(np.full(7, 0.1), generator())
+    assert low == high == 0.1
+
+
+def test_a_higher_level_is_a_wider_interval():
+    values_N = generator().standard_normal(10)
+    (low_50, high_50), (low_95, high_95) = (
+        bootstrap_interval(values_N, generator(), level=level) for level in (0.5, 0.95)
+    )
+    assert low_95 < low_50 < high_50 < high_95
+
+
+def test_several_values_of_a_repetition_are_drawn_together():
+    values_N = generator().standard_normal(5)
+    low_K, high_K = bootstrap_interval(np.stack([values_N, 2 * values_N], axis=1), generator())
+    low, high = bootstrap_interval(values_N, generator())
+    np.testing.assert_allclose(low_K, [low, 2 * low])
+    np.testing.assert_allclose(high_K, [high, 2 * high])
+
+
+def test_the_same_generator_gives_the_same_interval():
+    values_N = generator().standard_normal(6)
+    assert bootstrap_interval(values_N, generator(3)) == bootstrap_interval(values_N, generator(3))
+    assert bootstrap_interval(values_N, generator(3), resamples=99) != bootstrap_interval(
+        values_N, generator(4), resamples=99
+    )
+
+
+@pytest.mark.parametrize(("num_seeds", "coverage"), [(3, 0.75), (5, 0.84), (10, 0.91)])
+def test_the_interval_covers_as_often_as_the_documentation_says(num_seeds, coverage):
+    draws = generator()
+    ends = [bootstrap_interval(draws.standard_normal(num_seeds), draws, resamples=500) for _ in range(2000)]
+    # Two standard deviations of 2000 draws are 0.02.
+    assert np.mean([low <= 0.0 <= high for low, high in ends]) == pytest.approx(coverage, abs=0.025)
+
+
+def test_students_interval_worked_out_by_hand():
+    # Standard deviation 1 and t(2, 0.975) = 4.3027: half a width of 4.3027 / sqrt(3).
+    assert t_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((-0.4841, 4.4841), abs=1e-4)
+    assert t_interval(np.array([0.0, 2.0]), level=0.5) == pytest.approx((0.0, 2.0))
+    assert t_interval(np.full(4, 0.25)) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("num_seeds", [3, 5])
+def test_students_interval_covers_as_often_as_it_says(num_seeds):
+    ends = [t_interval(values) for values in generator().standard_normal((4000, num_seeds))]
+    assert np.mean([low <= 0.0 <= high for low, high in ends]) == pytest.approx(0.95, abs=0.01)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
+def test_no_interval_leaves_the_values(values):
+    low, high = bootstrap_interval(np.array(values), generator(), resamples=50)
+    assert min(values) <= low <= high <= max(values)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_test_of_what_is_not_finite_is_refused(value):
+    with pytest.raises(ValueError, match="differences must be finite, got"):
+        sign_flip_p_value(np.array([0.1, value, 0.3]))
+
+
+def test_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one repetition"):
+        bootstrap_interval(np.array([]), generator())
+    with pytest.raises(ValueError, match="at least one pair"):
+        sign_flip_p_value(np.array([]))
+    with pytest.raises(ValueError, match="at least two repetitions, got 1"):
+        t_interval(np.array([0.5]))
+
+
+# --- Two evaluations side by side, and one model over its training
+
+
+def write(folder, corrects, *, benchmark="b", temperature=0.0, question="?", finished=True, **conditions):
+    """An evaluation whose problem n has the given verdicts; a sample without one is yet to be drawn."""
+    with Ledger(folder, {"seed": 0, "weights_sha256": folder.name} | conditions) as ledger:
+        for problem, verdicts in corrects.items():
+            for sample, correct in enumerate(verdicts):
+                if correct is None:
+                    continue
+                ledger.append(
+                    Prediction(
+                        benchmark=benchmark, temperature=temperature, instance_id=problem, level=0,
+                        sample=sample, question=question, answer="1", text="", extracted=None,
+                        correct=bool(correct),
+                        reason=GradeReason.CORRECT if correct else GradeReason.WRONG, finish=Finish.STOP,
+                        response_tokens=1,
+                    )
+                )  # fmt: skip
+    if finished:
+        (folder / "scores.json").write_text("{}")
+    return folder
+
+
+def test_differences_are_taken_problem_by_problem(tmp_path):
+    first = write(tmp_path / "a", {"p": [1, 0], "q": [0, 0], "r": [1, 1], "s": [0, 0]})
+    second = write(tmp_path / "b", {"s": [0, 0], "p": [1, 1], "q": [1, 0], "r": [0, 1]})
+    [row] = compare(first, second).differences
+    assert (row.problems, row.first, row.second) == (4, 3 / 8, 4 / 8)
+    # +1/2, +1/2, -1/2, 0
+    assert row.difference.value == pytest.approx(1 / 8)
+    assert (row.better, row.worse) == (2, 1)
+    assert row.difference.interval_95[0] < 0 < row.difference.interval_95[1]
+    assert row.p_value > 0.5
+
+
+def test_pairing_sees_what_two_separate_intervals_do_not(tmp_path):
+    # Half of the problems are easy for both; the second model solves five more.
+    easy = {f"p{n}": [n < 50] for n in range(100)}
+    first = write(tmp_path / "a", easy)
+    second = write(tmp_path / "b", easy | {f"p{n}": [True] for n in range(50, 58)})
+    [row] = compare(first, second).differences
+    assert row.difference.interval_95[0] > 0
+    # Eight of eight in one direction: 2 / 2^8.
+    assert row.p_value == pytest.approx(2 / 256, abs=0.004)
+    assert row.difference.interval_95[1] - row.difference.interval_95[0] < 0.12
+
+
+def test_an_evaluation_does_not_differ_from_itself(tmp_path):
+    folder = write(tmp_path / "a", {"p": [1], "q": [0]})
+    [row] = compare(folder, folder).differences
+    assert (row.difference.value, row.difference.interval_95, row.p_value) == (0.0, (0.0, 0.0), 1.0)
+    assert compare(folder, folder).notes == ()
+
+
+def test_other_conditions_and_unpaired_problems_are_noted(tmp_path):
+    first = write(tmp_path / "a", {"p": [1], "q": [0]})
+    second = write(tmp_path / "b", {"p": [1], "x": [0], "y": [0]}, seed=1, template="qwen")
+    comparison = compare(first, second)
+    assert comparison.differences[0].problems == 1
+    assert comparison.notes == (
+        "seed was 0 and is 1",
+        "template was None and is 'qwen'",
+        "b: 3 problems were answered by only one of the two and are left out",
+    )
+    assert "- seed was 0 and is 1" in comparison.text()
+
+
+def test_problems_that_lack_samples_are_left_out(tmp_path):
+    """Short responses come back first, and are right more often."""
+    drawn = {f"p{n}": [n % 2, 0, 1, n % 2] for n in range(20)}
+    first = write(tmp_path / "a", drawn)
+    killed = {name: [verdict or None for verdict in verdicts] for name, verdicts in drawn.items()}
+    second = write(tmp_path / "b", killed | {"p0": drawn["p0"], "p1": drawn["p1"]}, finished=False)
+    comparison = compare(first, second)
+    [row] = comparison.differences
+    assert (row.problems, row.difference.value) == (2, 0.0)
+    assert comparison.notes == (
+        f"{second}: unfinished, for it holds no scores.json",
+        "b: 18 problems lack samples and are left out",
+    )
+
+
+def test_pass_at_k_is_compared_on_the_same_problems_up_to_the_smaller_number_of_samples(tmp_path):
+    first = write(tmp_path / "a", {"p": [1, 0, 0, 0], "q": [0, 0, 0, 0], "only": [1, 1, 1, 1]})
+    second = write(tmp_path / "b", {"p": [1, 1], "q": [1, 0]})
+    comparison = compare(first, second)
+    # A: p is solved by one of four, q never. B: p by both, q by one of two.
+    assert [(each.k, each.first.value, each.second.value) for each in comparison.attempts] == [
+        (1, 1 / 8, 3 / 4), (2, 1 / 4, 1.0),
+    ]  # fmt: skip
+    assert [each.difference.value for each in comparison.attempts] == [5 / 8, 3 / 4]
+    assert "B pass@k % |" in comparison.text()
+    assert compare_main([str(first), str(second), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/pass_at_k.png").read_bytes().startswith(b"\x89PNG")
+    assert compare(first, write(tmp_path / "c", {"p": [1]})).attempts == ()
+
+
+def test_other_numbers_of_samples_are_compared_and_noted(tmp_path):
+    first = write(tmp_path / "a", {"p": [1, 0, 1, 0], "q": [0, 0, 0, 0]})
+    comparison = compare(first, write(tmp_path / "b", {"p": [1, 1], "q": [0, 0]}))
+    assert comparison.differences[0].difference.value == pytest.approx(0.25)
+    assert comparison.notes == ("b: A has 4 samples of each problem, B 2",)
+
+
+def test_other_problems_with_the_same_ids_are_left_out(tmp_path):
+    first = write(tmp_path / "a", {"p": [1], "q": [0]})
+    second = write(tmp_path / "b", {"p": [1], "q": [0]}, question="another?")
+    with pytest.raises(
+        DataError, match=r"in common.*b: 2 problems have another question or reference answer"
+    ):
+        compare(first, second)
+
+
+def test_averages_need_all_benchmarks_of_their_group(tmp_path):
+    for folder, verdict in ((tmp_path / "a", 0), (tmp_path / "b", 1)):
+        for name in GENERAL[:2]:
+            write(folder, {"p": [verdict], "q": [1]}, benchmark=name)
+    assert compare(tmp_path / "a", tmp_path / "b").averages == {}
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        write(folder, {"p": [1], "q": [1]}, benchmark=GENERAL[2])
+    assert compare(tmp_path / "a", tmp_path / "b").averages["general"].value == pytest.approx(
+        (0.5 + 0.5 + 0) / 3
+    )
+
+
+def test_nothing_in_common_is_refused(tmp_path):
+    first = write(tmp_path / "a", {"p": [1]})
+    with pytest.raises(DataError, match="no problem at the same temperature in common"):
+        compare(first, write(tmp_path / "b", {"p": [1]}, temperature=0.6))
+    with pytest.raises(DataError, match="no problem at the same temperature in common"):
+        compare(first, write(tmp_path / "c", {"q": [1]}))
+    with pytest.raises(CheckpointError, match="expected the output folder of an evaluation"):
+        compare(first, tmp_path / "none")
+
+
+def test_the_command_prints_a_table_and_writes_what_it_is_asked_to(tmp_path, capsys):
+    first, second = write(tmp_path / "a", {"p": [1]}), write(tmp_path / "b", {"p": [0]})
+    assert compare_main([str(first), str(second), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "| benchmark |  T | problems |" in printed and "-100.0" in printed
+    text = (tmp_path / "out/comparison.md").read_text()
+    assert text.startswith(printed) and "## Conditions of B" in text
+    written = json.loads((tmp_path / "out/comparison.json").read_text())
+    assert written["differences"][0]["worse"] == 1
+    assert [each["weights_sha256"] for each in written["conditions"]] == ["a", "b"]
+    assert compare_main([str(first), str(tmp_path / "none")]) == 2
+    assert compare_main([str(first), str(second), "--out", str(tmp_path / "out/comparison.md")]) == 2
+    assert "comparison.md is a file; expected a folder" in capsys.readouterr().err
+
+
+# Several checkpoints
+
+
+def write_step(folder, step, accuracy, **averages):
+    path = folder / f"step_{step}" / "scores.json"
+    path.parent.mkdir(parents=True)
+    score = {
+        "benchmark": "b", "temperature": 0.0, "accuracy": accuracy,
+        "interval_95": [accuracy - 0.1, accuracy + 0.1],
+    }  # fmt: skip
+    written = {"scores": [score], "averages": {}, "conditions": {"seed": step}}
+    for name, value in averages.items():
+        written["averages"][name] = {"value": value, "interval_95": [value, value]}
+    path.write_text(json.dumps(written))
+
+
+def test_a_curve_is_in_order_of_steps_and_shows_gaps(tmp_path):
+    for step, accuracy in ((100, 0.5), (20, 0.3), (3, 0.2)):
+        write_step(tmp_path, step, accuracy, **({"math": 0.4} if step == 100 else {}))
+    curves = curves_over_training(read_steps(tmp_path))
+    assert [each.value for each in curves["b"].values()] == [0.2, 0.3, 0.5]
+    lines = curve_table(curves).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["3", "20", "100"]
+    assert lines[2].split("|")[3].strip() == "-" and "40.0" in lines[4]
+
+
+def test_the_command_writes_table_numbers_and_picture(tmp_path, capsys):
+    write_step(tmp_path, 1, 0.2)
+    write_step(tmp_path, 2, 0.3)
+    assert curve_main([str(tmp_path)]) == 0
+    assert "20.0 (10.0 to 30.0)" in capsys.readouterr().out
+    written = json.loads((tmp_path / "curve.json").read_text())
+    assert written["curves"]["b"][1]["accuracy"] == 0.3
+    assert written["conditions"]["step 2"] == {"seed": 2}
+    assert '- step 2: {"seed": 2}' in (tmp_path / "curve.md").read_text()
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"scores": [{}]}'])
+def test_damaged_scores_are_named(tmp_path, capsys, damage):
+    write_step(tmp_path, 1, 0.2)
+    (tmp_path / "step_1" / "scores.json").write_text(damage)
+    assert curve_main([str(tmp_path)]) == 2
+    assert "step_1/scores.json: is damaged" in capsys.readouterr().err
+
+
+def test_a_folder_without_evaluated_steps_is_refused(tmp_path, capsys):
+    assert curve_main([str(tmp_path)]) == 2
+    assert "holds no step_N/scores.json" in capsys.readouterr().err
+
+
+# --- Our samples beside those of lm-evaluation-harness, paired by prompt
+
+
+def write_ours(folder, *samples, template_text="Q: {question} A:"):
+    """An evaluation with (question, text, correct, temperature) samples."""
+    with Ledger(folder, {"template_text": template_text}) as ledger:
+        for number, (question, text, correct, temperature) in enumerate(samples):
+            ledger.append(
+                Prediction(
+                    benchmark="b", temperature=temperature, instance_id=f"p{number}", level=0, sample=0,
+                    question=question, answer="1", text=text, extracted=text, correct=correct,
+                    reason=GradeReason.CORRECT if correct else GradeReason.WRONG, finish=Finish.STOP,
+                    response_tokens=1,
+                )
+            )  # fmt: skip
+    return folder
+
+
+def write_theirs(path, *samples):
+    """Samples (prompt, text, exact match), each as lm_eval 0.4 logs it."""
+    rows = [
+        {
+            "doc_id": number, "doc": {}, "target": "1",
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
+            "resps": [[text]], "filtered_resps": [text], "filter": "boxed", "exact_match": match,
+        }
+        for number, (prompt, text, match) in enumerate(samples)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+OURS = [("1", "a", True, 0.0), ("2", "b", False, 0.0), ("3", "c", True, 0.0), ("4", "x", True, 0.6)]
+THEIRS = [("Q: 3 A:", "c", 0.0), ("Q: 2 A:", "other", 1.0), ("Q: 1 A:", "a", 1.0), ("Q: 9 A:", "z", 1.0)]
+
+
+def test_prompts_responses_and_verdicts_are_counted_apart(tmp_path):
+    ours = greedy_by_prompt(write_ours(tmp_path / "out", *OURS))
+    found = agree("x", ours, read_samples(write_theirs(tmp_path / "x.jsonl", *THEIRS)))
+    assert (found.theirs, found.paired, found.same_texts, found.same_verdicts) == (4, 3, 2, 1)
+    assert (found.our_accuracy, found.their_accuracy) == (2 / 3, 2 / 3)
+    [(mine, logged)] = found.disputed
+    assert (mine.instance_id, logged.text) == ("p2", "c")
+
+
+def test_the_command_lists_what_a_person_should_look_at(tmp_path, capsys):
+    out, samples = write_ours(tmp_path / "out", *OURS), write_theirs(tmp_path / "x.jsonl", *THEIRS)
+    assert main([str(out), str(samples)]) == 0
+    assert "- b p2: 'c' against '1' is right for us and wrong for them" in capsys.readouterr().out
+
+
+def test_other_prompts_are_shown_side_by_side(tmp_path):
+    ours = greedy_by_prompt(write_ours(tmp_path / "out", *OURS))
+    with pytest.raises(DataError, match=r"none of its 1 prompts is one of our 3; the first is 'Q:1'"):
+        agree("x", ours, read_samples(write_theirs(tmp_path / "x.jsonl", ("Q:1", "a", 1.0))))
+
+
+@pytest.mark.parametrize("line", ["", '{"doc_id": 0}', '{"arguments": {}, "resps": [], "acc": 1.0}'])
+def test_a_file_without_generated_samples_is_refused(tmp_path, line):
+    (tmp_path / "x.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=r"x.jsonl"):
+        read_samples(tmp_path / "x.jsonl")
+
+
+def test_a_template_that_only_the_tokenizer_knows_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="evaluate with a named one"):
+        greedy_by_prompt(write_ours(tmp_path / "out", *OURS, template_text=None))

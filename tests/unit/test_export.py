@@ -1,4 +1,4 @@
-"""The folder that ``seele export`` writes: files, card, what it refuses. Uploads are in test_export_push."""
+"""The folder that ``seele export`` writes: files, card, what it refuses. Uploads are in test_hub."""
 
 import hashlib
 import json

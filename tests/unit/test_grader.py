@@ -1,4 +1,4 @@
-"""Grading in processes that can be killed."""
+"""Grading in processes: killed where needed, locked in, and what reaches ``eval``."""
 
 import asyncio
 import io
@@ -12,16 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sympy.parsing import sympy_parser
 
 from seele.errors import ConfigError, DataError, DependencyError
 from seele.records import UNGRADED, Grade, GradeReason
 from seele.reward import grader as grader_module
-from seele.reward import graders, worker
+from seele.reward import graders, sandbox, worker
 from seele.reward import process as process_module
+from seele.reward.expression_filter import MAX_DEPTH, NotMathematicsError, check_code, is_too_deep
 from seele.reward.grader import GraderPool
 from seele.reward.process import WorkerProcess
+
+# --- Grading in processes that can be killed
+
 
 CORRECT = Grade(True, GradeReason.CORRECT)
 WRONG = Grade(False, GradeReason.WRONG)
@@ -388,3 +394,277 @@ def test_the_seams_in_the_libraries_are_there():
 @given(text=st.text("0123456789.,/^{}()[]\\ \n frac%$-oxé∞;_'", min_size=1, max_size=20))
 def test_equal_texts_need_no_process_because_mathruler_accepts_them(text):
     assert pytest.importorskip("mathruler.grader").grade_answer(f" {text} ", text)
+
+
+# --- What a grading process can do no more. Each attempt is made in a process of its own
+
+
+PROBE = """
+import ctypes, os, resource, shutil, socket, subprocess, sys
+from seele.reward import sandbox
+
+sandbox.enter_nowhere()
+sandbox.give_up(1024)
+{attempt}
+os._exit(42)
+"""
+SURVIVED = 42
+
+
+def outcome(attempt: str, folder: Path) -> int:
+    """Exit status of a process that attempts this once it is in the sandbox."""
+    probe = PROBE.format(attempt=attempt)
+    return subprocess.run(
+        [sys.executable, "-c", probe], cwd=folder, capture_output=True, timeout=60
+    ).returncode
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    ["pass", "import colorsys", "open('/proc/self/status').read()", "sum(range(10**6))", "eval('1+1')"],
+)
+def test_what_grading_needs_is_left(tmp_path, attempt):
+    assert outcome(attempt, tmp_path) == SURVIVED
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "open('canary', 'w')",
+        "open('{folder}/canary', 'w')",
+        "os.open('{folder}/canary', os.O_CREAT)",
+        "os.mkdir('{folder}/canary')",
+        "os.symlink('/', '{folder}/canary')",
+        "os.rename('{folder}/kept', '{folder}/canary')",
+        "os.remove('{folder}/kept')",
+        "os.chmod('{folder}/kept', 0)",
+        "os.truncate('{folder}/kept', 0)",
+        "os.system('touch {folder}/canary')",
+        "subprocess.run(['touch', '{folder}/canary'])",
+        "os.execv('/bin/sh', ['sh', '-c', 'touch {folder}/canary'])",
+        "os.fork()",
+        "os.kill(os.getppid(), 0)",
+        "socket.socket()",
+        "socket.getaddrinfo('localhost', 80)",
+        "ctypes.CDLL(None)",
+        "ctypes.string_at(0)",
+        "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+    ],
+)
+def test_everything_else_ends_the_process_and_leaves_no_trace(tmp_path, attempt):
+    (tmp_path / "kept").write_text("kept")
+    assert outcome(attempt.format(folder=tmp_path), tmp_path) == os.EX_NOPERM
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"kept": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error"),
+    [
+        ("bytearray(2**31)", MemoryError),
+        ("files = [open('/proc/self/status') for _ in range(99)]", OSError),
+        ("os.mkfifo('canary')", AttributeError),
+        ("os.getcwd()", FileNotFoundError),
+        ("os.environ['PATH']", KeyError),
+    ],
+)
+def test_memory_open_files_folder_and_environment_are_taken_away(tmp_path, attempt, error):
+    attempt = f"try: {attempt}\nexcept {error.__name__}: os._exit(7)"
+    assert outcome(attempt, tmp_path) == 7
+
+
+def test_limits_that_are_tighter_already_are_kept(tmp_path):
+    attempt = "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (9, 9)"
+    probe = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))" + PROBE.format(
+        attempt=attempt
+    )
+    assert subprocess.run([sys.executable, "-c", probe], cwd=tmp_path).returncode == SURVIVED
+
+
+def test_there_is_no_network_where_the_kernel_lets_users_make_namespaces():
+    tried = subprocess.run([*sandbox.NO_NETWORK, "cat", "/proc/net/dev"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"this machine lets nobody leave the network: {tried.stderr.strip()}")
+    assert [line.split(":")[0].strip() for line in tried.stdout.splitlines()[2:]] in ([], ["lo"])
+    assert os.path.exists("/proc/net/dev")
+
+
+# --- What of a text reaches ``eval``
+
+
+TRANSFORMATIONS = (
+    *sympy_parser.standard_transformations,
+    sympy_parser.implicit_multiplication_application,
+)
+
+
+def as_python(text: str) -> str:
+    """The Python that sympy makes of a text, as MathRuler asks for it."""
+    names: dict = {}
+    exec("from sympy import *", names)
+    unguarded = getattr(sympy_parser.stringify_expr, "__wrapped__", sympy_parser.stringify_expr)
+    return unguarded(text.replace("^", "**"), {}, names, TRANSFORMATIONS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(x+0.5)-(1/2+x)",
+        "(5!)-(120)",
+        "(2.x)-(2*x)",
+        "(sqrt(2)x^2)-(.5)",
+        "(x2)-(2x)",
+        "-3 + +pi",
+        "(f(x)+f(1))",
+        "x_1+x_2",
+        "2^9-10^6",
+        "52!",
+        "3.54e-07",
+        "1_000",
+        "0x1F",
+        "3j",
+        "ln(2)",
+        "\u03b1+\u03b2",
+        "9" * 900,
+    ],
+)
+def test_mathematics_passes(text):
+    check_code(as_python(text))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x",
+        "5",
+        "'5'",
+        "b'5'",
+        "f'{5}'",
+        "Integer('5')",
+        "Integer(5, 6)",
+        "Integer(n=5)",
+        "Integer(5.5)",
+        "Float(5)",
+        "Number('five')",
+        "Symbol(x)",
+        "Symbol('x y')",
+        "Symbol('__import__')",
+        "Symbol('x', positive=Integer(1))",
+        "Function('f')",
+        "Function('f')(*Integer(1))",
+        "Function('f.g')(Integer(1))",
+        "Symbol('x').is_real",
+        "Symbol('x')[Integer(1)]",
+        "Symbol('x')(Integer(1))",
+        "(Integer(1), Integer(2))",
+        "[Integer(1)]*Integer(2)",
+        "{Integer(1)}",
+        "Integer(1) if Integer(1) else Integer(2)",
+        "Integer(1) < Integer(2)",
+        "Integer(1) or Integer(2)",
+        "Integer(1) << Integer(2)",
+        "Integer(1) % Integer(2)",
+        "Integer(1) // Integer(2)",
+        "Integer(1) | Integer(2)",
+        "~Integer(1)",
+        "not Integer(1)",
+        "lambda: Integer(1)",
+        "(y := Integer(1))",
+        "[Symbol('x') for x in Integer(1)]",
+        "open(Integer(1))",
+        "id(Integer(1))",
+        "sympify('1')",
+        "sqrt('1')",
+        "sqrt(Integer(1), Integer(2))",
+        "sqrt",
+        "pi.evalf()",
+        "__import__('os').system('true')",
+        "().__class__",
+        "Integer(1).__class__",
+    ],
+)
+def test_everything_else_is_not_mathematics(code):
+    with pytest.raises(NotMathematicsError):
+        check_code(code)
+
+
+@pytest.mark.parametrize("code", ["Integer(1", "import os", "x = 1", "Integer(1); Integer(2)", "", "\0"])
+def test_statements_and_fragments_are_no_expressions(code):
+    with pytest.raises((SyntaxError, ValueError)):
+        check_code(code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9^9^9",
+        "9^9^9^9",
+        "((9^999)^999)^999",
+        "9^(9*9*9*9*9*9)",
+        "2^(99!)",
+        "99999!",
+        "(9!)!",
+        "1e999999",
+        "1e-999999",
+        "(x+1)^100000",
+        "10^10^10*x",
+    ],
+)
+def test_numbers_with_too_many_digits_are_not_worked_out(text):
+    with pytest.raises(NotMathematicsError, match="too large"):
+        check_code(as_python(text))
+
+
+@pytest.mark.parametrize(("text", "value"), [("2^10", 1024), ("20!", sympy.factorial(20)), ("2^2^3", 256)])
+def test_numbers_of_ordinary_size_are(text, value):
+    check_code(as_python(text))
+    assert sympy_parser.parse_expr(text.replace("^", "**"), transformations=TRANSFORMATIONS) == value
+
+
+expressions = st.recursive(
+    st.sampled_from(["x", "pi", "1", "2", "30", "0.5", "3.5e2"]),
+    lambda inner: st.one_of(
+        st.builds("({}+{})".format, inner, inner),
+        st.builds("({}*{})".format, inner, inner),
+        st.builds("sqrt({})".format, inner),
+        st.builds("({}**{})".format, inner, st.sampled_from(["2", "3", "(-1)", "10"])),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(expressions)
+def test_what_passes_is_no_larger_than_the_bound(text):
+    try:
+        check_code(as_python(text))
+    except NotMathematicsError:
+        return
+    value = sympy_parser.parse_expr(text, transformations=TRANSFORMATIONS).subs("x", 2)
+    assert abs(sympy.log(abs(value) + 1, 2).evalf()) <= 20_000
+
+
+def test_depth_counts_open_brackets_only():
+    assert not is_too_deep("(" * MAX_DEPTH + ")" * MAX_DEPTH)
+    assert is_too_deep("([{" * (MAX_DEPTH // 3) + "(((")
+    assert not is_too_deep("(1)[2]{3}" * 1000)
+    assert not is_too_deep(")" * 1000 + "(")
+
+
+def test_the_guard_stands_before_eval_for_everything_that_calls_sympy():
+    # In a process of its own: what is guarded stays guarded. Control: without the guard the text is run.
+    probe = """
+import sys, sympy, sympy.parsing.sympy_parser as parser
+from seele.reward.expression_filter import NotMathematicsError, guard
+text = "__import__('sys').stdout.write('ran ')"
+if sys.argv[1] == "guarded": guard(parser)
+for read in (sympy.sympify, parser.parse_expr, lambda text: parser.parse_expr(text, evaluate=False)):
+    try: read(text)
+    except (NotMathematicsError, sympy.SympifyError): print("refused", end=" ")
+    except Exception: pass
+"""
+    said = {
+        mode: subprocess.run([sys.executable, "-c", probe, mode], capture_output=True, text=True, check=True)
+        for mode in ("guarded", "unguarded")
+    }
+    assert said["guarded"].stdout.split() == ["refused"] * 3
+    assert said["unguarded"].stdout.split() == ["ran"] * 3

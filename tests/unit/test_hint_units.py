@@ -1,7 +1,11 @@
-"""Units of hints, and hints that must not state the answer."""
+"""Units of hints, GSM8K's lines, and where a solution states its answer."""
 
 import dataclasses
 import itertools
+import json
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +13,15 @@ from hypothesis import strategies as st
 
 from seele.config import HintConfig
 from seele.data.steps.hint_units import check_unit, for_hints, split_tokens
-from seele.errors import ConfigError
+from seele.data.steps.leakage import mentioned_at, mentioned_end, revealed_at, stated_end
+from seele.data.tasks.gsm8k import HUB_NAME, HUB_REVISION, read_gsm8k, split_solution
+from seele.errors import ConfigError, DataError, DependencyError
 from seele.hints import CONTROLLERS, build_controller
 from seele.records import Instance
+from seele.reward.extract import last_boxed
+
+# --- Units of hints, and hints that must not state the answer
+
 
 PROBLEM = Instance(
     instance_id="toy/1",
@@ -158,3 +168,214 @@ def test_unknown_units_and_rules_are_refused():
         HintConfig(unit="word")
     with pytest.raises(ValueError, match="revealing must be 'allow' or 'forbid', got 'no'"):
         HintConfig(revealing="no")
+
+
+# --- GSM8K: solution lines become steps
+
+
+FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k"
+
+ROW = {"question": "Two boxes of 6 eggs?", "answer": "2*6=<<2*6=12>>12 eggs.\nThat is a dozen.\n#### 12"}
+
+
+def write_split(folder: Path, *rows: object) -> Path:
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_steps_are_the_solution_lines_and_the_boxed_answer():
+    steps, answer = split_solution(ROW["answer"])
+    assert steps == ("2*6=12 eggs.\n", "That is a dozen.\n", "The answer is \\boxed{12}.")
+    assert answer == "12"
+
+
+@pytest.mark.parametrize(
+    ("last_line", "answer"),
+    [("#### 1,234,567", "1234567"), ("#### -5", "-5"), ("####0.75 ", "0.75"), ("#### $1,000.50", "1000.50")],
+)
+def test_the_gold_is_a_plain_number(last_line, answer):
+    steps, gold = split_solution(f"One line.\r\n \n{last_line}\n")
+    assert (gold, steps) == (answer, ("One line.\n", f"The answer is \\boxed{{{answer}}}."))
+
+
+@pytest.mark.parametrize("solution", ["12", "#### ", "#### many", "#### 12\nand more"])
+def test_a_solution_without_a_final_number_is_refused(solution):
+    with pytest.raises(ValueError, match="'#### number'"):
+        split_solution(solution)
+
+
+def test_ids_follow_the_content_and_not_the_position(tmp_path):
+    other = ROW | {"question": "Three boxes?"}
+    first, second = read_gsm8k("train", folder=write_split(tmp_path, ROW, other))
+    [alone] = read_gsm8k("train", folder=write_split(tmp_path, other))
+    assert alone.instance_id == second.instance_id != first.instance_id
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"question": "?"}, "key 'answer': expected a text that is not blank, got None"),
+        ({"question": 3, "answer": "#### 1"}, "key 'question'"),
+        (["?"], "key 'question'"),
+        ({"question": "?", "answer": "it is 3"}, "key 'answer': the solution must end in"),
+    ],
+)
+def test_a_bad_row_is_named_with_file_line_and_key(tmp_path, row, complaint):
+    with pytest.raises(DataError, match=rf"train\.jsonl: line 2.*{complaint}"):
+        read_gsm8k("train", folder=write_split(tmp_path, ROW, row))
+
+
+def test_a_missing_split_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"test\.jsonl: no such file"):
+        read_gsm8k("test", folder=tmp_path)
+
+
+def test_without_a_folder_the_pinned_revision_comes_from_the_hub(tmp_path, serve_rows):
+    hub = serve_rows([ROW])
+    assert read_gsm8k("train") == read_gsm8k("train", folder=write_split(tmp_path, ROW))
+    assert hub.calls == [((HUB_NAME, "main"), {"split": "train", "revision": HUB_REVISION})]
+
+
+def test_a_hub_that_cannot_be_reached_suggests_a_folder(serve_rows):
+    serve_rows(None)
+    with pytest.raises(DataError, match=r"Couldn't reach the hub.*give the folder"):
+        read_gsm8k("test")
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DependencyError, match="pip install datasets"):
+        read_gsm8k("test")
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the real GSM8K files are not beside this checkout")
+@pytest.mark.parametrize(("split", "count"), [("train", 7473), ("test", 1319)])
+def test_every_real_problem_can_be_hinted_and_states_its_gold_last(split, count):
+    instances = read_gsm8k(split, folder=FOLDER)
+    assert len({instance.instance_id for instance in instances}) == len(instances) == count
+    for instance in instances:
+        assert len(instance.steps) >= 2
+        assert (
+            last_boxed(instance.steps[-1])
+            == instance.answer
+            == str(float(instance.answer)).removesuffix(".0")
+        )
+        assert "<<" not in "".join(instance.steps)
+
+
+# --- Where a solution states its answer: as a result, not by chance, however it is written
+
+
+STATED = [
+    ("so \\boxed{12}", "12"),
+    ("= \\boxed{\\frac12}", "\\frac{1}{2}"),
+    ("\\boxed{\\text{(B)}}", "B"),
+    ("The answer is 12.", "12"),
+    ("The final answer is: $12$", "12"),
+    ("**Answer:** 1,234 apples", "1234"),
+    ("Correct answer - A", "A"),
+    ("Answer: option C", "C"),
+    ("#### 12", "12"),
+    ("<answer> 12 </answer>", "12"),
+    ("3 * 4 = 12 apples", "12"),
+    ("she has 3 * 4 = $12.00.", "12"),
+    ("costs = \\$1,234", "1234"),
+    ("n = 1{,}234 \\]", "1234"),
+    ("x = -5", "-5"),
+    ("x = - 5.", "-5"),
+    ("x = \\dfrac{1}{2}$", "$x = \\frac{1}{2}$"),
+    ("p = 1/2", "\\frac{1}{2}"),
+    ("(x, y) = (2, 3)", "\\left( 2, 3 \\right)"),
+    ("which is 12\\text{ cm}", "12"),
+    ("\\angle = 80^\\circ", "80"),
+    ("m \\geq 90$", "90"),
+    ("5 = a.", "5"),
+    ("the sum \\binom{10}{2}x^{3} + 123 turns up", "\\binom{10}{2} x^3+123"),
+    ("Therefore, (1) Riley is a knave\n(2) Zoey is a knight", "(1) Riley is a knave\n(2) Zoey is a knight"),
+    ("sum = 031", "31"),
+    ("half of it = .5", "0.50"),
+    ("is 50\\%", "50%"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), STATED)
+def test_a_result_is_stated_however_it_is_written(text, answer):
+    assert stated_end(text, answer) is not None
+
+
+CHANCE = [
+    ("He has 2 dogs and 12 cats.", "12"),
+    ("= 12 + 3", "12"),
+    ("= 12x + 3", "12"),
+    ("= 12 \\times 3", "12"),
+    ("= 12 \\text{ cats} \\times 3", "12"),
+    ("there are 15 x 3 = 45", "15"),
+    ("2b + 10 = 3b", "10"),
+    ("= 12/5", "12"),
+    ("= 12.5", "12"),
+    ("= 1,312", "312"),
+    ("= 112", "12"),
+    ("= -5", "5"),
+    ("= 5", "-5"),
+    ("x^{12}", "12"),
+    ("= 12^2", "12"),
+    ("= 0.5", "\\frac{1}{2}"),
+    ("A train and A car", "A"),
+    ("let the answer be", "12"),
+    ("", "12"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), CHANCE)
+def test_a_number_that_only_stands_there_is_not_stated(text, answer):
+    assert stated_end(text, answer) is None
+
+
+def test_a_mention_is_a_number_of_its_own():
+    assert mentioned_end("He has 12 cats, 120 dogs", "12") == len("He has 12")
+    assert mentioned_end("He has 120 cats, 3.12 and 12,000", "12") is None
+
+
+STEPS = ("Take 3 and 12.\n", "3 * 4 = 12 apples.\n", "So \\boxed{12}.")
+
+
+def test_hand_worked_solution():
+    # Mentioned in the first step, stated in the second, boxed in the third.
+    assert revealed_at(STEPS, "12") == 2
+    assert mentioned_at(STEPS, "12") == 1
+    assert revealed_at(STEPS, "13") == mentioned_at(STEPS, "13") == 3
+
+
+def test_a_statement_over_two_steps_shows_with_the_second():
+    assert revealed_at(("It is =", " 12 ", "or so."), "12") == 2
+    assert revealed_at(("= 1", "2, that is", " all"), "12") == 2
+
+
+def test_nothing_is_revealed_before_the_last_step_or_without_steps():
+    assert revealed_at(("only = 12",), "12") == 1
+    assert revealed_at((), "12") == 0
+
+
+NOISE = st.text(alphabet="=12,. $\\{}()boxedfracanswer is-/%\n", max_size=60)
+
+
+@given(steps=st.lists(NOISE, min_size=1, max_size=6), answer=NOISE)
+def test_a_statement_is_a_mention_and_lies_within_the_steps(steps, answer):
+    assert 1 <= mentioned_at(steps, answer) <= revealed_at(steps, answer) <= len(steps)
+
+
+@given(steps=st.lists(NOISE, min_size=1, max_size=4), more=st.lists(NOISE, max_size=3), answer=NOISE)
+def test_steps_after_the_statement_do_not_move_it(steps, more, answer):
+    # The line ends keep a number at the end of the steps from growing.
+    steps, answer = [*steps, "\nso\n"], f"7{answer}"
+    if (first := revealed_at(steps, answer)) < len(steps):
+        assert revealed_at([*steps, *more], answer) == first
+
+
+@pytest.mark.parametrize("unit", ["= ", "=(", "is the ", "1,", "-", "option ", "{", "\\frac", "\\text{"])
+@pytest.mark.parametrize("answer", ["12", "\\frac{1}{2}", "x+1", "A"])
+def test_time_grows_with_the_length_and_not_with_its_square(unit, answer):
+    text = unit * (100_000 // len(unit))
+    start = time.process_time()
+    stated_end(text, answer)
+    assert time.process_time() - start < 3.0

@@ -1,18 +1,32 @@
-"""The Hugging Face hub: retries, what is not retried, the cache, and a cache of another revision."""
+"""The Hugging Face hub: reads with retries and a cache, and uploads."""
 
+import base64
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 pytest.importorskip("datasets", reason="datasets is not installed")
+pytest.importorskip("huggingface_hub")
 
+
+from seele.cli import export as command
+from seele.cli.main import main
 from seele.data.storage import hub
 from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
-from seele.errors import DataError
+from seele.errors import ConfigError, DataError
+from seele.export.push import UploadFailed, check_push, open_hub, push, upload_command
+
+# --- The Hugging Face hub: retries, what is not retried, the cache, and a cache of another revision
+
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 SOURCE = HubSource("owner/name", "train", COMMIT)
@@ -185,3 +199,241 @@ def test_offline_another_revision_or_data_set_is_refused_with_what_to_do(offline
     result = prepare("hf://owner/absent", tmp_path, offline)
     assert result.returncode == 2 and "give them with --source PATH" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+# --- Uploads with the real client of the hub, to a small server in its place; the ``seele export`` command
+
+
+class HubServer:
+    """The part of the hub's interface that an upload needs; keeps repositories in memory."""
+
+    def __init__(self):
+        self.repositories = {}
+        """Files by path, of each repository."""
+        self.private = set()
+        self.refuse = ()
+        """Beginnings of paths that are answered with 403."""
+        self.paths = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.reply(*server.get(self.path.partition("?")[0], self.headers.get("Authorization")))
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self.reply(*server.post(self.path.partition("?")[0], body))
+
+            def reply(self, status, value, headers=()):
+                server.paths.append(f"{self.command} {self.path}")
+                body = json.dumps(value).encode()
+                self.send_response(status)
+                for name, text in (
+                    ("Content-Length", len(body)),
+                    ("Content-Type", "application/json"),
+                    *headers,
+                ):
+                    self.send_header(name, str(text))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_): ...
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def get(self, path, authorization):
+        if path == "/api/whoami-v2":
+            return (
+                (200, {"name": "me"}) if authorization == "Bearer hf_good" else (401, {"error": "bad token"})
+            )
+        name = "/".join(path.split("/")[3:5])
+        if name not in self.repositories:
+            return 404, {"error": "not found"}, [("X-Error-Code", "RepoNotFound")]
+        if "/tree/" in path:
+            files = self.repositories[name].items()
+            return 200, [{"type": "file", "path": file, "size": len(of), "oid": "0"} for file, of in files]
+        return 200, {"id": name, "sha": "0" * 40, "private": name in self.private}
+
+    def post(self, path, body):
+        if path.startswith(tuple(self.refuse)):
+            return 403, {"error": "no right to write"}
+        if path == "/api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked['organization']}/{asked['name']}"
+            self.repositories.setdefault(name, {})
+            if asked.get("private") or asked.get("visibility") == "private":
+                self.private.add(name)
+            return 200, {"url": f"{self.url}/{name}"}
+        if path == "/api/validate-yaml":
+            return 200, {"errors": [], "warnings": []}
+        name = "/".join(path.split("/")[3:5])
+        files = self.repositories[name]
+        if "/preupload/" in path:
+            asked = json.loads(body)["files"]
+            modes = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in asked]
+            return 200, {"files": modes}
+        for line in map(json.loads, body.decode().splitlines()):
+            if line["key"] == "file":
+                files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            elif line["key"] == "deletedFile":
+                del files[line["value"]["path"]]
+        return 200, {"commitUrl": f"{self.url}/{name}/commit/1", "commitOid": "1" * 40}
+
+
+@pytest.fixture
+def hub_server(monkeypatch):
+    server = HubServer()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Model\n")
+    (folder / "model.safetensors").write_bytes(bytes(range(256)))
+    return folder
+
+
+def test_a_folder_is_uploaded_and_stale_weights_go(hub_server, folder):
+    hub = open_hub()
+    check_push(hub, "me/model", private=False)
+    assert push(hub, folder, "me/model", private=False) == f"{hub_server.url}/me/model"
+    files = hub_server.repositories["me/model"]
+    assert files == {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert not hub_server.private
+    files["model-00002-of-00002.safetensors"] = files["my-notes.md"] = b""
+    push(hub, folder, "me/model", private=False)
+    assert set(hub_server.repositories["me/model"]) == {"README.md", "model.safetensors", "my-notes.md"}
+
+
+def test_a_private_repository_is_made_private_and_a_public_one_refused(hub_server, folder):
+    hub = open_hub()
+    push(hub, folder, "me/secret", private=True)
+    assert hub_server.private == {"me/secret"}
+    check_push(hub, "me/secret", private=True)
+    hub_server.repositories["me/open"] = {}
+    check_push(hub, "me/open", private=False)
+    with pytest.raises(ConfigError, match="there and public"):
+        check_push(hub, "me/open", private=True)
+
+
+@pytest.mark.parametrize("name", ["model", "a/b/c", "me/ model", "me/model..", "-me/model", ""])
+def test_a_name_that_the_hub_does_not_take_is_refused_without_asking_it(hub_server, name):
+    with pytest.raises(ConfigError, match=r"^--push"):
+        check_push(open_hub(), name, private=False)
+    assert hub_server.paths == []
+
+
+def test_a_token_is_needed_and_must_be_known(hub_server, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_TOKEN", "hf_bad")
+    with pytest.raises(ConfigError, match="does not know the token"):
+        check_push(open_hub(), "me/model", private=False)
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_STORED_TOKENS_PATH", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="hf auth login"):
+        check_push(open_hub(), "me/model", private=False)
+
+
+def test_a_hub_that_is_not_there_is_said_so_before_any_work(hub_server, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        check_push(open_hub(), "me/model", private=False)
+
+
+@pytest.mark.parametrize("refused", ["/api/repos/create", "/api/models/me/model/commit"])
+def test_an_upload_that_fails_says_how_to_go_on(hub_server, folder, refused):
+    hub_server.refuse = (refused,)
+    with pytest.raises(UploadFailed, match="no right to write") as failed:
+        push(open_hub(), folder, "me/model", private=True)
+    assert upload_command(folder, "me/model", private=True) in str(failed.value)
+    assert (folder / "model.safetensors").is_file()
+
+
+def test_the_command_to_go_on_uploads_the_folder(hub_server, folder):
+    (hub_program, *words) = shlex.split(upload_command(folder, "me/model", private=True))
+    environment = os.environ | {"HF_ENDPOINT": hub_server.url, "HF_HUB_OFFLINE": "0"}
+    uploaded = subprocess.run(
+        [Path(sys.executable).parent / hub_program, *words], env=environment, capture_output=True, text=True
+    )
+    assert uploaded.returncode == 0, uploaded.stdout + uploaded.stderr
+    assert set(hub_server.repositories["me/model"]) == {"README.md", "model.safetensors"}
+    assert hub_server.private == {"me/model"}
+
+
+# The command
+
+
+def run_command(*arguments):
+    """Exit status of ``seele export ARGUMENTS``."""
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose checkpoint was merged, after which it was removed."""
+    run = tmp_path / "run"
+    (run / "merged").mkdir(parents=True)
+    for name, text in {
+        "resolved.yaml": (
+            "seele: {method: seele, prompt: {template: plain}, hints: {rounds: 2}}\n"
+            "data: {max_response_length: 96, train_files: []}\n"
+            "actor_rollout_ref: {model: {path: Owner/Base}}\n"
+        ),
+        "run_card.json": '{"status": "finished", "steps": 3}',
+        "merged/config.json": "{}",
+        "merged/model.safetensors": "weights",
+        "merged/tokenizer.json": "{}",
+        "merged/merged_step.txt": "3",
+    }.items():
+        (run / name).write_text(text)
+    return run
+
+
+def test_the_command_exports_with_the_bindings_defaults_and_uploads(hub_server, run, capsys):
+    assert run_command(run, "--push", "me/model", "--license", "mit") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2:] == [str(run / "export"), f"{hub_server.url}/me/model"]
+    card = hub_server.repositories["me/model"]["README.md"].decode()
+    assert "| `seele.hints.rounds` | `2` | `4` |" in card
+    assert 'LLM(model="me/model")' in card and "license: mit" in card
+
+
+def test_a_failed_upload_leaves_the_folder(hub_server, run, capsys):
+    hub_server.refuse = ("/api/models/me/model/commit",)
+    assert run_command(run, "--push", "me/model") == 2
+    assert f"hf upload me/model {run / 'export'} ." in capsys.readouterr().err
+    assert (run / "export" / "README.md").is_file()
+
+
+def test_the_merger_says_why_there_is_no_model(run, capsys):
+    shutil.rmtree(run / "merged")
+    assert run_command(run) == 2
+    assert "no complete checkpoint" in capsys.readouterr().err
+    assert not (run / "export").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--step", "first"], "--step first: expected a step's number or 'last'"),
+        (["--private"], "--private: is for --push"),
+        (["--push", "model"], "expected OWNER/NAME"),
+    ],
+    ids=["step", "private", "push"],
+)
+def test_an_option_that_cannot_be_is_refused_before_any_work(run, capsys, monkeypatch, arguments, said):
+    monkeypatch.setattr(command, "_ask", lambda *_: pytest.fail("no work yet"))
+    assert run_command(run, *arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not (run / "export").exists()

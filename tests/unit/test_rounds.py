@@ -1,15 +1,21 @@
-"""The rounds of one problem, with a controller and an engine made of strings."""
+"""The rounds of one problem, their records, and the seeds of rollouts."""
 
 import asyncio
 from functools import partial
+from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, run_rounds
+from seele.rollout.seeding import SEED_BITS, rollout_seed
+
+# --- The rounds of one problem, with a controller and an engine made of strings
+
 
 CHAIN = Instance(
     instance_id="chain", data_source="chains", question="q", steps=("a", "b", "c", "d"), answer="yes"
@@ -371,3 +377,60 @@ def test_a_cancelled_visit_stops_its_engine_and_ends(run):
     assert asyncio.run(cancelled())
     assert closed == [0]
     assert controller.told == [("plan", "chain", 0), ("end", "chain")]
+
+
+# --- Records: the legal hints of an instance, and how many rollouts under one a round waits for
+
+
+def instance(num_steps):
+    return Instance(
+        instance_id="i", data_source="d", question="q", steps=("s",) * num_steps, answer="a", level=num_steps
+    )
+
+
+@pytest.mark.parametrize("num_steps", [0, 1])
+def test_below_two_steps_no_hint_is_possible(num_steps):
+    assert instance(num_steps).legal_hint_ratios == (0.0,)
+
+
+def test_every_prefix_but_the_whole_solution_is_legal():
+    assert instance(4).legal_hint_ratios == (0.0, 0.25, 0.5, 0.75)
+
+
+@given(st.integers(2, 300))
+def test_ratio_and_number_of_steps_are_inverse(num_steps):
+    ratios = instance(num_steps).legal_hint_ratios
+    assert [instance(num_steps).num_hint_steps(ratio) for ratio in ratios] == list(range(num_steps))
+
+
+@given(percent=st.integers(1, 100), num_rollouts=st.integers(1, 64))
+@example(percent=56, num_rollouts=25)
+def test_a_quorum_is_rounded_up_to_whole_rollouts_and_no_further(percent, num_rollouts):
+    share = HintShare(0.0, num_rollouts)
+    assert share.num_awaited(percent / 100) == -(-percent * num_rollouts // 100)
+    assert HintShare(0.0, num_rollouts, is_probe=True).num_awaited(percent / 100) == num_rollouts
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, DependencyError])
+def test_errors_survive_the_way_between_processes(error):
+    import pickle
+
+    restored = pickle.loads(pickle.dumps(error("file.parquet: row 3")))
+    assert isinstance(restored, SeeleError) and str(restored) == "file.parquet: row 3"
+
+
+# --- Seeds of rollouts
+
+
+def test_every_place_in_the_run_has_its_own_seed():
+    places = list(product((0, 1), (-1, 1, 2), ("a", "b"), range(4), range(8)))
+    assert len({rollout_seed(*place) for place in places}) == len(places)
+
+
+def test_seeds_fit_the_engine():
+    assert all(0 <= rollout_seed(0, step, "a", 0, 0) < 2**SEED_BITS for step in range(100))
+
+
+def test_a_seed_is_the_same_on_every_machine():
+    # Pinned: a change here changes every run.
+    assert rollout_seed(0, 1, "chains-0", 0, 0) == 702039401277444025

@@ -1,20 +1,49 @@
-"""Prompt and worked solution as tokens: nothing is said twice, no blank is added, and hints are prefixes."""
+"""Prompts and worked solutions as tokens, in rollouts and in supervised fine-tuning."""
 
+import copy
+import dataclasses
+import itertools
+import json
 import random
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
 
+import torch
+from omegaconf import OmegaConf
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen2Config
 
+from seele.config import from_mapping
+from seele.config.settings import PromptConfig
 from seele.data.steps.cutting import split_steps
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
+from seele.records import Chat, Instance
+from seele.reward.extract import opens_thoughts
 from seele.rollout.solutions import encode_problem, without_repeat
-from seele.rollout.templates import TEMPLATES, prompt_text
+from seele.rollout.templates import TEMPLATES, prompt_text, stop_strings
+from seele_eval.arguments import parse_arguments
+from seele_eval.conditions import read_run_defaults
+from seele_eval.generation import EngineSettings
+from seele_eval.hint_curve import parse as parse_hint_curve
+from seele_eval.plan import make_plan
+from seele_eval.prompts import Request, encode_requests
+from seele_eval.server import Server, complete_on_server
+from seele_eval.validation import read_conditions, requests_of_step
 from seele_models.tokenizer import byte_tokenizer
+from seele_verl import train
+from seele_verl.checks.preflight import check_run
+from seele_verl.dataset import ProblemDataset
+from seele_verl.settings import read_settings
+from seele_verl.sft.dataset import SolutionDataset, StepBatches
+
+# --- Prompt and worked solution as tokens: nothing is said twice, no blank is added, and hints are prefixes
+
 
 TEXT = [
     "Then the plums cost 4 each.\n\nSo x = 12 and y = 7.\n",
@@ -229,3 +258,371 @@ def test_a_tokenizer_that_adds_to_every_text_is_refused():
 
     with pytest.raises(ConfigError, match="does not give back the texts"):
         encode_problem(Marked(), "q", ("a",), "plain")
+
+
+# --- A system message and variables of the chat template, from the settings to what the model reads
+
+
+# As Qwen3's: thinking that is switched off is shown as an empty thought.
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+BRIEF = Chat("Be brief.", {"enable_thinking": False})
+PROMPT = (
+    "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n"
+    "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+OVERRIDES = [
+    "seele.prompt.template=chat",
+    "seele.prompt.system='Be brief.'",
+    "+data.apply_chat_template_kwargs.enable_thinking=false",
+]
+
+
+@pytest.fixture(scope="module")
+def chat_tokenizer():
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, chat_tokenizer):
+    folder = tmp_path_factory.mktemp("chat_model")
+    Qwen2Config(vocab_size=512, hidden_size=32, intermediate_size=64).save_pretrained(folder)
+    chat_tokenizer.save_pretrained(folder)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture
+def problems(tmp_path):
+    path = tmp_path / "problems.parquet"
+    instances = [
+        Instance(instance_id=f"x-{i}", data_source="x", question=f"{i}+1?", steps=("a\n", "b"), answer="2")
+        for i in range(8)
+    ]
+    write_problems(path, instances, split="train")
+    return path
+
+
+@pytest.fixture
+def overrides(model, problems, tmp_path):
+    return [
+        *("method=seele", "hardware=cpu", "job=tiny", f"actor_rollout_ref.model.path={model}", *OVERRIDES),
+        *(f"data.train_files=[{problems}]", f"data.val_files=[{problems}]"),
+        *("data.train_batch_size=8", "data.max_prompt_length=160"),
+        *("actor_rollout_ref.rollout.max_model_len=248", f"trainer.default_local_dir={tmp_path}/run"),
+    ]
+
+
+def text_of(tokenizer, ids):
+    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def test_both_stand_in_the_prompt(chat_tokenizer):
+    encoded = encode_problem(chat_tokenizer, "1+1?", ["so 2"], "chat", BRIEF)
+    assert text_of(chat_tokenizer, encoded.prompt_ids) == PROMPT.format("1+1?")
+    without = encode_problem(chat_tokenizer, "1+1?", [], "chat")
+    assert text_of(chat_tokenizer, without.prompt_ids) == (
+        "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert stop_strings("chat", chat_tokenizer) == ("<|im_end|>",)
+
+
+def test_verls_key_reaches_training(overrides):
+    config = train.compose(overrides)
+    assert read_settings(config).prompt.chat == BRIEF
+    check_run(config, overrides)
+
+
+def test_the_longer_prompt_counts_against_the_limits(overrides):
+    short = [*overrides, "data.max_prompt_length=60", "seele.data.overlong=refuse"]
+    with pytest.raises(ValueError, match=r"prompt"):
+        check_run(train.compose(short), short)
+
+
+def test_supervised_training_reads_the_same_prompt(problems, chat_tokenizer):
+    config = {"template": "chat", "chat": dataclasses.asdict(BRIEF), "seed": 0}
+    from omegaconf import OmegaConf
+
+    row = SolutionDataset([str(problems)], chat_tokenizer, OmegaConf.create(config))[3]
+    assert text_of(chat_tokenizer, row["input_ids"]).startswith(PROMPT.format("3+1?") + "a\nb")
+    assert isinstance(row["input_ids"], torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"system": "x"}, "system needs template 'chat'.*; got 'r1_zero'"),
+        ({"chat_kwargs": {"a": 1}}, r"chat_kwargs needs template 'chat'.*data.apply_chat_template_kwargs"),
+        ({"open_thinking": True}, "open_thinking needs template 'chat'.*; got 'r1_zero'"),
+        ({"template": "chat", "chat_kwargs": {"tokenize": True}}, r"\['tokenize'\] are none"),
+    ],
+)
+def test_what_would_be_ignored_or_break_the_prompt_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        from_mapping(PromptConfig, settings, "seele.prompt")
+
+
+# Hints before the thoughts, inside them, and behind empty ones
+
+THINKING = {
+    "before the thoughts": (Chat(), ""),
+    "inside the thoughts": (Chat(open_thinking=True), "<think>\n"),
+    "behind empty thoughts": (Chat(kwargs={"enable_thinking": False}), "<think>\n\n</think>\n\n"),
+}
+
+
+@pytest.mark.parametrize(("chat", "opening"), THINKING.values(), ids=THINKING)
+def test_a_hint_goes_on_from_where_the_prompt_leaves_the_thoughts(chat_tokenizer, chat, opening):
+    encoded = encode_problem(chat_tokenizer, "1+1?", ["so 1+1\n", "is 2"], "chat", chat)
+    prompt = text_of(chat_tokenizer, encoded.prompt_ids)
+    assert prompt == f"<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n{opening}"
+    assert text_of(chat_tokenizer, encoded.hint(1)) == "so 1+1\n"
+    assert opens_thoughts(prompt) is chat.open_thinking
+
+
+def test_thoughts_are_opened_once(chat_tokenizer):
+    opening = copy.deepcopy(chat_tokenizer)
+    opening.chat_template = TEMPLATE.replace("assistant\n{%", "assistant\n<think>\n{%")
+    solution = ["<think>\nso 1+1\n", "is 2"]
+    for each, chat in ((opening, Chat(open_thinking=True)), (chat_tokenizer, Chat(open_thinking=True))):
+        encoded = encode_problem(each, "1+1?", solution, "chat", chat)
+        text = text_of(each, encoded.prompt_ids + encoded.hint(1))
+        assert text.endswith("<|im_start|>assistant\n<think>\nso 1+1\n")
+
+
+def test_thoughts_that_the_template_closes_are_not_opened(overrides):
+    both = [*overrides, "seele.prompt.open_thinking=true"]
+    with pytest.raises(ConfigError, match=r"open_thinking: true, but .*enable_thinking=false"):
+        check_run(train.compose(both), both)
+
+
+def test_open_thoughts_reach_training_and_evaluation_alike(model, problems, overrides, tmp_path):
+    thinking = [each for each in overrides if "enable_thinking" not in each]
+    thinking.append("seele.prompt.open_thinking=true")
+    config = train.compose(thinking)
+    check_run(config, thinking)
+    chat = Chat("Be brief.", {}, open_thinking=True)
+    assert read_settings(config).prompt.chat == chat
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "resolved.yaml").write_text(_resolved(thinking))
+    assert all(request.chat == chat for request in requests_of_step(read_conditions(run), 1))
+    of_run = make_plan(parse_arguments(["--run", str(run), "--model", str(model), "--out", "o"]))
+    where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
+    asked = make_plan(parse_arguments([*where, "--system", "Be brief.", "--open-thinking"]))
+    for plan in (of_run, asked):
+        assert plan.conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "open_thinking": True}
+        assert all(draw.request.chat == chat for draw in plan.draws)
+    server = Server(url="http://none", model="stand-in")
+    with pytest.raises(ConfigError, match="a server begins the model's turn by itself"):
+        complete_on_server(server, [of_run.draws[0].request], EngineSettings(max_tokens=8))
+
+
+# Evaluation
+
+
+def test_evaluation_takes_them_from_its_options_or_from_the_run(model, problems, overrides, tmp_path):
+    train_run = tmp_path / "run"
+    train_run.mkdir()
+    (train_run / "resolved.yaml").write_text(_resolved(overrides))
+    assert read_run_defaults(train_run).chat == BRIEF
+    of_run = make_plan(parse_arguments(["--run", str(train_run), "--model", str(model), "--out", "o"]))
+    options = ["--system", "Be brief.", "--chat-template-kwarg", "enable_thinking=false"]
+    where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
+    for plan in (of_run, make_plan(parse_arguments([*where, *options]))):
+        assert {draw.request.chat.system for draw in plan.draws} == {"Be brief."}
+        assert plan.conditions["chat"] == {"system": "Be brief.", "kwargs": {"enable_thinking": False}}
+    # Another template than the run's leaves the run's aside.
+    other = ["--run", str(train_run), "--model", str(model), "--template", "plain", "--out", "o"]
+    assert make_plan(parse_arguments(other)).conditions["chat"] == {"system": None, "kwargs": {}}
+
+
+def test_validation_after_supervised_training_asks_alike(overrides, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "resolved.yaml").write_text(_resolved(overrides))
+    assert all(request.chat == BRIEF for request in requests_of_step(read_conditions(run), 1))
+
+
+def _resolved(overrides):
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(train.compose(overrides), resolve=True)
+
+
+def test_an_engine_and_a_server_are_asked_alike(model, chat_tokenizer, server):
+    request = Request(question="1+1?", template="chat", chat=BRIEF, temperature=0.0, seed=0)
+    [encoded] = encode_requests(model, [request], max_tokens=8)
+    assert text_of(chat_tokenizer, encoded.token_ids) == PROMPT.format("1+1?")
+    server.answer = lambda prompt, seed: "2"
+    where = Server(url=server.url, model="stand-in", first_wait_s=0.001)
+    dict(complete_on_server(where, [request], EngineSettings(max_tokens=8)))
+    [asked] = server.asked
+    assert asked["chat_template_kwargs"] == {"enable_thinking": False}
+    messages = chat_tokenizer.apply_chat_template(
+        asked["messages"], tokenize=False, add_generation_prompt=True, **asked["chat_template_kwargs"]
+    )
+    assert messages == PROMPT.format("1+1?")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--chat-template-kwarg", "enable_thinking"], "expected NAME=VALUE, got 'enable_thinking'"),
+        (["--chat-template-kwarg", "a b=1"], "expected NAME=VALUE, got 'a b'"),
+        (["--chat-template-kwarg", "a=[1"], "not a value in YAML"),
+    ],
+)
+def test_an_option_that_does_not_parse_is_named(options, message, capsys):
+    for parse in (
+        parse_arguments,
+        lambda argv: parse_hint_curve(["--model", "m", "--problems", "f", "--out", "o", *argv]),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            parse(options)
+        assert message in capsys.readouterr().err
+
+
+def test_options_that_the_template_would_ignore_are_refused(model, problems):
+    where = ["--model", str(model), "--template", "plain", "--problems", f"a={problems}", "--out", "o"]
+    with pytest.raises(ConfigError, match="and --open-thinking: need --template chat"):
+        make_plan(parse_arguments([*where, "--system", "x"]))
+    assert json.dumps(parse_arguments([*where, "--system", ""]).chat.system) == '""'
+
+
+# --- Problems as verl's trainer takes them: cut into the units of the run's hints
+
+
+PROBLEM = Instance(
+    instance_id="toy/1",
+    data_source="toy",
+    question="3 * 4?",
+    steps=("Take 3. Take 4.\n", "3 * 4 = 12.\n", "So \\boxed{12}."),
+    answer="12",
+)
+
+
+class Characters:
+    """A tokenizer of code points."""
+
+    def encode(self, text, *, add_special_tokens):
+        return [ord(character) for character in text]
+
+    def decode(self, token_ids, *, clean_up_tokenization_spaces):
+        return "".join(map(chr, token_ids))
+
+
+def instance_under(tmp_path, **hints):
+    write_problems(tmp_path / "train.parquet", [PROBLEM], split="train")
+    config = OmegaConf.create({"seele": {"hints": hints}, "data": {"hints": "${seele.hints}"}}).data
+    dataset = ProblemDataset(str(tmp_path / "train.parquet"), Characters(), config)
+    return dataset[0]["instance"]
+
+
+def test_by_default_a_problem_is_as_its_file_has_it(tmp_path):
+    assert instance_under(tmp_path) == PROBLEM
+
+
+def test_the_run_decides_units_and_how_far_hints_go(tmp_path):
+    sentences = instance_under(tmp_path, unit="sentence", revealing="forbid")
+    assert sentences.steps == ("Take 3. ", "Take 4.\n", "3 * 4 = 12.\n", "So \\boxed{12}.")
+    assert sentences.legal_hint_ratios == (0.0, 0.25, 0.5)
+    tokens = instance_under(tmp_path, unit="token")
+    assert "".join(tokens.steps) == "".join(PROBLEM.steps) and len(tokens.steps) > 20
+
+
+def test_its_problems_are_named_in_order(tmp_path):
+    for name, ids in {"a": ["x", "y"], "b": ["z"]}.items():
+        problems = [dataclasses.replace(PROBLEM, instance_id=each) for each in ids]
+        write_problems(tmp_path / f"{name}.parquet", problems, split="train")
+    files = [str(tmp_path / f"{name}.parquet") for name in "ba"]
+    assert ProblemDataset(files).instance_ids == ["z", "x", "y"]
+    assert ProblemDataset(files, max_samples=2).instance_ids == ["z", "x"]
+
+
+def test_a_method_without_hints_is_unaffected(tmp_path):
+    assert instance_under(tmp_path, controller="none", unit="token", revealing="forbid") == PROBLEM
+
+
+def test_a_bad_setting_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"seele\.hints: unit must be one of"):
+        instance_under(tmp_path, unit="word")
+
+
+# --- Rows of supervised fine-tuning, token by token, and which of them a step and a rank train on
+
+
+TOKENIZER = byte_tokenizer()
+
+
+def problem(index: int) -> Instance:
+    steps = ("7a+5=2\n", f"2b-{index}=9\n", "\\boxed{9}")
+    return Instance(
+        instance_id=f"p-{index}", data_source="chains", question=f"7 a+5 b-{index}", steps=steps, answer="9"
+    )
+
+
+@pytest.fixture
+def dataset(tmp_path) -> SolutionDataset:
+    write_problems(tmp_path / "train.parquet", [problem(i) for i in range(10)], split="train")
+    return SolutionDataset(
+        [str(tmp_path / "train.parquet")], tokenizer=TOKENIZER, config=SimpleNamespace(template="plain")
+    )
+
+
+def test_the_loss_is_on_the_solution_and_the_end_of_the_text_and_on_nothing_else(dataset):
+    row = dataset[3]
+    tokens, learnt = row["input_ids"].tolist(), row["loss_mask"].tolist()
+    question, solution = "7 a+5 b-3\n", "7a+5=2\n2b-3=9\n\\boxed{9}"
+    assert TOKENIZER.decode(tokens) == question + solution + TOKENIZER.eos_token
+    # A byte is a token: ten of the question, then all of the solution and the end.
+    assert learnt == [0] * len(question) + [1] * len(solution) + [1]
+    assert row["position_ids"].tolist() == list(range(len(tokens)))
+
+
+def test_tokens_are_those_of_the_prompt_and_of_the_longest_hint_and_what_follows_it(dataset):
+    encoded = encode_problem(TOKENIZER, problem(3).question, problem(3).steps, "plain")
+    hinted = encoded.prompt_ids + encoded.hint(2)
+    tokens = dataset[3]["input_ids"].tolist()
+    assert tokens[: len(hinted)] == hinted
+    assert tokens[len(hinted) :] == [*encoded.step_ids[-1], TOKENIZER.eos_token_id]
+    assert tokens[len(encoded.prompt_ids) :] == encoded.solution(TOKENIZER)
+
+
+def batches(
+    dataset, *, rank: int = 0, ranks: int = 1, after_step: int = 0, count: int = 4
+) -> list[list[str]]:
+    """The problems of the next ``count`` steps, by the digit in their question."""
+    rows = StepBatches(dataset, batch_size=4, seed=5, rank=rank, ranks=ranks, collate=list)
+    rows.steps_done = after_step
+    texts = ([TOKENIZER.decode(row["input_ids"].tolist()) for row in batch] for batch in rows)
+    return [[text[8] for text in batch] for batch in itertools.islice(texts, count)]
+
+
+def test_ranks_divide_a_steps_problems(dataset):
+    whole = batches(dataset)
+    first, second = (batches(dataset, rank=rank, ranks=2) for rank in (0, 1))
+    for step, problems in enumerate(whole):
+        assert sorted(first[step] + second[step]) == sorted(problems)
+        assert len(first[step]) == len(second[step]) == 2
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5])  # five steps are two epochs
+def test_a_resumed_run_trains_on_what_the_other_one_would_have(dataset, step):
+    assert batches(dataset, after_step=step, count=2) == batches(dataset, count=7)[step : step + 2]
+
+
+def test_each_epoch_trains_on_every_problem_once_also_where_a_step_belongs_to_two(dataset):
+    order = [problem for step in batches(dataset, count=5) for problem in step]
+    assert sorted(order[:10]) == sorted(order[10:]) == list("0123456789")
+
+
+def test_verl_finds_itself_in_an_epoch_that_has_not_ended(dataset):
+    # It trains epochs step // len(loader) and later; 7 steps are three epochs less a remainder.
+    loader = StepBatches(dataset, batch_size=4, seed=5, rank=0, ranks=1, collate=list)
+    assert all(step // len(loader) < 3 for step in range(7))

@@ -1,14 +1,115 @@
-"""Methods refuse settings under which a run would be something else."""
+"""Settings: what is accepted, and what methods refuse."""
+
+import dataclasses
+import math
 
 import pytest
 
-from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
+from seele.config import (
+    AdvantageConfig,
+    HintConfig,
+    ImitationConfig,
+    OffPolicyConfig,
+    SeeleConfig,
+    SftConfig,
+    from_mapping,
+)
 from seele.errors import ConfigError, PluginError
 from seele.methods import METHODS, check_method
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout
+
+# --- Settings: what is accepted, and how a mistake is named
+
+
+def build(**sections):
+    return from_mapping(SeeleConfig, {"method": "seele"} | sections, "seele")
+
+
+def test_defaults_are_the_numbers_of_the_paper():
+    config = build()
+    assert (config.hints.rounds, config.hints.rollouts_per_round, config.hints.rollouts_per_prompt) == (
+        4,
+        8,
+        32,
+    )
+    assert (config.hints.target_accuracy, config.imitation.coefficient) == (0.5, 0.001)
+    assert (config.hints.controller, config.prompt.template, config.reward.grader) == (
+        "bayes",
+        "r1_zero",
+        "mathruler",
+    )
+
+
+def test_whole_numbers_are_accepted_where_a_float_is_expected():
+    assert build(imitation={"coefficient": 1}).imitation.coefficient == 1.0
+
+
+def test_controller_settings_pass_through():
+    assert build(hints={"settings": {"store_rate": "last_used"}}).hints.settings == {
+        "store_rate": "last_used"
+    }
+
+
+BAD = [
+    ({"hints": {"settings": {"rounds": 2}}}, "seele.hints: settings: ['rounds'] belong to the run"),
+    ({"hints": {"target_acuracy": 0.5}}, "seele.hints: unknown key 'target_acuracy'; allowed keys are"),
+    ({"hints": {"target_accuracy": "half"}}, "seele.hints.target_accuracy: expected float, got 'half'"),
+    ({"hints": {"target_accuracy": 1.0}}, "seele.hints: target_accuracy must lie in (0, 1), got 1.0"),
+    ({"hints": {"rounds": 0}}, "seele.hints: rounds must be at least 1, got 0"),
+    ({"hints": {"rounds": 3}}, "rollouts_per_prompt (32) must be a positive multiple of rounds (3)"),
+    ({"hints": {"round_quorum": 0.0}}, "seele.hints: round_quorum must lie in (0, 1], got 0.0"),
+    ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
+    ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
+    ({"hints": {"settings": {1: 2}}}, "seele.hints: settings: keys must be names of settings, got [1]"),
+    ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
+    (
+        {"curriculum": {"spare_problems": -1}},
+        "seele.curriculum: spare_problems must not be negative, got -1",
+    ),
+    ({"imitation": {"coefficient": -1.0}}, "coefficient must be finite and not negative, got -1.0"),
+    ({"imitation": {"coefficient": math.inf}}, "coefficient must be finite and not negative, got inf"),
+    ({"off_policy": {"coefficient": math.inf}}, "coefficient must be finite and not negative, got inf"),
+    *(
+        ({"selection": {name: math.inf}}, f"seele.selection: {name} must be finite and not negative, got inf")
+        for name in ("warmup_epochs", "transition_epochs", "momentum", "noise")
+    ),
+    ({"selection": {"noise": 10**400}}, "seele.selection.noise: expected float, got a whole number that"),
+    (
+        {"imitation": {"form": "sum"}},
+        "form must be one of ['logprob_mean', 'logprob_sum', 'token_mean', 'prob'], got 'sum'",
+    ),
+    ({"rollout_correction": "is"}, "rollout_correction must be one of ['none', 'tis', 'mis'], got 'is'"),
+    ({"rollout_correction_level": "row"}, "must be one of ['token', 'sequence'], got 'row'"),
+    ({"rollout_correction_threshold": 1}, "must be finite and above 1, got 1.0"),
+    ({"rollout_correction_threshold": math.inf}, "must be finite and above 1, got inf"),
+    ({"rollout_cache": 4}, "seele.rollout_cache: expected str"),
+    ({"reward": {"time_limit_s": 0}}, "seele.reward: time_limit_s must be finite and positive, got 0.0"),
+    ({"reward": {"time_limit_s": math.inf}}, "time_limit_s must be finite and positive, got inf"),
+]
+
+
+@pytest.mark.parametrize(("sections", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_mistake_is_named_with_its_key_and_what_is_allowed(sections, message):
+    with pytest.raises(ConfigError) as error:
+        build(**sections)
+    assert message in str(error.value)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ConfigError, match=r"seele: .*method"):
+        from_mapping(SeeleConfig, {}, "seele")
+
+
+def test_settings_cannot_be_changed_afterwards():
+    with pytest.raises(AttributeError):
+        HintConfig().rounds = 2  # type: ignore[misc]
+
+
+# --- Methods refuse settings under which a run would be something else
+
 
 NO_HINTS = HintConfig(controller="none", rounds=1)
 NO_IMITATION = ImitationConfig(coefficient=0.0)
@@ -209,3 +310,50 @@ def test_a_baseline_that_takes_no_group_is_refused_before_the_run(own):
     settings = SeeleConfig(method="seele", advantage=AdvantageConfig(baseline=f"{own}:two"))
     with pytest.raises(ConfigError, match=r"seele.advantage.baseline: .*own.py:21 must be a function of one"):
         check_method(settings)
+
+
+# --- Settings of supervised fine-tuning, and which others a supervised method refuses
+
+
+SFT = SeeleConfig(
+    method="sft", hints=HintConfig(controller="none", rounds=1), imitation=ImitationConfig(coefficient=0.0)
+)
+
+
+def test_defaults_are_those_of_luffys_baseline():
+    assert dataclasses.astuple(SftConfig()) == (3, 1.0, (), 64, 5e-5, 0.1, 0.1, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"share": 0.0}, r"share must lie in \(0, 1\], got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
+        ({"warmup_ratio": 1.0}, r"warmup_ratio must lie in \[0, 1\), got 1.0"),
+        ({"final_lr_ratio": 1.5}, r"final_lr_ratio must lie in \[0, 1\], got 1.5"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named(settings, message):
+    with pytest.raises(ConfigError, match=f"seele.sft: {message}"):
+        from_mapping(SftConfig, settings, "seele.sft")
+
+
+def test_one_stage_takes_all_problems_and_two_share_them():
+    both = dataclasses.replace(SFT, method="sft_rl", sft=SftConfig(share=0.5))
+    assert check_method(SFT).stages == ("sft",)
+    assert check_method(both).stages == ("sft", "rl")
+    with pytest.raises(ConfigError, match=r"method sft trains on all problems, got 0\.5; allowed is 1"):
+        check_method(dataclasses.replace(SFT, sft=SftConfig(share=0.5)))
+    with pytest.raises(ConfigError, match=r"leaves no problem to its RL stage, got 1\.0; allowed is a share"):
+        check_method(dataclasses.replace(both, sft=SftConfig()))
+
+
+def test_settings_of_rollouts_are_the_second_stages_only():
+    advantage = AdvantageConfig(baseline="per_round")
+    check_method(dataclasses.replace(SFT, method="sft_rl", sft=SftConfig(share=0.5), advantage=advantage))
+    with pytest.raises(
+        ConfigError, match=r"seele.advantage.baseline: .* got 'per_round'; allowed is 'pooled'"
+    ):
+        check_method(dataclasses.replace(SFT, advantage=advantage))

@@ -1,0 +1,869 @@
+"""Benchmarks: their definitions, rows, answers and verdicts.
+
+The rows in tests/fixtures/files.json are made up, in the real schemas.
+"""
+
+import json
+import os
+import shutil
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seele import plugins
+from seele.data.storage.schema import write_problems
+from seele.errors import ConfigError, DataError
+from seele.records import Finish, Grade, GradeReason, Instance
+from seele.reward.grader import GraderPool
+from seele_eval import contamination, run
+from seele_eval.answers import drop_unit, split_answers, vote_key
+from seele_eval.arguments import parse_arguments
+from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH
+from seele_eval.grading import (
+    BOX_OR_LAST,
+    IN_BOXES,
+    WHOLE_TEXT,
+    FoundAnswer,
+    Reading,
+    extract_boxed,
+    extract_option,
+    judge_all,
+    judge_found,
+    judge_one,
+    judge_option,
+)
+from seele_eval.own_benchmarks import find_benchmarks
+from seele_eval.predictions import read_predictions
+from seele_eval.problems import choice_problem, number_twins, open_problem
+from seele_eval.prompts import Response
+from seele_eval.rows import read_arc, read_gpqa, read_gsm8k, read_math, read_mmlu_pro, read_olympiad
+from seele_eval.sources import load_benchmark, load_problem_file, read_rows
+
+# --- The table of benchmarks: definitions, files, the hub, row counts; real files where they are at hand
+
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
+REAL = ROOT.parent / "shared" / "data"
+
+NOT_AT_HAND = ("gpqa_diamond", "mmlu_pro", "aime26", "hmmt25")
+needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"the real data sets are not at {REAL}")
+
+
+def load(name, **changes):
+    settings = {"data_dir": FIXTURES, "any_row_count": True} | changes
+    return load_benchmark(name, BENCHMARKS[name], **settings)
+
+
+def boxed(problem):
+    """The gold as a model would give it."""
+    return f"So it is $\\boxed{{{problem.answer}}}$."
+
+
+# Definitions
+
+
+def test_the_papers_settings_are_the_defaults():
+    # arXiv:2509.06923, section 5.1.
+    sampled = {name for name in GROUPS["all"] if BENCHMARKS[name].temperature}
+    assert sampled == {"aime24", "amc23"}
+    assert all((BENCHMARKS[name].temperature, BENCHMARKS[name].samples) == (0.6, 32) for name in sampled)
+    assert len(MATH) == 6 and len(GENERAL) == 3
+
+
+def test_every_benchmark_has_a_pinned_source_and_a_count():
+    counts = {name: benchmark.rows for name, benchmark in BENCHMARKS.items()}
+    assert counts == {
+        "gsm8k": 1319, "math500": 500, "minerva_math": 272, "olympiadbench": 675, "aime24": 30, "aime25": 30,
+        "aime26": 30, "hmmt25": 30, "amc23": 40, "amc83": 83, "arc_c": 1172, "gpqa_diamond": 198,
+        "mmlu_pro": 12032, "mmlu_pro_300": 300,
+    }  # fmt: skip
+    revisions = [benchmark.hub.revision for benchmark in BENCHMARKS.values() if benchmark.hub]
+    assert len(revisions) == 13 and all(len(revision) == 40 for revision in revisions)
+
+
+def test_groups_stand_for_their_members_once():
+    assert list(find_benchmarks(["general", "gsm8k"])) == [*GENERAL, "gsm8k"]
+    assert list(find_benchmarks(["all", "math"])) == [*MATH, *GENERAL]
+    assert list(find_benchmarks(["luffy"])) == [
+        "aime24", "aime25", "amc83", "math500", "minerva_math", "olympiadbench",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r"unknown \['gsm9k'\]; known are \['gsm8k'"):
+        find_benchmarks(["gsm8k", "gsm9k"])
+
+
+def test_luffy_draws_its_small_benchmarks_32_times_and_the_others_once():
+    # arXiv:2504.14945: avg@32 on AIME24, AIME25 and AMC, pass@1 on the other three.
+    several = {name for name, benchmark in find_benchmarks(["luffy"]).items() if benchmark.samples == 32}
+    assert several == {"aime24", "aime25", "amc83"}
+    assert {BENCHMARKS[name].samples for name in LUFFY if name not in several} == {1}
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "mmlu_pro_300"])
+def test_a_wrong_number_of_rows_is_refused_unless_it_is_wanted(name):
+    task = load(name)
+    assert task.source["rows"] == len(task.problems) > 0
+    with pytest.raises(
+        DataError, match=f"{task.source['rows']} rows, but {name} has {BENCHMARKS[name].rows}"
+    ):
+        load(name, any_row_count=False)
+
+
+def test_a_limit_keeps_the_first_problems():
+    assert load("gsm8k", limit=2).problems == load("gsm8k").problems[:2]
+
+
+def test_a_missing_file_is_named_with_where_to_get_it(tmp_path):
+    with pytest.raises(DataError, match=r"aime25/test.jsonl: no such file.*math-ai/aime25@563bb840"):
+        load("aime25", data_dir=tmp_path)
+    with pytest.raises(DataError, match=r"from who made it$"):
+        load("mmlu_pro_300", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("gsm8k", "{\n", "line 1: expected a JSON value"),
+        ("amc83", "{}", "expected a list of rows, got dict"),
+        ("amc83", "[", "cannot be read as json"),
+        ("arc_c", "no parquet", "cannot be read as parquet"),
+        ("gpqa_diamond", "Question\nonly this\n", "key 'Correct Answer'"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, complaint):
+    path = tmp_path / BENCHMARKS[name].files[0]
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(DataError, match=f"{path.name}.*{complaint}"):
+        load(name, data_dir=tmp_path)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        load_problem_file("mine", tmp_path / "none.parquet")
+
+
+def test_a_row_may_hold_a_line_separator(tmp_path):
+    shutil.copytree(FIXTURES / "math500", tmp_path / "math500")
+    with (tmp_path / "math500/test.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"problem": "a\u2028b", "answer": "1"}, ensure_ascii=False) + "\n")
+    assert load("math500", data_dir=tmp_path).problems[-1].question == "a\u2028b"
+
+
+# Columns
+
+
+def test_columns_that_tell_problems_apart_are_found_and_kept(serve_rows):
+    task = load("hmmt25", by=("problem_type",))
+    assert task.problems[1].columns == {"problem_type": ["Algebra", "Number Theory"]}
+    assert "problem_type" in task.columns and load("hmmt25").columns == ()
+    rows = [{"problem": f"{n}?", "answer": "1", "kind": {"of": n or None}, "no": None} for n in range(101)]
+    serve_rows(rows)
+    task = load("aime26", data_dir=None, by=("kind.of", "problem"), limit=2)
+    # A hundred and one questions are no kinds of questions, however many are asked.
+    assert task.columns == ("answer", "kind.of")
+    assert [problem.columns for problem in task.problems] == [{"kind.of": None}, {"kind.of": 1}]
+
+
+# The hub
+
+
+def test_without_a_folder_the_pinned_revision_comes_from_the_hub(serve_rows):
+    hub = serve_rows([{"question": "2+2?", "options": ["3", "4"], "answer": "B"}])
+    task = load("mmlu_pro", data_dir=None)
+    assert hub.calls == [
+        (("TIGER-Lab/MMLU-Pro", None), {"split": "test", "revision": BENCHMARKS["mmlu_pro"].hub.revision})
+    ]
+    assert task.source == {
+        "hub": "TIGER-Lab/MMLU-Pro",
+        "revision": BENCHMARKS["mmlu_pro"].hub.revision,
+        "rows": 1,
+    }
+
+
+def test_the_hubs_copy_of_olympiadbench_lacks_one_problem(serve_rows):
+    row = {"question": "?", "final_answer": ["2"]}
+    serve_rows([row] * 674)
+    assert len(load("olympiadbench", data_dir=None, any_row_count=False).problems) == 674
+    serve_rows([row] * 675)
+    with pytest.raises(DataError, match="675 rows, but olympiadbench has 674"):
+        load("olympiadbench", data_dir=None, any_row_count=False)
+
+
+def test_a_hub_that_cannot_be_reached_says_what_else_to_do(serve_rows):
+    serve_rows(None)
+    with pytest.raises(DataError, match=r"reach the hub.*put arc_c/valid.arc_c.parquet below a folder"):
+        load("arc_c", data_dir=None)
+    with pytest.raises(DataError, match=r"is gated: accept its terms at .*Idavidrein/gpqa and set HF_TOKEN"):
+        load("gpqa_diamond", data_dir=None)
+    with pytest.raises(DataError, match="not on the hub"):
+        load("mmlu_pro_300", data_dir=None)
+
+
+# Golds
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with GraderPool(num_workers=2) as pool:
+        yield pool
+
+
+def refused(task, grader, text_of=boxed):
+    """Ids of the problems whose gold is not accepted when it is given as ``text_of`` gives it."""
+    return [
+        problem.instance_id
+        for problem in task.problems
+        if not task.judge(grader, problem, task.extract(text_of(problem), problem)).correct
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "mmlu_pro_300"])
+def test_every_gold_of_the_fixtures_is_right_against_itself(name, grader):
+    assert refused(load(name), grader) == []
+
+
+def test_numbers_are_right_in_other_clothes(grader):
+    [first, second] = load("aime24").problems
+    assert not refused(load("aime24"), grader, lambda problem: f"\\boxed{{{int(problem.answer)}}}")
+    assert load("amc23").judge(grader, load("amc23").problems[0], "27.0").correct
+    assert load("gsm8k").judge(grader, load("gsm8k").problems[1], "3,000").correct
+    assert not load("aime24").judge(grader, first, second.answer).correct
+
+
+def test_wrapped_several_and_united_answers_of_olympiadbench_are_right(grader):
+    task = load("olympiadbench")
+    said = ["$2$", "2, -2", "(2,1) \\text{ and } (1,2)", "\\frac{41}{12} \\text{ km}", "n^2"]
+    wrong = ["3", "2", "(1,2)", "\\frac{41}{13} \\text{ km}", "n^3"]
+    for problem, answer, other in zip(task.problems, said, wrong, strict=True):
+        assert task.judge(grader, problem, answer).correct, answer
+        assert not task.judge(grader, problem, other).correct, other
+
+
+@needs_real_data
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in NOT_AT_HAND])
+def test_a_real_file_is_whole_and_every_gold_is_right_against_itself(name, grader):
+    task = load(name, data_dir=REAL, any_row_count=False)
+    assert len(task.problems) == BENCHMARKS[name].rows
+    assert len({problem.instance_id for problem in task.problems}) == len(task.problems)
+    assert refused(task, grader) == []
+
+
+@needs_real_data
+@pytest.mark.parametrize("name", ["arc_c", "mmlu_pro_300"])
+def test_every_real_option_is_right_by_its_text(name, grader):
+    def text_of_gold(problem):
+        return f"\\boxed{{{problem.options[problem.labels.index(problem.answer)]}}}"
+
+    assert refused(load(name, data_dir=REAL, any_row_count=False), grader, text_of_gold) == []
+
+
+@needs_real_data
+def test_the_real_golds_of_olympiadbench_are_right_as_they_are_written_and_in_any_order(grader):
+    task = load("olympiadbench", data_dir=REAL, any_row_count=False)
+    written = [row["final_answer"][0] for _, row in read_rows(REAL / "olympiadbench/test.jsonl")]
+    for problem, gold in zip(task.problems, written, strict=True):
+        for said in (gold, ", ".join(reversed(problem.answers))):
+            assert task.judge(grader, problem, task.extract(f"\\boxed{{{said}}}", problem)).correct, said
+
+
+@needs_real_data
+def test_the_traps_of_the_real_data_are_met():
+    olympiad = load("olympiadbench", data_dir=REAL).problems
+    assert sum(len(problem.answers) > 1 for problem in olympiad) == 92
+    assert sum(bool(problem.unit) for problem in olympiad) == 8
+    assert not any("$" in answer[:1] for problem in olympiad for answer in problem.answers)
+    arc = load("arc_c", data_dir=REAL).problems
+    assert sum(problem.answer.isdecimal() for problem in arc) == 22
+    assert {len(problem.options) for problem in arc} == {3, 4, 5}
+    assert {problem.answer for problem in load("amc23", data_dir=REAL).problems} >= {"27", "-1"}
+    assert not any("," in problem.answer for problem in load("gsm8k", data_dir=REAL).problems)
+    assert {len(problem.options) for problem in load("mmlu_pro_300", data_dir=REAL).problems} >= {3, 4, 10}
+
+
+def test_the_docs_list_the_benchmarks_as_they_are():
+    table = (ROOT / "docs" / "evaluation.md").read_text().split("## Benchmarks")[1]
+    rows = {line.split("|")[1].strip(" `"): line for line in table.splitlines() if line.startswith("| `")}
+    for name, benchmark in BENCHMARKS.items():
+        said = rows[name]
+        assert f"| {benchmark.rows} |" in said and benchmark.files[0] in said
+        assert benchmark.hub is None or f"{benchmark.hub.name}@{benchmark.hub.revision[:8]}" in said
+        drawn = f"{benchmark.samples} at T={benchmark.temperature}" if benchmark.temperature else "greedy"
+        assert f"| {drawn} |" in said
+        assert f"| {benchmark.title} |" in said or name not in GROUPS["all"]
+
+
+# --- Each data set's schema: rows of the local files, rows of the hub, and rows that break it
+
+
+def fixture(name):
+    """The problems of a fixture, read as the benchmark is read."""
+    benchmark = BENCHMARKS[name]
+    return [benchmark.read(row, at) for at, row in read_rows(FIXTURES / benchmark.files[0])]
+
+
+ANSWERS = {
+    "gsm8k": ["42", "3000", "-3"],
+    "math500": ["\\frac{3}{4}", "\\left( 2, 1 \\right)", "x^2+2x+1"],
+    # The last of several boxes; no answer field.
+    "minerva_math": ["1.6", "4.5e33", "2 e^{-t}"],
+    "olympiadbench": ["2", "-2, 2", "(1,2), (2,1)", "\\frac{41}{12}", "n^{2}"],
+    "aime24": ["025", "204"],
+    "aime25": ["70", "588"],
+    "aime26": ["72", "5"],
+    "hmmt25": ["\\frac{3}{4}", "\\sqrt{2}, -\\sqrt{2}", "1,001"],
+    # Floats in the file: MathRuler raises on anything but a text.
+    "amc23": ["27", "-1"],
+    "amc83": ["142", "144"],
+    "arc_c": ["B", "2", "C", "D"],
+    "mmlu_pro": ["A", "B", "J"],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_schema_is_read(name):
+    problems = fixture(name)
+    assert [problem.answer for problem in problems] == ANSWERS[name]
+    assert all(problem.question for problem in problems)
+    assert len({problem.instance_id for problem in problems}) == len(problems)
+
+
+def test_several_answers_in_one_text_are_several_answers():
+    assert [problem.answers for problem in fixture("olympiadbench")][1:3] == [("-2", "2"), ("(1,2)", "(2,1)")]
+    assert [problem.answers for problem in fixture("hmmt25")] == [
+        ("\\frac{3}{4}",),
+        ("\\sqrt{2}", "-\\sqrt{2}"),
+        ("1,001",),
+    ]
+    assert [problem.unit for problem in fixture("olympiadbench")] == ["", "", "", "km", ""]
+
+
+def test_options_keep_the_labels_of_their_source():
+    problems = fixture("arc_c")
+    assert [problem.labels for problem in problems] == [
+        tuple("ABCD"),
+        tuple("1234"),
+        tuple("ABC"),
+        tuple("ABCDE"),
+    ]
+    assert problems[1].options == ("steam", "ice", "3 kinds of rain", "fog")
+    assert problems[0].question.endswith("planet?\n\nA) the Moon\nB) Mars\nC) the Sun\nD) Halley's comet")
+
+
+def test_one_to_ten_options_are_lettered():
+    assert [len(problem.options) for problem in fixture("mmlu_pro")] == [1, 4, 10]
+    assert fixture("mmlu_pro")[2].question.endswith("J) 9")
+
+
+def test_the_options_of_gpqa_are_mixed_the_same_way_always():
+    problems, again = fixture("gpqa_diamond"), fixture("gpqa_diamond")
+    assert problems == again
+    assert [p.options[p.labels.index(p.answer)] for p in problems] == ["16", "3", "mercury"]
+    assert {problem.answer for problem in problems} != {"A"}, "the right option must not always be the first"
+
+
+def gpqa_row(number):
+    wrong = {f"Incorrect Answer {n}": f"wrong {n}" for n in (1, 2, 3)}
+    return {"Question": f"Made up {number}?", "Correct Answer": "right", **wrong}
+
+
+def test_no_place_among_the_options_is_favoured():
+    golds = [read_gpqa(gpqa_row(number), "row").answer for number in range(400)]
+    # 100 each expected, standard deviation 8.7.
+    assert all(65 <= golds.count(letter) <= 135 for letter in "ABCD")
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "answers"),
+    [
+        (read_math, {"question": "2+2?", "answer": "4"}, ("4",)),
+        (read_math, {"problem": "2+2?", "answer": 4}, ("4",)),
+        (read_math, {"problem": "2+2?", "answer": 4.5}, ("4.5",)),
+        (read_math, {"problem": "2+2?", "solution": "\\boxed{4}"}, ("4",)),
+        (read_olympiad, {"question": "?", "final_answer": "['$2$']"}, ("2",)),
+        (read_olympiad, {"question": "?", "final_answer": "2"}, ("2",)),
+        (
+            read_arc,
+            {"question": "?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"},
+            ("B",),
+        ),
+    ],
+)
+def test_schemas_of_the_hub_are_read_too(read, row, answers):
+    assert read(row, "row").answers == answers
+
+
+def test_the_hub_and_the_file_of_arc_give_the_same_problem():
+    choices = {"text": ["the Moon", "Mars", "the Sun", "Halley's comet"], "label": list("ABCD")}
+    row = {"id": "x", "question": "Which of these is a planet?", "choices": choices, "answerKey": "B"}
+    assert read_arc(row, "row") == fixture("arc_c")[0]
+
+
+CHAT = {"reward_model": {"ground_truth": "B"}}
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "complaint"),
+    [
+        (read_gsm8k, {"question": "?"}, "key 'answer'"),
+        (read_gsm8k, {"question": "?", "answer": "it is 3"}, "must end in a line '#### number'"),
+        (read_math, {"problem": " ", "answer": "1"}, "key 'problem'"),
+        (read_math, {"problem": "?", "answer": None}, "expected an 'answer'"),
+        (read_math, {"problem": "?", "answer": True}, "expected an 'answer'"),
+        (read_math, {"problem": "?", "solution": "no box"}, "expected an 'answer'"),
+        (read_math, ["?"], "key 'question'"),
+        (read_olympiad, {"question": "?", "final_answer": []}, "expected a list of texts"),
+        (read_olympiad, {"question": "?", "final_answer": [2]}, "expected a list of texts"),
+        (read_arc, {"question": "?"}, "expected 'choices' or a chat"),
+        (read_arc, {"prompt": [{"content": "?\n\nA) a\nno label"}], **CHAT}, "expected options such as"),
+        (read_arc, {"prompt": [{"content": "?\n\nA) a\nC) c"}], **CHAT}, "the gold 'B' is none of"),
+        (read_gpqa, {"Question": "?", "Correct Answer": "x"}, "key 'Incorrect Answer 1'"),
+        (read_mmlu_pro, {"question": "?", "options": [], "answer": "A"}, "expected 1 to 10 texts"),
+        (read_mmlu_pro, {"question": "?", "options": ["x"] * 11, "answer": "A"}, "expected 1 to 10 texts"),
+        (read_mmlu_pro, {"question": "?", "options": ["x", "y"], "answer": "C"}, "the gold 'C' is none of"),
+    ],
+)
+def test_a_row_that_breaks_the_schema_is_named(read, row, complaint):
+    with pytest.raises(DataError, match=f"^line 7.*{complaint}"):
+        read(row, "line 7")
+
+
+def test_ids_follow_the_content_and_twins_are_told_apart():
+    one, two = open_problem("1+1?", "2"), open_problem("1+2?", "3")
+    numbered = number_twins([one, two, one])
+    assert [problem.instance_id for problem in numbered] == [
+        one.instance_id,
+        two.instance_id,
+        f"{one.instance_id}-2",
+    ]
+
+
+# --- Benchmarks of a user's own, from a YAML file or an import path: scored, resumed, looked for in
+# problems
+
+
+QUESTIONS = [f"How many legs have {n} made-up spiders with eight legs each in all?" for n in range(1, 5)]
+YAML = """
+reference: legs.jsonl
+columns: {question: ask, answer: gold, level: meta.hard}
+prompt: "{question}\\nOne number."
+"""
+CODE = """
+import json
+
+from seele_eval.benchmarks import Benchmark
+from seele_eval.problems import open_problem
+from seele.data.sources import OpenSplit
+
+
+def near(answer, gold):
+    return abs(float(answer) - float(gold)) < 2
+
+
+def undecided(answer, gold):
+    return None
+
+
+def rows(split):
+    yield {"question": f"Rows of {split}?", "answer": 4}
+
+
+def read(row, at):
+    return open_problem(row["ask"], row["gold"])
+
+
+LEGS = Benchmark(read=read, open=lambda: OpenSplit(rows=[("row 0", {"ask": "2+2?", "gold": "4"})], origin={}))
+"""
+
+
+@pytest.fixture
+def legs(tmp_path):
+    """A benchmark of four questions as a YAML file."""
+    rows = [{"ask": ask, "gold": 8 * n, "meta": {"hard": n}} for n, ask in enumerate(QUESTIONS, start=1)]
+    (tmp_path / "legs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "legs.py").write_text(CODE)
+    (file := tmp_path / "legs.yaml").write_text(YAML)
+    return file
+
+
+@pytest.fixture
+def model(tmp_path):
+    (folder := tmp_path / "model").mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def load_own(spec):
+    [(name, benchmark)] = find_benchmarks([str(spec)]).items()
+    return load_benchmark(name, benchmark, data_dir=None)
+
+
+def evaluate(model, spec, out, *options):
+    """The score of a model that always answers 9, and the questions that it was asked."""
+    asked = []
+
+    def complete(requests):
+        asked.extend(request.question for request in requests)
+        said = Response(text="\\boxed{9}", num_tokens=1, finish=Finish.STOP)
+        return ((index, said) for index, _ in enumerate(requests))
+
+    argv = ["--model", str(model), "--benchmarks", str(spec), "--out", str(out), *options]
+    [score] = run.evaluate(parse_arguments(argv), complete=complete).scores
+    return score, asked
+
+
+def test_a_yaml_file_is_a_benchmark_with_its_columns_and_its_prompt(legs):
+    task = load_own(legs)
+    assert (task.name, task.samples, task.temperature, len(task.problems)) == ("legs", 1, 0.0, 4)
+    assert [(each.question, each.answer, each.level) for each in task.problems] == [
+        (f"{ask}\nOne number.", str(8 * n), n) for n, ask in enumerate(QUESTIONS, start=1)
+    ]
+    assert task.source["rows"] == 4 and list(task.source["files"]) == ["legs.jsonl"]
+
+
+def test_its_scores_are_written_resumed_and_told_apart_like_the_nines(legs, model, tmp_path):
+    legs.write_text(f"{YAML}judge: legs.py:near\n")
+    score, asked = evaluate(model, legs, tmp_path / "out", "--by", "meta.hard")
+    assert (score.benchmark, score.accuracy, score.problems) == ("legs", 0.25, 4)
+    assert [part.value for part in score.by_column["meta.hard"]] == ["1", "2", "3", "4"]
+    assert len(asked) == 4 and "legs" in (tmp_path / "out" / "scores.md").read_text()
+    again, asked = evaluate(model, legs, tmp_path / "out")
+    assert asked == [] and again.accuracy == score.accuracy
+    # What another judge decided does not count; what was asked with another prompt is refused.
+    (tmp_path / "wide.py").write_text(CODE.replace("< 2", "< 8"))
+    legs.write_text(f"{YAML}judge: wide.py:near\n")
+    again, asked = evaluate(model, legs, tmp_path / "out")
+    assert (again.accuracy, again.problems, len(asked)) == (0.5, 4, 4)
+    legs.write_text(legs.read_text().replace("One number", "A number"))
+    with pytest.raises(ConfigError, match="has samples of another legs problem"):
+        evaluate(model, legs, tmp_path / "out")
+
+
+def test_samples_and_temperature_are_the_files(legs, model, tmp_path):
+    legs.write_text(f"{YAML}samples: 3\ntemperature: 1\nmay_be_published: false\nrows: 4\n")
+    score, asked = evaluate(model, legs, tmp_path / "out")
+    assert (score.samples, score.temperature, len(asked)) == (3, 1.0, 12)
+    assert {each.question for each in read_predictions(tmp_path / "out").predictions} == {""}
+    legs.write_text(f"{YAML}rows: 5\n")
+    with pytest.raises(DataError, match="4 rows, but legs has 5"):
+        load_own(legs)
+
+
+def test_training_problems_that_it_asks_are_found_whatever_its_prompt(legs, tmp_path, capsys):
+    legs.write_text(YAML.replace("One number.", "One number that nothing else follows, please."))
+    questions = [QUESTIONS[2], "Is this another question of a made-up kind altogether, or is it not one?"]
+    instances = [
+        Instance(instance_id=f"a-{n}", data_source="a", question=question, steps=(), answer="24")
+        for n, question in enumerate(questions)
+    ]
+    write_problems(tmp_path / "train.parquet", instances, split="train")
+    assert contamination.main([str(tmp_path / "train.parquet"), "--benchmarks", str(legs)]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 2 problems" in said and "row 0, a-0: legs 2, exact" in said
+
+
+def test_options_are_judged_by_their_label(tmp_path):
+    rows = [
+        {"question": "Which?", "options": ["red", "blue"], "answer": "B"},
+        {"question": "Which?", "options": {"1": "red", "2": "blue"}, "answer": "1"},
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "colours.yaml").write_text("reference: rows.json\ncolumns: {options: options}\n")
+    task = load_own(tmp_path / "colours.yaml")
+    assert task.problems[0].question == "Which?\n\nA) red\nB) blue"
+    said = [
+        task.extract(f"\\boxed{{{colour}}}", problem) for problem in task.problems for colour in ("red", "B")
+    ]
+    assert said == ["A", "B", "1", "2"]
+    assert [task.judge(None, task.problems[0], each).correct for each in ("A", "B")] == [False, True]
+
+
+def test_several_answers_are_a_list_and_rows_may_come_from_a_function(legs, tmp_path):
+    legs.write_text("reference: legs.py:rows\nsplit: hard\n")
+    [problem] = load_own(legs).problems
+    assert (problem.question, problem.answers) == ("Rows of hard?", ("4",))
+    (tmp_path / "legs.jsonl").write_text(json.dumps({"question": "Roots?", "answer": [1, 2.5]}) + "\n")
+    legs.write_text("reference: legs.jsonl\n")
+    assert load_own(legs).problems[0].answers == ("1", "2.5")
+
+
+def test_a_benchmark_is_found_by_import_path_and_of_an_installed_package(legs, tmp_path, monkeypatch):
+    task = load_own(f"{tmp_path}/legs.py:LEGS")
+    assert (task.name, task.problems[0].question) == ("LEGS", "2+2?")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = EntryPoints([EntryPoint("spiders", "legs:LEGS", "seele.benchmarks")])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: points.select(group=group))
+    assert load_own("spiders").problems == task.problems
+    with pytest.raises(ConfigError, match=r"unknown \['beetles'\]; known are .*'spiders'.*FILE.yaml"):
+        find_benchmarks(["beetles"])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("refrence: legs.jsonl", r"legs.yaml: unknown key 'refrence'; allowed keys are \['columns'"),
+        ("reference: legs.jsonl\ncolumns: {gold: a}", r"legs.yaml.columns: unknown key 'gold'"),
+        ("reference: legs.jsonl\ncolumns: {question: q}", r"column 'q': expected a text .*\['ask', 'gold'"),
+        ("reference: legs.jsonl\nsamples: many", "legs.yaml.samples: expected int, got 'many'"),
+        ("reference: legs.jsonl\nsamples: 0", "legs.yaml: expected temperature >= 0 and samples >= 1"),
+        ("reference: legs.jsonl\nprompt: One number.", r"legs.yaml: prompt needs \{question\}"),
+        ("reference: legs.jsonl\njudge: legs.py:far", "legs.yaml.judge: .*legs.py has no 'far'"),
+        ("reference: none.jsonl", "none.jsonl: no such file"),
+        ("{}", "reference"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_before_anything_is_drawn(legs, text, complaint):
+    legs.write_text(text)
+    with pytest.raises((ConfigError, DataError), match=complaint):
+        load_own(legs)
+
+
+def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(legs, model, tmp_path):
+    for judge, complaint in (
+        ("undecided", r":13: problem \w+-\w+: .*got None"),
+        ("near", r":10: .*ValueError"),
+    ):
+        legs.write_text(f"{YAML}judge: legs.py:{judge}\n")
+        task = load_own(legs)
+        with pytest.raises(DataError, match=f"legs.py{complaint}"):
+            task.judge(None, task.problems[0], "nine")
+    (tmp_path / "typo.py").write_text(CODE.replace('row["gold"]', 'row["gould"]'))
+    with pytest.raises(DataError, match=r"typo.py:22: row 0: KeyError: 'gould'"):
+        load_own(f"{tmp_path}/typo.py:LEGS")
+
+
+def test_names_are_not_taken_twice(legs, tmp_path):
+    (tmp_path / "gsm8k.yaml").write_text(YAML)
+    with pytest.raises(ConfigError, match="there is another benchmark 'gsm8k'; rename one"):
+        find_benchmarks([str(tmp_path / "gsm8k.yaml")])
+
+
+# --- What the text in a box says: several answers, units, votes
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("1,3,5", ["1", "3", "5"]),
+        ("$69$,$84$", ["69", "84"]),
+        ("$(1,8,19), (2,7,13)$", ["(1,8,19)", "(2,7,13)"]),
+        ("\\{-2, 0, 2\\}", ["-2", "0", "2"]),
+        ("\\left\\{1, 2\\right\\}", ["1", "2"]),
+        ("1 and 3", ["1", "3"]),
+        ("1 \\text{ or } 3", ["1", "3"]),
+        ("\\pm 2", ["2", "-2"]),
+        ("\\frac{32}{9}, \\frac{1}{2}", ["\\frac{32}{9}", "\\frac{1}{2}"]),
+        ("\\left(-\\frac{1}{2}, \\frac{7}{2}\\right)", ["(-\\frac{1}{2}, \\frac{7}{2})"]),
+        ("1; 3", ["1", "3"]),
+        ("1 \\quad 3", ["1", "3"]),
+        ("x=1,\\qquad x=3", ["x=1", "x=3"]),
+        ("1 \\\\ 3", ["1", "3"]),
+        ("1 \\text{, } 3\\text{, and } 5", ["1", "3", "5"]),
+        ("(1;3)", ["(1;3)"]),
+        ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}, 3", ["\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "3"]),
+        ("\\begin{cases} x=1, \\\\ y=2 \\end{cases}", ["\\begin{cases} x=1, \\\\ y=2 \\end{cases}"]),
+        ("7", ["7"]),
+        ("", []),
+    ],
+)
+def test_answers_are_split_outside_brackets(text, answers):
+    assert split_answers(text) == answers
+
+
+@given(st.text())
+def test_splitting_never_fails_and_leaves_no_blank_answer(text):
+    assert all(answer.strip() for answer in split_answers(text))
+
+
+@pytest.mark.parametrize(
+    ("answer", "unit", "bare"),
+    [
+        ("3 km", "km", "3"),
+        ("\\frac{41}{12} \\text{ km}", "km", "\\frac{41}{12}"),
+        ("\\frac{600}{7}\\,\\mathrm{km/h}", "km/h", "\\frac{600}{7}"),
+        ("8 mins", "min", "8"),
+        ("50 minute", "minutes", "50"),
+        ("3", "km", "3"),
+        ("3 km", "", "3 km"),
+        # Not the end of a word, nor anything before the end.
+        ("skm", "km", "skm"),
+        ("2 km 300", "km", "2 km 300"),
+    ],
+)
+def test_a_unit_is_dropped_from_the_end_only(answer, unit, bare):
+    assert drop_unit(answer, unit) == bare
+
+
+def test_votes_count_answers_that_only_look_different():
+    assert (
+        len({vote_key(text) for text in ("\\dfrac{1}{2}", "\\frac{1}{2}", "$\\frac{1} {2}$", "\\frac12")})
+        == 2
+    )
+    assert vote_key("\\text{Paris}") == vote_key("Paris") == "Paris"
+    assert vote_key("12") != vote_key("13")
+
+
+# --- From a text to a verdict, by kind of problem. The grader here knows equality and nothing else
+
+
+class ExactGrader:
+    """Right is what is the same without blanks."""
+
+    def __init__(self, too_long=False):
+        self.asked = []
+        self.too_long = too_long
+
+    def grade_answer(self, answer, gold):
+        self.asked.append((answer, gold))
+        if self.too_long:
+            return Grade(False, GradeReason.TOO_LONG)
+        if answer is None:
+            return Grade(False, GradeReason.NO_ANSWER)
+        correct = answer.replace(" ", "") == gold.replace(" ", "")
+        return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
+
+
+def verdict(problem, answer, judge=judge_all):
+    return judge(ExactGrader(), problem, answer)
+
+
+ROOTS = open_problem("x^3=x?", "-1", "0", "1")
+
+
+@pytest.mark.parametrize("answer", ["-1,0,1", "1, 0, -1", "\\{0, 1, -1\\}", "0, \\pm 1", "1 and 0 and -1"])
+def test_several_answers_count_in_any_order(answer):
+    assert verdict(ROOTS, answer).correct
+
+
+@pytest.mark.parametrize("answer", ["-1,0", "-1,0,1,2", "0,0,1", "-1,-1,-1", "1", ""])
+def test_all_of_them_must_be_given_and_nothing_else(answer):
+    assert verdict(ROOTS, answer).reason is GradeReason.WRONG
+
+
+def test_each_reference_answer_is_used_up_by_one_answer():
+    twice = open_problem("?", "2", "2", "3")
+    assert verdict(twice, "2,3,2").correct
+    assert not verdict(twice, "2,3,3").correct
+
+
+def test_a_single_answer_is_asked_for_once_and_without_its_unit():
+    grader = ExactGrader()
+    assert judge_all(grader, open_problem("How far?", "3", unit="km"), "3 \\text{ km}").correct
+    assert grader.asked == [("3", "3")]
+
+
+def test_what_is_too_long_for_the_grader_is_not_taken_apart():
+    grader = ExactGrader(too_long=True)
+    assert judge_all(grader, ROOTS, "1," * 10**6).reason is GradeReason.TOO_LONG
+    assert len(grader.asked) == 1
+
+
+def test_no_answer_stays_no_answer():
+    for judge, problem in ((judge_one, ROOTS), (judge_all, ROOTS), (judge_option, CHOICE)):
+        assert judge(ExactGrader(), problem, None).reason is GradeReason.NO_ANSWER
+
+
+CHOICE = choice_problem("Which?", {"A": "left", "B": "right"}, "B")
+NUMBERED = choice_problem("Which?", {"1": "left", "2": "right"}, "2")
+
+
+@pytest.mark.parametrize(
+    ("problem", "text", "label"),
+    [
+        (CHOICE, "\\boxed{A} no, \\boxed{right}", "B"),
+        (CHOICE, "\\boxed{(b)}", "B"),
+        (NUMBERED, "\\boxed{2) right}", "2"),
+        (NUMBERED, "\\boxed{left}", "1"),
+    ],
+)
+def test_the_last_box_names_an_option_by_its_label(problem, text, label):
+    assert extract_option(text, problem) == label
+
+
+def test_a_box_that_names_no_option_is_kept_as_it_is():
+    assert extract_option("\\boxed{up}", CHOICE) == "up"
+    assert extract_option("no box", CHOICE) is None
+    assert verdict(CHOICE, "up", judge_option).reason is GradeReason.WRONG
+    assert verdict(CHOICE, "B", judge_option).correct
+
+
+def test_the_last_box_counts_and_an_open_one_is_none():
+    assert extract_boxed("\\boxed{1} so \\boxed{2}", ROOTS) == "2"
+    assert extract_boxed("\\boxed{1} so \\boxed{2", ROOTS) is None
+
+
+OPEN = open_problem("1+1?", "2")
+LAST = Reading(answers=BOX_OR_LAST)
+
+
+def read(text, problem=OPEN, reading=LAST):
+    return reading.read(text, problem, extract_option if problem.labels else extract_boxed)
+
+
+def test_a_box_goes_before_everything_and_an_open_one_leaves_no_answer():
+    assert read("\\boxed{3}, so the answer is 2.") == FoundAnswer(answer="3")
+    # What was cut off is not replaced by what was found earlier.
+    assert read("The answer is 2: \\boxed{2") == FoundAnswer(answer=None)
+    assert read("\\boxed{1}, or \\boxed{2") == FoundAnswer(answer=None)
+
+
+def test_without_a_box_the_phrase_or_the_last_number_counts_where_it_is_asked_for():
+    assert read("The answer is 2.") == FoundAnswer(answer="2", is_unboxed=True)
+    assert read("Hence 2") == FoundAnswer(answer="2", is_unboxed=True)
+    assert read("Nothing.") == FoundAnswer(answer=None)
+    assert read("The answer is 2.", reading=IN_BOXES) == FoundAnswer(answer=None)
+
+
+@pytest.mark.parametrize(
+    ("problem", "text", "label"),
+    [
+        (CHOICE, "(A) is wrong. The answer is (B).", "B"),
+        (CHOICE, "The answer is right, because of 1 and 2.", "B"),
+        (CHOICE, "The correct answer: **A) left**", "A"),
+        (CHOICE, "The answer is B. The other answers are incorrect.", "B"),
+        (CHOICE, "It is A.\n\nI hope this answer is clear.\n\nB", "B"),
+        (NUMBERED, "The answer is 2.", "2"),
+        (CHOICE, "Let us see.\n\n(B)\n", "B"),
+        # What names no option in a phrase is a wrong answer, elsewhere none at all.
+        (CHOICE, "The answer is up.", "up"),
+        (CHOICE, "There are 2 of them", None),
+        (CHOICE, "A long way to go", None),
+    ],
+)
+def test_an_option_may_be_named_without_a_box(problem, text, label):
+    assert read(text, problem) == FoundAnswer(answer=label, is_unboxed=label is not None)
+
+
+def test_thoughts_do_not_count_where_only_what_is_behind_them_does():
+    after = Reading(after_thinking=True, begun=True)
+    assert read("\\boxed{1} </think> \\boxed{2}", reading=after).answer == "2"
+    assert read("\\boxed{1} </think> two", reading=after).answer is None
+    assert read("\\boxed{1} and on and on", reading=after).answer is None
+    assert read("\\boxed{1}", reading=Reading(after_thinking=True)).answer == "1"
+    last = Reading(answers=BOX_OR_LAST, after_thinking=True, begun=True)
+    assert read("\\boxed{1} </think> The answer is 2.", reading=last) == FoundAnswer(
+        answer="2", is_unboxed=True
+    )
+
+
+def test_a_grader_may_be_given_the_text_and_a_text_without_a_formula_its_answer():
+    whole = Reading(answers=WHOLE_TEXT, after_thinking=True, begun=True)
+    found = read("$3$ </think> So it is $2$.", reading=whole)
+    assert found == FoundAnswer(answer="2", is_unboxed=True, text=" So it is $2$.")
+    grader = ExactGrader()
+    judge_found(judge_one, grader, OPEN, found)
+    judge_found(judge_one, grader, OPEN, read("</think> The answer is 2.", reading=whole))
+    assert grader.asked == [(" So it is $2$.", "2"), ("2", "2")]
+    assert read("$x=2$. And \\boxed{", reading=Reading(answers=WHOLE_TEXT)) == FoundAnswer(answer=None)
+    # An option is read by its own rules.
+    assert read("</think> It is $x$. The answer is (B).", CHOICE, whole) == FoundAnswer(
+        answer="B", is_unboxed=True
+    )
+    assert judge_found(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER
