@@ -34,7 +34,7 @@ def requests(model: Path, problems: Path, step: int) -> Iterator[tuple[list[int]
 
     from seele.curriculum import UniformCurriculum
     from seele.data.storage.schema import read_problems
-    from seele.rollout.seeding import rollout_seed
+    from seele.rollout.sampling import rollout_seed
     from seele.rollout.templates import encode_prompt
 
     tokenizer, instances = AutoTokenizer.from_pretrained(model), read_problems(problems)

@@ -17,7 +17,7 @@ from run import prepare
 from seele.data.storage.files import file_sha256, write_atomically
 from seele.data.storage.schema import read_problems
 from seele.records import Instance
-from seele.rollout.seeding import rollout_seed
+from seele.rollout.sampling import rollout_seed
 from seele_eval.conditions import installed_versions
 from seele_eval.generation import EngineSettings, complete_here
 from seele_eval.models import find_weights

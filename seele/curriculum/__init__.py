@@ -9,13 +9,11 @@ from typing import Any
 
 from seele.config.settings import CurriculumConfig
 from seele.curriculum.contract import Curriculum
-from seele.curriculum.epochs import EpochCurriculum
-from seele.curriculum.ordered import OrderedCurriculum
+from seele.curriculum.epochs import EpochCurriculum, OrderedCurriculum, UniformCurriculum
 from seele.curriculum.own import CURRICULUM, CheckedCurriculum, build_own
 from seele.curriculum.own import check_curriculum as check_own
 from seele.curriculum.sec import SecCurriculum
 from seele.curriculum.selection import SELECTIONS, NoSelection, check_selection
-from seele.curriculum.uniform import UniformCurriculum
 from seele.errors import ConfigError
 from seele.plugins import find_part
 

@@ -1,9 +1,19 @@
-"""The parts of the contract that curricula with one queue for all problems share."""
+"""Curricula with one queue for all problems: every problem once an epoch, in random or in sorted order.
 
-from collections.abc import Callable, Collection, Mapping
+Sorted by columns is the classic easy-to-hard curriculum, the baseline ``ordered`` of SEC (arXiv:2505.14970),
+where the column is the level of difficulty. The columns are read elsewhere
+(``seele.data.storage.schema.read_columns``). P counts all problems.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply
+import numpy as np
+from numpy.typing import NDArray
+
+from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply, shuffled
+from seele.errors import DataError
 from seele.records import State
 from seele.saved_state import read_state
 
@@ -63,3 +73,82 @@ class EpochCurriculum:
     def metrics(self) -> dict[str, float]:
         """``epoch``: passes over all problems so far, such as 1.5 in the middle of the second."""
         return {"epoch": self.epochs}
+
+
+class UniformCurriculum(EpochCurriculum):
+    """Shuffled epochs; the order of one depends on nothing but the seed and its number."""
+
+    name: ClassVar[str] = "uniform"
+
+    def __init__(self, num_problems: int, *, seed: int) -> None:
+        """Shuffle ``num_problems`` problems anew in each epoch."""
+        super().__init__(num_problems, lambda epoch: shuffled(num_problems, seed=(seed, epoch)))
+
+
+Key = tuple[Any, ...]
+"""A problem's values, one for each column."""
+
+_KINDS = {bool: "booleans", int: "numbers", float: "numbers", str: "texts"}
+
+
+def rank_problems(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> tuple[list[Key], NDArray[np.int64]]:
+    """Group problems that share their values in ``columns``.
+
+    Returns:
+        The groups' values in ascending order, and (P,) the place of each problem's group in that list.
+
+    Raises:
+        DataError: If a value is missing, or a column mixes texts, numbers and booleans.
+    """
+    for column in columns:
+        _check_column(rows, column)
+    keys = [tuple(row[column] for column in columns) for row in rows]
+    groups = sorted(set(keys))
+    rank = {key: place for place, key in enumerate(groups)}
+    return groups, np.array([rank[key] for key in keys], dtype=np.int64)
+
+
+def _check_column(rows: Sequence[Mapping[str, Any]], column: str) -> None:
+    first_of_kind: dict[str, str] = {}
+    for problem, row in enumerate(rows):
+        value = row.get(column)
+        kind = _KINDS.get(type(value))
+        if kind is None or (isinstance(value, float) and math.isnan(value)):
+            raise DataError(
+                f"seele.curriculum.columns, column {column!r}: problem {problem} (counted from 0) has "
+                f"{value!r}; allowed are a text, a number or a boolean; fill in the value or choose another "
+                "column"
+            )
+        first_of_kind.setdefault(kind, f"problem {problem} has {value!r}")
+    if len(first_of_kind) > 1:
+        raise DataError(
+            f"seele.curriculum.columns, column {column!r} mixes {' and '.join(first_of_kind)}: "
+            f"{', '.join(first_of_kind.values())}; only values of one kind can be sorted"
+        )
+
+
+class OrderedCurriculum(EpochCurriculum):
+    """Epochs in ascending order of the columns' values; problems of equal values are shuffled in each."""
+
+    name: ClassVar[str] = "ordered"
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], seed: int) -> None:
+        """Sort by the values of ``columns``, the first of them first.
+
+        Args:
+            rows: One mapping a problem with at least these columns.
+            columns: Numbers are sorted as numbers, texts as texts, False before True.
+            seed: Of the shuffles.
+
+        Raises:
+            DataError: If a value is missing, or a column mixes texts with numbers.
+        """
+        _, rank_P = rank_problems(rows, columns)
+
+        def order_of_epoch(epoch: int) -> Problems:
+            order_P = shuffled(len(rank_P), seed=(seed, epoch))
+            return order_P[np.argsort(rank_P[order_P], kind="stable")]
+
+        super().__init__(len(rows), order_of_epoch, columns=list(columns))

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from seele.curriculum.contract import Curriculum
-from seele.curriculum.selection_contract import Selection
+from seele.curriculum.contract import Curriculum, Selection
 from seele.errors import ConfigError, PluginError
 from seele.plugins import blame, require_members, where
 from seele.records import State

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seele.curriculum.columns import Key, rank_problems
 from seele.curriculum.epoch_queue import EpochQueue, Problems, Supply, shuffled
+from seele.curriculum.epochs import Key, rank_problems
 from seele.records import State
 from seele.saved_state import read_count, read_state
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from seele.config.settings import SelectionConfig
+from seele.curriculum.contract import Selection
 from seele.curriculum.lze import LearningZoneSelection
 from seele.curriculum.own import SELECTION, CheckedSelection, build_own
 from seele.curriculum.own import check_selection as check_own
-from seele.curriculum.selection_contract import Selection
 from seele.errors import ConfigError
 from seele.plugins import find_part
 from seele.records import State

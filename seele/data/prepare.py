@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.sources.rows import Counts
+from seele.data.split import Sample
 from seele.data.steps.leakage import revealed_at
 from seele.data.storage.files import file_sha256, write_atomically
 from seele.data.storage.parquet import ParquetSink
-from seele.data.storage.sample import Sample
 from seele.data.storage.schema import SCHEMA, SCHEMA_VERSION, fill
 from seele.errors import ConfigError, DataError
 from seele.records import Instance

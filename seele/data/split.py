@@ -1,10 +1,12 @@
-"""Problems divided into two parts that never overlap, whatever the order and the files they come in."""
+"""Problems chosen by a hash of their ids, in any order the same: two parts without overlap, or a sample."""
 
 import hashlib
+import heapq
 from pathlib import Path
 
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import iterate_problems
+from seele.records import Instance
 
 
 def is_in_first_part(instance_id: str, *, share: float, seed: int) -> bool:
@@ -42,3 +44,27 @@ def divide_file(
         if part in divided:
             copy_rows(file, target, (each is part for each in [*divided, *left_out]))
     return len(divided)
+
+
+class Sample:
+    """At most ``size`` of the problems that were added; all of them as long as they are fewer."""
+
+    def __init__(self, size: int) -> None:
+        """An empty sample."""
+        self._size = size
+        # The largest hash, here the smallest number, goes first. Rows are unique, so that no two entries tie.
+        self._heap: list[tuple[int, int, Instance]] = []
+
+    def add(self, row: int, instance: Instance) -> None:
+        """Consider a problem and its row in the file."""
+        digest = hashlib.sha256(f"sample/{instance.instance_id}".encode()).digest()
+        entry = (-int.from_bytes(digest[:8]), row, instance)
+        if len(self._heap) < self._size:
+            heapq.heappush(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
+
+    @property
+    def problems(self) -> list[tuple[int, Instance]]:
+        """The chosen problems with their rows, in the order of these."""
+        return sorted(((row, instance) for _, row, instance in self._heap), key=lambda pair: pair[0])

@@ -8,10 +8,11 @@ from seele.endpoint.http import (
     Endpoint,
     PassingError,
     RefusedError,
+    Reply,
     RequestRefusedError,
     exchange,
+    read_reply,
 )
-from seele.endpoint.reply import Reply, read_reply
 from seele.endpoint.retries import GaveUpError, Patience, StoppedError
 
 __all__ = [

@@ -14,12 +14,11 @@ from seele.config import RunWide, SeeleConfig
 from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
-from seele.hints.checked import KEY, MEMBERS, CheckedController
-from seele.hints.constant import FixedHint, NoHint
+from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
-from seele.hints.round_trip import check_round_trip
+from seele.hints.scheduled import FixedHint, NoHint
 from seele.hints.schedules import PrefixRftController, UftController, UniformController
 from seele.plugins import blame, find_part, require_members
 

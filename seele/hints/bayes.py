@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
-from seele.hints.contract import SequentialController, check_outcome
-from seele.hints.settings import check_number
+from seele.hints.contract import SequentialController, check_number, check_outcome
 from seele.hints.withdrawal import Withdrawal
 from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32

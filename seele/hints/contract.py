@@ -1,12 +1,16 @@
 """What a hint controller promises, and the one rule all of them share: a hint ratio must be legal.
 
-The controllers themselves are one file each; ``seele.hints.build_controller`` makes them by name.
+The controllers themselves are made by name in ``seele.hints.build_controller``. Their own settings are
+checked here, too, with messages that name the key and what is allowed.
 """
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from seele.errors import ConfigError
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import check_header, state_header
 
@@ -215,3 +219,27 @@ def nearest_legal(hint_ratio: float, legal_ratios: Sequence[float]) -> float:
     """
     smallest_distance = min(abs(legal - hint_ratio) for legal in legal_ratios)
     return min(legal for legal in legal_ratios if abs(legal - hint_ratio) <= smallest_distance + TIE)
+
+
+def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float = math.inf) -> float:
+    """``value`` as a float, if it is a finite number in the closed range.
+
+    Raises:
+        ConfigError: Says what was expected.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not at_least <= value <= min(at_most, sys.float_info.max):
+        allowed = f"in [{at_least:g}, {at_most:g}]" if math.isfinite(at_most) else f"of at least {at_least:g}"
+        raise ConfigError(f"seele.hints.settings.{key}: expected a number {allowed}, got {value!r}")
+    return float(value)
+
+
+def check_count(key: str, value: Any) -> int:
+    """``value``, if it is a whole number of at least 1.
+
+    Raises:
+        ConfigError: Says what was expected.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"seele.hints.settings.{key}: expected a whole number of at least 1, got {value!r}")
+    return value

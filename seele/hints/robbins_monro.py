@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from seele.hints.contract import SequentialController, check_outcome, nearest_legal
-from seele.hints.settings import check_number
+from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
 from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 

@@ -1,15 +1,18 @@
-"""What controllers that look at no outcome share: a clock, a count of visits, and draws that follow from it.
+"""Controllers that look at no outcome: no hint, the same share of every solution, and the base of schedules.
 
-A draw is a pure function of the seed, the problem, the number of its visit and, where it matters, the round.
-So neither the order of problems nor an interruption changes it.
+Schedules share a clock, a count of visits, and draws that follow from it. A draw is a pure function of the
+seed, the problem, the number of its visit and, where it matters, the round. So neither the order of problems
+nor an interruption changes it.
 """
 
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from seele.hints.contract import SequentialController, check_outcome
+from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
 from seele.records import State
 from seele.saved_state import check_state, read_count, read_section, read_value, state_header
 
@@ -100,3 +103,54 @@ def _read_beginning(value: Any) -> Beginning:
     if visit == 0:
         raise ValueError("visits are counted from 1")
     return Beginning(visit, step)
+
+
+class FixedHint(SequentialController):
+    """Reveals the same share of every solution in every round: the legal ratio nearest to ``ratio``.
+
+    Args:
+        ratio: Share of the solution, in [0, 1]. The whole solution is never legal, so 1 reveals all but the
+            last step.
+    """
+
+    name: ClassVar[str] = "fixed"
+    aims_at_target: ClassVar[bool] = False
+
+    def __init__(self, *, ratio: float = 0.5) -> None:
+        self._ratio = check_number("ratio", ratio, at_most=1.0)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """The same for every problem and round that has the same legal ratios."""
+        return nearest_legal(self._ratio, legal_ratios)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """Checks the outcome, and changes nothing."""
+        check_outcome(hint_ratio, num_correct, num_rollouts)
+
+    def load_state_dict(self, state: State) -> None:
+        """Checks that the checkpoint is of this controller: the ratio is a setting, not something learnt."""
+        check_state(state, header=self.state_dict())
+
+
+class NoHint(FixedHint):
+    """Reveals nothing: the problem as posed, as in GRPO."""
+
+    name: ClassVar[str] = "none"
+
+    def __init__(self) -> None:
+        super().__init__(ratio=0.0)
+
+
+def cosine_decay(step: int, *, high: float, low: float, decay_steps: int) -> float:
+    """Falls from ``high`` at step 0 along half a cosine to ``low`` at ``decay_steps``, and stays there.
+
+        p(t) = high - (high - low) / 2 * (1 - cos(pi t / T)),  t <= T
+
+    Args:
+        step: Training step t, 0 or more.
+        high: Value at step 0.
+        low: Value from step T on.
+        decay_steps: T, at least 1.
+    """
+    progress = min(step, decay_steps) / decay_steps
+    return high - 0.5 * (high - low) * (1.0 - math.cos(math.pi * progress))

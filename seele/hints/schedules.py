@@ -9,10 +9,8 @@ from random import Random
 from typing import ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.contract import nearest_legal
-from seele.hints.scheduled import ScheduledController
-from seele.hints.settings import check_count, check_number
-from seele.maths.schedule import cosine_decay
+from seele.hints.contract import check_count, check_number, nearest_legal
+from seele.hints.scheduled import ScheduledController, cosine_decay
 from seele.records import HintShare, RoundRequest
 
 TRAINING_STEPS = 500

@@ -1,4 +1,27 @@
-r"""The final answer of a generated text: what stands in its last ``\boxed{}``."""
+r"""The final answer of a generated text: what stands in its last ``\boxed{}``.
+
+A text without any box may be read for an answer, too: its last "answer is ...", else the last number in it.
+Whether such an answer counts is for the caller: by default none of ours does. Texts that open a box never
+come here, because an answer that was cut off is not replaced by an earlier one.
+
+The rules, on the text without Markdown's ``**`` and backticks:
+
+1. What follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (in the next line where
+   nothing follows in its own), up to the end of its sentence. A sentence without digit, formula or operator,
+   such as "The answer is wrong.", says nothing, and the phrase before it counts.
+2. Of a sentence that begins with a number or a formula, with at most a unit or a remark behind it, that
+   number or formula: ``12`` of "12 apples (see above)". Of one equation its right side, of words around one
+   number that number. A sum, a list, or a number with a word that changes it ("5 million") stays whole.
+   Longer sentences with several numbers say nothing.
+3. Numbers lose the commas of their thousands, their currency and a plus: ``$1,234.50`` is ``1234.50``. A
+   percent sign stays, written ``\%``: what it means is for the grader to say.
+4. Without such a phrase the last number counts, or the formula that it stands in. Numbers of list items
+   and of references such as ``[1]`` do not count.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
 
 from seele.maths.boxed import OPENING, last_boxed
 
@@ -29,3 +52,131 @@ def text_after_thinking(text: str, *, begun: bool) -> str | None:
     if end:
         return behind
     return None if begun or text.lstrip().startswith(THINK) else text
+
+
+_DIGITS = r"(?:\d{1,3}(?:(?:,|\{,\}|,\\!)\d{3})++(?!\d)|\d++)(?:\.\d++)?|\.\d++"
+_FRACTION = r"\\[dt]?frac\s*\{\s*-?\d+\s*\}\s*\{\s*\d+\s*\}"
+_VALUE = (
+    rf"(?:\d++\s?{_FRACTION}|{_FRACTION}|\d++\s\d++/\d++|\d{{1,2}}:\d\d(?!\d)"
+    rf"|(?:{_DIGITS})"
+    r"(?:\s?/\s?\d++(?![\d.]*+/)|[eE][-+]?\d++(?!\w)|\^(?:\{-?\d+\}|-?\d++))?"
+    r"(?:\s?(?:\\times|\\cdot|\N{MULTIPLICATION SIGN})\s?10\^(?:\{-?\d+\}|-?\d++))?)"
+)
+_SIGN = r"[-+\N{MINUS SIGN}]"
+_NUMBER = rf"(?:{_SIGN}?(?:\\?[$€£¥]\s?)?{_SIGN}?{_VALUE}(?:\s?\\?%|\spercent\b)?)"
+
+# A sign behind a number, a letter or a bracket is a minus between two things; x2 and x^2 hold no number.
+_NUMBER_IN_TEXT = re.compile(
+    rf"(?:(?<![\w)\]}}.])(?={_SIGN})|(?<![\w.^:])(?!{_SIGN}))({_NUMBER})", re.IGNORECASE
+)
+_NOT_COUNTED = re.compile(r"^\s*\d+[.)]\s|\[\d+\]", re.MULTILINE)
+
+_PHRASE = re.compile(
+    r"\banswers?\b(?:\s+(?:to|of|for)\b[^.:\n]{1,80}?\s(?:is|are)\b|"
+    r"\s*(?:\b(?:is|are|would be|must be|should be)\b|[:=]))\s*:?\s*(?:[*•-]\s+)?"
+    r"(?:(?:therefore|thus|then|hence|simply|indeed|exactly|approximately|about|equal to)\b[,:]?\s*)*",
+    re.IGNORECASE,
+)
+_MAX_PHRASES = 20
+"""Of the last so many phrases one is looked for that says something."""
+_FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL
+)
+_SENTENCE = re.compile(r"(.*?)(?:[.!?](?=\s|$)|;\s(?=[A-Za-z])|,?\s(?:because|since|as|which)\b|$)")
+_STATES_SOMETHING = re.compile(r"[\d$\\+*/^=<>]|^\W*[A-Za-z]\W*$")
+_LABEL = re.compile(r"\([A-Z]\)\s")
+_WORD = re.compile(r"(?<!\\)\b(?!and\b|or\b)[A-Za-z]{2,}")
+
+# Words behind a number that are no units: they change it, or it goes on behind them.
+_NO_UNIT = (
+    r"(?:and|or|pi|plus|minus|times|over|base|mod|squared|cubed|dozen|hundred|thousand|[mb]illion|trillion|"
+    r"half|halves|thirds?|quarters?|[a-z]+ths?|alpha|beta|gamma|delta|theta|lambda|sqrt)\b"
+)
+# Words, or a unit of one letter that is no usual name of a variable.
+_UNIT = rf"(?:\s+(?:(?!{_NO_UNIT})[A-Za-z]{{2,}}|[mgshJKLNVW]\b)(?:/[A-Za-z]+)?(?:\^\{{?-?\d\}}?|[²³])?|\s?°)"
+# What may stand behind an answer: the end, a unit, a remark.
+_REMARK = (
+    r"\s*(?:$|[(\[]|:\)|[\N{EN DASH}\N{EM DASH}]|\s-\s(?=[A-Za-z]{2})"
+    r"|,\s(?!(?:and|or|plus|minus|times)\b)[A-Za-z]{2,}\s+[A-Za-z]{2}|\band\s+(?:it|this|that|the)\b)"
+)
+_REST = re.compile(rf"{_UNIT}*?{_REMARK}", re.IGNORECASE)
+_QUANTITY = re.compile(rf"({_NUMBER}){_REST.pattern}", re.IGNORECASE)
+
+
+def unboxed_answer(text: str) -> str | None:
+    """The answer of a text to an open question; None where it has neither the phrase nor a number."""
+    text = _without_marks(text)
+    for tail in _tails(text):
+        if said := _said(tail):
+            return said
+    return _last_value(text) or next(answer_sentences(text), None)
+
+
+def answer_sentences(text: str) -> Iterator[str]:
+    """What each "answer is" says, up to the end of its sentence, the last one first."""
+    return filter(None, map(_sentence, _tails(_without_marks(text))))
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank, without Markdown's marks; blank where there is none."""
+    return _without_marks(text).rstrip().rpartition("\n")[2].strip()
+
+
+def _without_marks(text: str) -> str:
+    return text.replace("**", "").replace("`", "")
+
+
+def _tails(text: str) -> Iterator[str]:
+    """The text behind each phrase, the last one first."""
+    phrases = list(_PHRASE.finditer(text))
+    return (text[phrase.end() :] for phrase in islice(reversed(phrases), _MAX_PHRASES))
+
+
+def _said(tail: str) -> str | None:
+    """What a phrase's sentence answers; None where it says nothing."""
+    if formula := _FORMULA.match(tail):
+        inside = _inside(formula)
+        if inside and _REST.match(f" {_sentence(tail[formula.end() :])}"):
+            return _plain_number(inside) if re.fullmatch(_NUMBER, inside) else inside
+    sentence = _sentence(tail)
+    if not _STATES_SOMETHING.search(sentence):
+        return None
+    if quantity := _QUANTITY.match(sentence):
+        return _plain_number(quantity[1])
+    if sentence.count("=") == 1 and (quantity := _QUANTITY.match(sentence.partition("=")[2].strip())):
+        return _plain_number(quantity[1])
+    begins_with_it = re.match(rf"{_NUMBER}|\$|\\", sentence)
+    num_words, numbers = len(_WORD.findall(sentence)), _NUMBER_IN_TEXT.findall(sentence)
+    has_words = num_words > 0 or _LABEL.match(sentence)
+    if has_words and not begins_with_it and not _FORMULA.search(sentence) and len(numbers) == 1:
+        return _plain_number(numbers[0])
+    return None if num_words > 3 and not begins_with_it else sentence
+
+
+def _last_value(text: str) -> str | None:
+    """The last number, or the formula that it stands in."""
+    text = _NOT_COUNTED.sub("", text)
+    last = None
+    for last in _NUMBER_IN_TEXT.finditer(text):  # noqa: B007 - the last one is what counts
+        pass
+    if last is None:
+        return None
+    for formula in _FORMULA.finditer(text):
+        if formula.start() <= last.start() < formula.end() and (inside := _inside(formula)):
+            value = inside.rpartition("=")[2].strip()
+            return _plain_number(value) if re.fullmatch(_NUMBER, value) else value or None
+    return _plain_number(last[1])
+
+
+def _inside(formula: re.Match[str]) -> str:
+    return next(each for each in formula.groups() if each is not None).strip().rstrip(".,;").rstrip()
+
+
+def _sentence(tail: str) -> str:
+    found = _SENTENCE.match(tail.partition("\n")[0])
+    return found[1].strip(" \t\r,:").rstrip(" -") if found else ""
+
+
+def _plain_number(number: str) -> str:
+    plain = re.sub(r"\\?[$€£¥]\s?|\{,\}|,\\!|,", "", number).replace("\N{MINUS SIGN}", "-").lstrip("+")
+    return re.sub(r"\s?\\?%|\spercent$", r"\\%", plain)

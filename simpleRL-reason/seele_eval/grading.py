@@ -11,11 +11,10 @@ from typing import Protocol
 
 from seele.maths.boxed import OPENING
 from seele.records import Grade, GradeReason
-from seele.reward.extract import last_boxed, text_after_thinking
+from seele.reward.extract import answer_sentences, last_boxed, last_line, text_after_thinking, unboxed_answer
 from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
 from seele.reward.reasoning import CHECKERS, check_answer
-from seele.reward.unboxed import answer_sentences, last_line, unboxed_answer
 from seele_eval.answers import drop_unit, split_answers
 from seele_eval.problems import Problem
 
@@ -113,7 +112,7 @@ def extract_option(text: str, problem: Problem) -> str | None:
 
 
 def extract_unboxed(text: str, problem: Problem) -> str | None:
-    """The answer of a text without a box, by the rules of ``seele.reward.unboxed``.
+    """The answer of a text without a box, by the rules of ``seele.reward.extract``.
 
     For a problem with options: the option named by the last "answer is ..." that names one, else by the last
     line, else the content of the last "answer is ...".

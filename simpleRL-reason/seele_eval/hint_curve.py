@@ -17,7 +17,7 @@ from seele.data.storage.schema import read_problems
 from seele.errors import DataError
 from seele.records import Chat, Instance
 from seele.reward.grader import GraderPool
-from seele.rollout.seeding import rollout_seed
+from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele_eval.arguments import add_chat, add_stop, check_chat, chosen_chat, chosen_stop, positive
 from seele_eval.command import check_folder, exit_quietly, run_command

@@ -9,7 +9,7 @@ from typing import Any
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele.records import Chat
-from seele.rollout.seeding import rollout_seed
+from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
 from seele_eval.columns import MAX_VALUES

@@ -8,8 +8,8 @@ from typing import Any
 from seele.errors import ConfigError, DataError
 from seele.records import Chat, Finish
 from seele.reward.extract import opens_thoughts
+from seele.rollout.sampling import text_before_stop
 from seele.rollout.solutions import encode_problem
-from seele.rollout.stop import text_before_stop
 from seele.rollout.templates import CHAT, NO_CHAT, Tokenizer, prompt_text, stop_strings, template_text
 
 

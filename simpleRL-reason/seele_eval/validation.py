@@ -24,7 +24,7 @@ from seele.data.overlong import read_fitting_problems
 from seele.records import Finish, Instance
 from seele.reward.extract import text_after_thinking
 from seele.reward.function_grader import Grader, open_grader
-from seele.rollout.seeding import rollout_seed
+from seele.rollout.sampling import rollout_seed
 from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
 from seele_eval.prompts import Request, Response, begins_thinking, encode_requests, longest_prompt, stop_of

@@ -19,7 +19,6 @@ import seele.config.settings
 import seele.methods
 import seele.methods.method
 import seele.methods.sources.source
-import seele.methods.supervised
 import seele_verl.checks.compositions
 from seele.curriculum import CURRICULA, SELECTIONS
 from seele.errors import ConfigError
@@ -174,7 +173,7 @@ def places_that_refuse() -> set[tuple[str, int]]:
     for module in (
         seele.methods,
         seele.methods.method,
-        seele.methods.supervised,
+        seele.methods.method,
         seele.methods.sources.source,
         seele_verl.checks.compositions,
     ):

@@ -17,7 +17,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from seele.data.sources.settings import GENERATED, source_names
-from seele.data.storage.commands import commands_that_make
+from seele.data.storage.files import commands_that_make
 from seele.data.storage.schema import write_problems
 from seele.errors import DataError
 from seele.records import Instance

@@ -21,8 +21,7 @@ from seele.data.annotation.calls import Annotator
 from seele.data.annotation.cost import Budget, Prices
 from seele.data.annotation.file import AnnotationOrder, prepare
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.prompt import AnnotatorPrompt
-from seele.data.annotation.reply import Rejection, judge
+from seele.data.annotation.prompt import AnnotatorPrompt, Rejection, judge
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.endpoint import Endpoint, Patience, RefusedError, Reply

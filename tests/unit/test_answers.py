@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from seele.errors import DataError
 from seele.records import GradeReason
+from seele.reward.extract import answer_sentences, last_line, unboxed_answer
 from seele.reward.grader import GraderPool
 from seele.reward.graders import load_judge
 from seele.reward.multiple_choice import LETTERS, grade_choice
-from seele.reward.unboxed import answer_sentences, last_line, unboxed_answer
 
 # --- Which option an answer names
 

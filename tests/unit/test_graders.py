@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from seele.cli.main import main
 from seele.data import prepare as prepare_module
-from seele.data.storage.sample import Sample
+from seele.data.split import Sample
 from seele.errors import ConfigError, DataError
 from seele.records import UNGRADED, Grade, GradeReason, Instance
-from seele.reward import fast_simplify as zero
+from seele.reward import graders as zero
 from seele.reward.cross_check import TwiceGraded, disagreements_page
 from seele.reward.extract import answer_in, last_boxed, text_after_thinking
 from seele.reward.golds import GoldCheck, grade_golds

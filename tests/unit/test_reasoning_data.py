@@ -19,9 +19,8 @@ from seele.config.settings import CurriculumConfig
 from seele.curriculum import build_curriculum
 from seele.data.storage.schema import read_columns, read_problems, write_problems
 from seele.data.tasks import reasoning_tasks
-from seele.data.tasks.countdown_steps import countdown_steps
 from seele.data.tasks.reasoning import CONFIGS, PRESETS, generate_splits
-from seele.data.tasks.reasoning_tasks import TASKS, Values
+from seele.data.tasks.reasoning_tasks import TASKS, Values, countdown_steps
 from seele.errors import ConfigError, DataError, DependencyError
 from seele.maths.arithmetic import evaluate, parse
 from seele.reward.reasoning import CHECKERS, check_reference

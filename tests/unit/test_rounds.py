@@ -12,7 +12,7 @@ from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, run_rounds
-from seele.rollout.seeding import SEED_BITS, rollout_seed
+from seele.rollout.sampling import SEED_BITS, rollout_seed
 
 # --- The rounds of one problem, with a controller and an engine made of strings
 

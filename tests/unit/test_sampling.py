@@ -19,8 +19,7 @@ from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Completion, Finish, Instance
 from seele.reward.grader import GraderPool
-from seele.rollout.seeding import rollout_seed
-from seele.rollout.stop import text_before_stop
+from seele.rollout.sampling import rollout_seed, text_before_stop
 from seele.rollout.templates import STOP_STRINGS, TEMPLATES, render_prompt, stop_strings
 from seele_eval import difficulty, hint_curve, run, validation
 from seele_eval.arguments import parse_arguments

@@ -8,7 +8,7 @@ import pytest
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.bisect import Interval
-from seele.maths.schedule import cosine_decay
+from seele.hints.scheduled import cosine_decay
 from seele.records import HintShare, RoundRequest
 
 BLIND = ("prefix_rft", "uft", "uniform")

@@ -34,9 +34,8 @@ from seele.reward.grader import reward_form
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
-from seele.rollout.seeding import rollout_seed
+from seele.rollout.sampling import rollout_seed, text_before_stop
 from seele.rollout.solutions import EncodedProblem, encode_problem
-from seele.rollout.stop import text_before_stop
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController

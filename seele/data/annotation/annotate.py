@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from seele.data.annotation.calls import Annotator, Call, Task
 from seele.data.annotation.cost import Budget, Prices
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.reply import Grader, Rejection, Steps, judge
+from seele.data.annotation.prompt import Grader, Rejection, Steps, judge
 from seele.endpoint import (
     GaveUpError,
     PassingError,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from seele.data.annotation.calls import Annotator, Call, Task
 from seele.data.annotation.ledger import Account, CallLedger
-from seele.data.annotation.reply import Grader, judge
+from seele.data.annotation.prompt import Grader, judge
 from seele.endpoint import Reply
 from seele.errors import ConfigError
 

@@ -10,7 +10,7 @@ from seele.data.annotation.annotate import Annotation, Outcome
 from seele.data.annotation.calls import Annotator, Task
 from seele.data.annotation.cost import Budget, Forecast, Prices, forecast
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.reply import Grader, Rejection
+from seele.data.annotation.prompt import Grader, Rejection
 from seele.data.annotation.report import (
     Tally,
     annotated_instances,

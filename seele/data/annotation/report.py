@@ -9,7 +9,7 @@ from seele.data.annotation.annotate import Outcome
 from seele.data.annotation.calls import Annotator, Task
 from seele.data.annotation.cost import Forecast, Prices
 from seele.data.annotation.ledger import Account
-from seele.data.annotation.reply import Rejection
+from seele.data.annotation.prompt import Rejection
 from seele.data.steps.leakage import revealed_at
 from seele.data.storage.schema import content_id
 from seele.records import Instance

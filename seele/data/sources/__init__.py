@@ -6,10 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seele.data.sources.functions import is_function, open_function
 from seele.data.sources.local import find_files, iterate_file
 from seele.data.sources.mapping import parse_path
-from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.sources.reference import HubReference, is_function, open_function, parse_reference
 from seele.data.sources.rows import Counts, to_instances
 from seele.data.sources.settings import SourceSettings, find_settings, source_names
 from seele.data.storage.files import file_sha256

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seele.data.sources.detect import with_columns
-from seele.data.sources.mapping import as_level, as_text, look_up
+from seele.data.sources.mapping import as_level, as_text, look_up, with_columns
 from seele.data.sources.settings import Reason, SourceSettings
 from seele.data.steps.cutting import join_steps, split_steps
 from seele.data.storage.row_rules import check_unicode, shown

@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from seele.config.build import from_mapping
-from seele.data.sources.functions import is_function
-from seele.data.sources.reference import HubReference, beside, parse_reference
+from seele.data.sources.reference import HubReference, beside, is_function, parse_reference
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError
 from seele.plugins import find_part, installed_names
@@ -76,7 +75,7 @@ class SourceSettings:
     data_source: str
     """Goes into every problem: what checkers and metrics tell data sets apart by."""
     reference: str
-    """See ``seele.data.sources.reference`` and ``seele.data.sources.functions``."""
+    """See ``seele.data.sources.reference`` and ``seele.data.sources.reference``."""
     title: str = ""
     licence: str = "unknown"
     splits: Mapping[str, str] = field(default_factory=lambda: {"train": "train"})
@@ -105,7 +104,7 @@ class SourceSettings:
     max_chars: int | None = None
     """Leave out problems whose question and solution together are longer."""
     detect: tuple[str, ...] = ()
-    """Columns that are looked for by their usual names (``seele.data.sources.detect``), by what they hold."""
+    """What columns hold that are found by their usual names (``seele.data.sources.mapping``)."""
     leave_out: tuple[str, ...] = ()
     """Reasons for which a row is left out and counted; any other bad row ends the preparation."""
 

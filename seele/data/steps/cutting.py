@@ -1,19 +1,156 @@
-r"""Worked solutions as steps, the places where a hint may end.
+"""Worked solutions as steps, the places where a hint may end.
 
 ``"".join(steps)`` is the solution's text, so a step carries its own trailing blanks; no step is blank; every
 cut is legal (``seele.data.steps.protected``): never within maths, code, a table or braces. Which cuts are
 made follows from how the text is laid out: numbered steps or headings, else paragraphs, else lines, else
 sentences; a piece that holds most of the text is looked at once more. docs/steps.md has examples.
+
+Numbered are ``Step 2:``, ``**Step 3**``, ``## Step 4``, ``1.``, ``(2)``, ``### Title``. A list counts from 0
+or 1 without gaps, at one indentation, so that a list within an item does not count. What follows the last
+item is cut at its paragraphs.
+
+A sentence ends at ``.``, ``!`` or ``?`` before a blank and the beginning of another one. None ends within a
+decimal, after an abbreviation (``e.g.``, ``Fig. 3``), an initial (``J. Smith``) or the number of a list item
+(``2. Compute``).
 """
 
 import bisect
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from seele.data.steps.numbered import numbered_cuts
 from seele.data.steps.protected import legal_cuts, protected_spans
-from seele.data.steps.sentences import sentence_ends
+
+_HEAD = re.compile(
+    r"(?P<indent>[ \t]*)(?P<mark>(?:\#{1,6}[ \t]*|\*\*|__|>[ \t]*|\\textbf\{)*+)"
+    r"(?:(?:step|part|stage|phase)[ \t]*\#?(?P<step>\d{1,3})\b|\(?(?P<item>\d{1,3})[.):](?=[\s*]))?",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(
+    # Within its line: from paragraph to paragraph, the rest of the text would be read every time.
+    r"[^\w\n]*+(?:therefore|thus|hence|so|(?:in )?conclusion|(?:the )?(?:final )?answer)\b"
+    r"|\#\#\#\#|[^\n]*\\boxed",
+    re.IGNORECASE,
+)
+
+
+def numbered_cuts(text: str, line_starts: Sequence[int], paragraphs: Sequence[int]) -> list[int]:
+    """Where numbered steps begin, or else headings, and what follows them; nothing where there are fewer than
+    two of them.
+
+    Args:
+        text: The text.
+        line_starts: Starts of lines at which a cut is legal, in order.
+        paragraphs: Those of them that begin a paragraph.
+    """
+    steps: list[int] = []
+    headings: list[int] = []
+    items: dict[int, list[int]] = defaultdict(list)
+    expected: dict[int, int] = {}
+    for start in line_starts:
+        head = _HEAD.match(text, start)
+        assert head is not None, "every part of a head is optional"
+        indent = len(head["indent"].expandtabs(4))
+        if head["step"]:
+            steps.append(start)
+        elif head["item"]:
+            number = int(head["item"])
+            if number == expected.get(indent, number if number < 2 else None):
+                items[indent].append(start)
+                expected[indent] = number + 1
+        elif "#" in head["mark"]:
+            headings.append(start)
+    lists = [starts for _, starts in sorted(items.items()) if len(starts) >= 2]
+    for found in (steps, *lists, headings):
+        if len(found) >= 2:
+            return _with_tail(text, found, paragraphs, is_list=found is not steps and found is not headings)
+    return []
+
+
+def _with_tail(text: str, heads: list[int], paragraphs: Sequence[int], *, is_list: bool) -> list[int]:
+    tail = paragraphs[bisect.bisect_right(paragraphs, heads[-1]) :]
+    for position, cut in enumerate(tail):
+        unindented = not text[cut].isspace()
+        if _CONCLUSION.match(text, cut) or (is_list and unindented):
+            tail = tail[position:]
+            break
+    else:
+        tail = []
+    return [*heads, *tail]
+
+
+# Closing quotes, brackets and dollars still belong to the sentence; what begins the next is no lower-case
+# letter and no operator. Chinese and Japanese sentences end without a blank, as does a displayed formula.
+_CLOSING = r"(?:[\"'\u201d\u2019)\]*_$]|\\[)\]])*+"
+_END = re.compile(
+    rf"(?<![.!?])(?P<mark>[.!?]++){_CLOSING}\s++"
+    r"(?=[\"'\u201c\u2018(\[*_$\\#]*+(?P<next>[^\W_]|[-\u2013\u2022]))"
+    r"|[\u3002\uff01\uff1f][\"'\u201d\u2019\uff09\u300d]*+\s*+"
+    r"|(?:\\\]|\$\$|\\end\{[a-z]{1,12}\*?\})\s*+(?=[A-Z])"
+)
+_LAST_WORD = re.compile(r"[^\s(\[{\"'\u201c\u2018$]*\Z")
+_BEFORE = 40  # characters before the mark that are looked at; no abbreviation with its context is longer
+
+_ABBREVIATIONS = """
+    e.g i.e cf vs viz resp approx w.l.o.g w.r.t s.t a.k.a fig figs eq eqs eqn eqns sec thm lem prop cor def mr
+    mrs ms dr prof st messrs al ca rs incl
+"""
+_ABBREVIATIONS_BEFORE_NUMBERS = "no nos ex exs p pp vol ch chap ref refs art pt q ques step part case"
+_FIRST_WORDS = """
+    a an and as assume because but by consider find finally first for from given hence here how however if in
+    it let next note now on one since so substituting suppose the then there therefore these this thus to we
+    what when where which
+"""
+_ALWAYS = frozenset(_ABBREVIATIONS.split())
+_BEFORE_NUMBERS = frozenset(_ABBREVIATIONS_BEFORE_NUMBERS.split())
+_STARTERS = frozenset(_FIRST_WORDS.split())
+_NUMBER = re.compile(r"\(?(?:\d{1,3}|[ivx]{1,4}|[a-hA-H])\)?")
+
+
+def sentence_ends(text: str) -> Iterator[int]:
+    """Positions at which a sentence begins after another one, blanks between them passed; in order."""
+    begin = 0
+    for match in _END.finditer(text):
+        if match["mark"] is None or _is_end(text, match, begin):
+            if match.end() < len(text):
+                yield match.end()
+            begin = match.end()
+
+
+def _is_end(text: str, match: re.Match[str], begin: int) -> bool:
+    mark, following = match["mark"], match["next"]
+    if following.islower():
+        return False
+    head = text[max(begin, match.start() - _BEFORE) : match.start()]
+    if mark == "!":
+        # "5! 3" is a factorial.
+        return not (following.isdigit() and head[-1:].isdigit())
+    if mark != ".":
+        return not (mark.startswith("..") and following.isdigit())
+    last = _LAST_WORD.search(head)
+    word = last[0] if last else ""
+    before = head[: len(head) - len(word)].strip()
+    if word.lower() in _ALWAYS:
+        return False
+    if word.lower() in _BEFORE_NUMBERS and following.isdigit():
+        return False
+    if not before.rpartition("\n")[2] and _NUMBER.fullmatch(word) and len(head) < _BEFORE:
+        return False  # the number of a list item, at the beginning of a sentence
+    if re.fullmatch(r"(?:[A-Z]\.)*[A-Z]", word):
+        return not _is_initial(text, before, match)
+    return True
+
+
+def _is_initial(text: str, before: str, match: re.Match[str]) -> bool:
+    """Whether a capital is part of a name: ``J. Smith``, ``Donald E. Knuth``, but not ``at point D. The``."""
+    following = re.match(r"\w*", text[match.end() : match.end() + _BEFORE])
+    word = following[0] if following else ""
+    if word.lower() in _STARTERS or not word[:1].isupper():
+        return False
+    previous = before.rpartition(" ")[2]
+    return not previous or previous[0].isupper() or previous.lower() == "by" or previous.endswith(".")
+
 
 # A line's end, with the blank lines after it: the next line keeps its indentation.
 _LINE_END = re.compile(r"\n(?:[ \t\r]*\n)*")

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seele.data.storage.commands import how_to_make
+from seele.data.storage.files import how_to_make
 from seele.data.storage.parquet import ParquetSink
 from seele.data.storage.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError

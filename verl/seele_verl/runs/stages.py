@@ -18,12 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.data.split import divide_file
-from seele.data.storage.commands import how_to_make
-from seele.data.storage.files import file_sha256, write_atomically
+from seele.data.storage.files import file_sha256, how_to_make, write_atomically
 from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
-from seele.methods.supervised import SETTINGS_OF_ROLLOUTS
+from seele.methods.method import SETTINGS_OF_ROLLOUTS
 from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
