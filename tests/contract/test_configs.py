@@ -21,7 +21,7 @@ from seele.config import SeeleConfig
 from seele.data.overlong import Fits
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
-from seele_verl import runner, train
+from seele_verl import options, runner, train
 from seele_verl.changes import with_changes
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.job import SIZES_WERE_SET_BY, check_job
@@ -39,9 +39,8 @@ from seele_verl.train import compose
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "verl" / "seele_verl" / "config"
 GROUPS = {
-    group: sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-    for group in ("method", "curriculum", "selection", "model", "data", "hardware", "job")
-}
+    group: sorted(path.stem for path in (CONFIGS / group).glob("*.yaml")) for group in ("method", "hardware")
+} | {group: options.names(group) for group in options.GROUPS if group != "recipe"}
 
 
 def composed(*overrides):

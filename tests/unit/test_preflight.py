@@ -25,6 +25,7 @@ from seele_verl.checks.override_hints import explain
 from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
+from seele_verl.plan import worker_variables
 from seele_verl.settings import read_settings
 from seele_verl.train import set_environment, verl_config_folder
 
@@ -547,7 +548,7 @@ def test_engines_are_told_their_model_runner(overrides, given, monkeypatch):
     monkeypatch.setattr(os, "environ", {})
     config = train.compose(overrides)
     set_environment(config)
-    told = config.ray_kwargs.ray_init.runtime_env.env_vars
+    told = worker_variables(config)
     assert os.environ.get("VLLM_USE_V2_MODEL_RUNNER") == told.get("VLLM_USE_V2_MODEL_RUNNER") == given
 
 
