@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seele.errors import SeeleError
-from seele_models.base import make_base_model
 from seele_models.recipes import RECIPES
+from seele_models.training import make_base_model
 
 WHAT = "Make a small base model, or find the one made before."
 

@@ -188,8 +188,8 @@ def problems(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def base_model(tmp_path_factory) -> Path:
     """A base model that has seen too little to be good: made in seconds."""
-    from seele_models.base import make_base_model
     from seele_models.recipes import RECIPES
+    from seele_models.training import make_base_model
 
     recipe = dataclasses.replace(RECIPES["chains"], student_batches=100)
     return make_base_model(tmp_path_factory.mktemp("models"), recipe)

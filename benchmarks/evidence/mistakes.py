@@ -19,8 +19,7 @@ from seele.data.storage.schema import read_problems
 from seele.records import Instance
 from seele.rollout.sampling import rollout_seed
 from seele_eval.conditions import installed_versions
-from seele_eval.generation import EngineSettings, complete_here
-from seele_eval.models import find_weights
+from seele_eval.generation import EngineSettings, complete_here, find_weights
 from seele_eval.prompts import Request
 
 STEP = re.compile(r"(\d)((?:[a-z][+-]\d)+)=(\d)")

@@ -41,8 +41,8 @@ from seele.data.storage.schema import write_problems
 from seele.data.tasks import chains, reasoning
 from seele.data.tasks.chains import ChainsConfig
 from seele.records import Instance
-from seele_models.base import make_base_model
 from seele_models.recipes import RECIPES
+from seele_models.training import make_base_model
 
 WORK = Path("runs/evidence")
 BASE = "base"

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import typer
 
-from seele.cli.compare import compare_command
 from seele.cli.cost import cost_command
 from seele.cli.data import data_app
 from seele.cli.doctor.command import doctor_command
 from seele.cli.engines import HELP, find_engine_command
 from seele.cli.export import export_command
 from seele.cli.grade import grade_command
-from seele.cli.report import report_command
-from seele.cli.runs import runs_command
+from seele.cli.report import compare_command, report_command, runs_command
 from seele.cli.simulate import simulate_command
 from seele.errors import SeeleError
 

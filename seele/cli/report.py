@@ -1,7 +1,14 @@
-"""``seele report``: write the report of a run."""
+"""``seele report`` on a run, ``seele compare`` on methods, ``seele runs`` on a folder of runs.
 
+Methods are compared over seeds, at equal cost.
+"""
+
+import json
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,3 +35,91 @@ def report_command(
     for name, content in build_report(run).items():
         write_atomically(folder / name, content)
     typer.echo(folder / "index.html")
+
+
+def compare_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, of finished or interrupted runs.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for index.html, figures, comparison.md and summary.json.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Arm that the others are compared with; grpo or the first by default.")
+    ] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Validation splits; all by default.")] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="steps, tokens_generated, tokens_prefilled, tokens_trained, tokens_teacher_forced, flops, "
+            "seconds; all by default."
+        ),
+    ] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(help="Accuracy in [0, 1] whose cost is asked for; the reference's last by default."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="What the one --cost may come to; by default as far as every run goes."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Settings that make arms of a method's runs, as in seele.advantage.baseline."),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: the arm of a run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
+) -> None:
+    """Compare un-hinted accuracy between methods, over seeds and at equal cost; docs/compare.md explains it.
+
+    Raises:
+        CheckpointError: If a RUN is no run folder or lacks what is compared.
+        ConfigError: If an option is not allowed, or the runs cannot be compared.
+    """
+    # Matplotlib and numpy take a second to import, which every other sub-command would wait for.
+    from seele.report.comparison.analysis import compare
+    from seele.report.comparison.build import build_files, summary_text
+    from seele.report.comparison.tables import markdown
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file; expected a folder, or a path where one can be made")
+    comparison = compare(
+        runs,
+        by=by or (),
+        labels=label or (),
+        reference=reference,
+        splits=split or (),
+        costs=cost or (),
+        accuracy=accuracy,
+        budget=budget,
+    )
+    if out is not None:
+        for name, content in build_files(comparison).items():
+            write_atomically(out / name, content)
+    typer.echo(summary_text(comparison) if as_json else markdown(comparison), nl=False)
+
+
+def runs_command(
+    folder: Annotated[Path, typer.Argument(help="A run folder, or one that holds runs.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the runs below a folder with state, step, un-hinted accuracy and age, the last active first.
+
+    Raises:
+        ConfigError: If there is no such folder.
+    """
+    from seele.runs.overview import RunSummary, describe_runs, list_runs
+
+    def as_object(run: RunSummary) -> dict[str, Any]:
+        at = datetime.fromtimestamp(run.last_activity, UTC).isoformat(timespec="seconds")
+        return asdict(run) | {"folder": str(run.folder), "last_activity": at}
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; expected a run folder, or one that holds runs")
+    runs = list_runs(folder)
+    if as_json:
+        typer.echo(json.dumps([as_object(run) for run in runs], indent=1))
+    elif runs:
+        typer.echo(describe_runs(runs, now=time.time()), nl=False)
+    else:
+        typer.echo(f"no runs below {folder}")

@@ -30,11 +30,9 @@ from seele_eval.estimates import (
     pass_at_k,
     random_flips_p_value,
 )
-from seele_eval.ledger import PASS_FIGURE, SCORES
-from seele_eval.pass_curves import PassCurve, draw_panels
-from seele_eval.predictions import Prediction, read_predictions
+from seele_eval.predictions import PASS_FIGURE, SCORES, Prediction, read_predictions
 from seele_eval.scores import AVERAGES, accuracy_of, group_by_decoding, group_by_problem, num_correct
-from seele_eval.tables import conditions_list, difference, percent, table
+from seele_eval.tables import PassCurve, conditions_list, difference, draw_panels, percent, table
 
 _MAY_DIFFER = frozenset({"model", "weights_sha256", "files_sha256", "server", "served_model"})
 

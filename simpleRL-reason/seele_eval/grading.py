@@ -15,8 +15,7 @@ from seele.reward.extract import answer_sentences, last_boxed, last_line, text_a
 from seele.reward.graders import holds_formula
 from seele.reward.multiple_choice import grade_choice
 from seele.reward.reasoning import CHECKERS, check_answer
-from seele_eval.answers import drop_unit, split_answers
-from seele_eval.problems import Problem
+from seele_eval.problems import Problem, drop_unit, split_answers
 
 
 class Grader(Protocol):

@@ -23,8 +23,7 @@ from seele_eval.arguments import add_chat, add_stop, check_chat, chosen_chat, ch
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
-from seele_eval.generation import EngineSettings, complete_here
-from seele_eval.models import find_model, find_weights
+from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
 from seele_eval.prompts import Request, stop_of
 
 

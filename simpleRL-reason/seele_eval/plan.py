@@ -12,16 +12,14 @@ from seele.records import Chat
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
-from seele_eval.columns import MAX_VALUES
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
-from seele_eval.generation import EngineSettings, complete_here
+from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
 from seele_eval.grading import BOX, BOX_OR_LAST, IN_BOXES, READ_TEXTS, WHOLE_TEXT, Reading
-from seele_eval.models import find_model, find_weights
 from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
 from seele_eval.predictions import Key
-from seele_eval.problems import Problem
+from seele_eval.problems import MAX_VALUES, Problem
 from seele_eval.prompts import Complete, Request, begins_thinking, stop_of
 from seele_eval.server import Server, complete_on_server
 from seele_eval.sources import Task, load_benchmark, load_problem_file

@@ -1,11 +1,18 @@
-"""One problem of a benchmark: its question and its reference answers.
+r"""One problem of a benchmark: question, reference answers, and columns by which accuracy can be split.
 
 ``seele_eval.rows`` reads the data sets' rows; ``seele_eval.benchmarks`` lists the data sets.
+
+Answers are contents of a ``\boxed{}``: split into several, rid of a unit, normalised for a vote.
+``seele_eval.grading`` decides whether an answer is right.
+
+A column's value is a text, a number, a truth value or a list of texts, such as a subject, a level or a
+category; nested fields are named ``extra_info.split``. A row without a value lacks the column.
 """
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,3 +104,104 @@ def number_twins(problems: Iterable[Problem]) -> list[Problem]:
 
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\x1f".join(texts).encode()).hexdigest()[:16]
+
+
+# Dressing around an answer that does not change it. A double backslash ends a line.
+_DRESSING = re.compile(r"\\(?:left|right)(?=[\\{}()\[\].|])|(?<!\\)\\[,;:! ]|[$~]")
+_TEXT_COMMAND = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf)|boldsymbol)\s*\{([^{}]*)\}")
+
+_COMMA = re.compile(r"\\text\s*\{\s*(?:[,;]|[,;]?\s*(?:and|or))\s*\}|\b(?:and|or)\b")
+_PIECE = re.compile(
+    r"(?P<separator>[,;]|\\\\|\\q?quad(?![A-Za-z]))"
+    r"|(?P<opening>[(\[{]|\\begin\b)|(?P<closing>[)\]}]|\\end\b)|.",
+    re.DOTALL,
+)
+
+# A unit stands at an answer's end; the benchmarks have no longer units.
+_MAX_UNIT_CHARS = 40
+
+
+def split_answers(text: str) -> list[str]:
+    r"""Split a text such as ``$(1,8,19), (2,7,13)$`` or ``1,3,5`` into its answers.
+
+    The text is split outside brackets and environments, at commas, semicolons, ``and``, ``or``, ``\quad`` and
+    line ends. A part that begins with ``\pm`` stands for two. Braces around the whole set are dropped.
+    """
+    text = _DRESSING.sub("", text).strip()
+    text = re.sub(r"^\\\{(.*)\\\}$", r"\1", text, flags=re.DOTALL)
+    parts, depth = [""], 0
+    for piece in _PIECE.finditer(_COMMA.sub(",", text)):
+        depth += bool(piece["opening"]) - bool(piece["closing"])
+        if piece["separator"] and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += piece[0]
+    stripped = [part.strip() for part in parts if part.strip()]
+    return [each for part in stripped for each in _both_signs(part)]
+
+
+def _both_signs(part: str) -> list[str]:
+    if not part.startswith("\\pm"):
+        return [part]
+    magnitude = part.removeprefix("\\pm").strip()
+    return [magnitude, f"-{magnitude}"]
+
+
+def drop_unit(answer: str, unit: str) -> str:
+    r"""The answer without ``unit`` at its end, bare or as ``\text{unit}``, singular or plural."""
+    if not unit:
+        return answer
+    head, tail = answer[:-_MAX_UNIT_CHARS], answer[-_MAX_UNIT_CHARS:]
+    word = rf"{re.escape(unit.rstrip('s'))}s?"
+    ending = rf"(?:\\[,;: ]|[\s~])*(?:\\(?:text|mathrm)\s*\{{\s*{word}\s*\}}|(?<![A-Za-z]){word})\s*\$?$"
+    return head + re.sub(ending, "", tail)
+
+
+def vote_key(answer: str) -> str:
+    """Key of an answer in a vote: its text without dressing and blanks."""
+    text = _TEXT_COMMAND.sub(r"\1", _DRESSING.sub("", answer)).replace("\\dfrac", "\\frac")
+    return re.sub(r"\s+", "", text.replace("\\tfrac", "\\frac")).rstrip(".")
+
+
+MAX_VALUES = 100
+"""A column with more different values identifies problems rather than kinds: questions, ids, links."""
+
+NO_VALUE = "(none)"
+"""Stands for the value of a problem whose row lacks the column."""
+
+Columns = dict[str, Any]
+"""Values of one row by column."""
+
+
+def columns_of(row: Mapping[str, Any]) -> Columns:
+    """The row's comparable columns, flattened."""
+    return dict(_flat(row, ""))
+
+
+def groupable(rows: Sequence[Columns]) -> list[str]:
+    """The names of columns of the rows that hold at most ``MAX_VALUES`` different values, sorted."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, set()).update(values_in(value))
+    return sorted(name for name, different in values.items() if len(different) <= MAX_VALUES)
+
+
+def values_in(value: Any) -> list[str]:
+    """Groups of a problem with this value: each text of a list, or else the value as a text."""
+    if value is None:
+        return [NO_VALUE]
+    return list(dict.fromkeys(map(str, value))) if isinstance(value, list) else [str(value)]
+
+
+def _flat(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        # Only NaN, which pandas writes for a missing number, differs from itself.
+        elif (isinstance(value, str | int | float) and value == value and value != "") or _is_list(value):
+            yield f"{prefix}{key}", value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)

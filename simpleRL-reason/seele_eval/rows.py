@@ -17,8 +17,7 @@ from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.tasks.gsm8k import split_solution
 from seele.errors import DataError
 from seele.reward.extract import last_boxed
-from seele_eval.answers import split_answers
-from seele_eval.problems import Problem, choice_problem, open_problem
+from seele_eval.problems import Problem, choice_problem, open_problem, split_answers
 
 RowReader = Callable[[Mapping[str, Any], str], Problem]
 """Turn a row and its place into a problem; raise ``DataError`` at that place if the row breaks the schema."""

@@ -20,15 +20,12 @@ from seele.records import Instance
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
-from seele_eval.command import exit_quietly, run_command
+from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
 from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_found
-from seele_eval.ledger import PASS_FIGURE, Ledger
-from seele_eval.pass_curves import curves_of, draw_panels, pass_table
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
-from seele_eval.predictions import Prediction
+from seele_eval.predictions import PASS_FIGURE, Ledger, Prediction
 from seele_eval.problems import Problem
-from seele_eval.progress import Progress
 from seele_eval.prompts import Complete, Response, Responses
 from seele_eval.scores import (
     AVERAGES,
@@ -44,7 +41,10 @@ from seele_eval.tables import (
     SEELE_COLUMNS,
     column_tables,
     conditions_list,
+    curves_of,
     details_table,
+    draw_panels,
+    pass_table,
     results_table,
 )
 

@@ -13,9 +13,7 @@ import numpy as np
 
 from seele.maths.irt import Array
 from seele.records import UNGRADED, Finish, GradeReason
-from seele_eval.answers import vote_key
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
-from seele_eval.columns import NO_VALUE, values_in
 from seele_eval.estimates import (
     Estimate,
     attempts,
@@ -27,6 +25,7 @@ from seele_eval.estimates import (
 )
 from seele_eval.grading import BOX
 from seele_eval.predictions import Prediction
+from seele_eval.problems import NO_VALUE, values_in, vote_key
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 

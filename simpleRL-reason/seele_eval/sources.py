@@ -21,9 +21,8 @@ from seele.errors import DataError, SeeleError
 from seele.plugins import where_in
 from seele.rollout.templates import QUESTION
 from seele_eval.benchmarks import Benchmark
-from seele_eval.columns import columns_of, groupable
 from seele_eval.grading import Extract, Judge, extract_boxed, judge_one
-from seele_eval.problems import Problem, from_instance, number_twins
+from seele_eval.problems import Problem, columns_of, from_instance, groupable, number_twins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

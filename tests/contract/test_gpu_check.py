@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from seele_verl.gpu_check import all_reduce, attention, bucket, engine, probabilities, tiny  # noqa: E402
+from seele_verl.gpu_check import agreement, all_reduce, attention, bucket, engine, probabilities  # noqa: E402
 from seele_verl.gpu_check.agreement import CheckFailed  # noqa: E402
 
 VOCABULARY = 4096
@@ -98,7 +98,7 @@ class FakeEngine:
         self.asleep_bytes, self.freed = asleep_bytes, 0
 
     def load(self, seed):
-        self.model = tiny.in_precision(tiny.make_tiny_model(seed), torch.float32)
+        self.model = agreement.in_precision(agreement.make_tiny_model(seed), torch.float32)
 
     def sleep(self, level):
         self.freed = self.asleep_bytes
@@ -109,7 +109,7 @@ class FakeEngine:
     @torch.no_grad()
     def generate(self):
         ids_T = torch.arange(40)
-        return [(ids_T.tolist(), 10, tiny.token_log_probs(self.model, ids_T)[9:].tolist())]
+        return [(ids_T.tolist(), 10, agreement.token_log_probs(self.model, ids_T)[9:].tolist())]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def mixed(tmp_path_factory) -> Path:
 def model(tmp_path_factory) -> Path:
     """A base model that has seen worked Countdown only, enough to box an expression; made in seconds."""
     from seele.data.storage.schema import write_problems
-    from seele_models.base import make_base_model
     from seele_models.recipes import RECIPES
+    from seele_models.training import make_base_model
 
     folder = tmp_path_factory.mktemp("worked")
     write_problems(folder / "train.parquet", small_splits("countdown", 64)["train"], split="train")

@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from seele.errors import CheckpointError, ConfigError
 from seele.rollout.templates import render_prompt
-from seele_models import base, command, texts, training
-from seele_models.base import fingerprint, make_base_model
-from seele_models.drills import CALCULATIONS_PER_DRILL
+from seele_models import training, command, texts, training
+from seele_models.training import fingerprint, make_base_model
+from seele_models.texts import CALCULATIONS_PER_DRILL
 from seele_models.recipes import RECIPES
 from seele_models.tokenizer import byte_tokenizer
 from seele_models.training import NO_LOSS
@@ -122,7 +122,7 @@ def test_a_training_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(base, "train", fail)
+    monkeypatch.setattr(training, "train", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         make_base_model(tmp_path, TINY)
     assert folders(tmp_path) == []
@@ -132,10 +132,10 @@ def test_the_slower_of_two_processes_takes_the_model_of_the_faster(tmp_path):
     for name in ("unfinished", "finished"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model").write_text(name)
-    base._publish(tmp_path / "unfinished", tmp_path / "finished")
+    training._publish(tmp_path / "unfinished", tmp_path / "finished")
     assert (tmp_path / "finished" / "model").read_text() == "finished"
     with pytest.raises(OSError):
-        base._publish(tmp_path / "absent", tmp_path / "nowhere")
+        training._publish(tmp_path / "absent", tmp_path / "nowhere")
 
 
 def test_gsm8k_is_the_questions_and_their_solution_lines(tmp_path):
@@ -237,9 +237,9 @@ def test_an_adapter_joins_a_qwen3_model(tmp_path):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "head_dim": 8}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 64}
-    base = Qwen3ForCausalLM(Qwen3Config(**sizes, **heads, tie_word_embeddings=True))
-    base.save_pretrained(tmp_path)
-    adapted = get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
+    training = Qwen3ForCausalLM(Qwen3Config(**sizes, **heads, tie_word_embeddings=True))
+    training.save_pretrained(tmp_path)
+    adapted = get_peft_model(training, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
             if "lora_B" in name:  # drawn as zeros, which change nothing

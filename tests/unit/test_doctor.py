@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from seele import host
-from seele.cli.doctor import command, gather, gpu_checks, judge, needs
+from seele.cli.doctor import command, gather, judge, needs
 from seele.cli.doctor.facts import Environment, Gpu, Machine
 from seele.cli.main import main
 from seele.errors import ConfigError
@@ -451,16 +451,16 @@ def test_the_container_limits_the_memory(tmp_path, monkeypatch):
 
 def test_checks_are_handed_on_as_they_come(executable, monkeypatch):
     line = json.dumps({"what": "NCCL", "verdict": "yes", "because": "it adds", "remedy": ""})
-    monkeypatch.setattr(gpu_checks.sys, "executable", executable("python", f"echo '{line}'"))
+    monkeypatch.setattr(gather.sys, "executable", executable("python", f"echo '{line}'"))
     expected = judge.Finding(what="NCCL", verdict="yes", because="it adds")
-    assert list(gpu_checks.run_gpu_checks(SEES_H100S)) == [expected]
-    monkeypatch.setattr(gpu_checks.sys, "executable", executable("python", f"echo '{line}'; exit 3"))
-    first, last = gpu_checks.run_gpu_checks(SEES_H100S)
+    assert list(gather.run_gpu_checks(SEES_H100S)) == [expected]
+    monkeypatch.setattr(gather.sys, "executable", executable("python", f"echo '{line}'; exit 3"))
+    first, last = gather.run_gpu_checks(SEES_H100S)
     assert first == expected and last.verdict == "no" and "exit status 3" in last.because
 
 
 def test_no_check_is_started_where_torch_sees_no_gpu(on, monkeypatch, capsys):
-    monkeypatch.setattr(gpu_checks.subprocess, "Popen", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr(gather.subprocess, "Popen", lambda *_, **__: pytest.fail("started"))
     on(CPU_MACHINE)
     assert run("doctor", "--gpu", "--json") == 1
     (check,) = json.loads(capsys.readouterr().out)["gpu_checks"]

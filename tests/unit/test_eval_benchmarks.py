@@ -19,7 +19,7 @@ from seele.errors import ConfigError, DataError
 from seele.records import Finish, Grade, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele_eval import contamination, run
-from seele_eval.answers import drop_unit, split_answers, vote_key
+from seele_eval.problems import drop_unit, split_answers, vote_key
 from seele_eval.arguments import parse_arguments
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH
 from seele_eval.grading import (

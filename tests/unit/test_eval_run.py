@@ -17,7 +17,7 @@ from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
 from seele_eval.command import run_command
 from seele_eval.conditions import read_run_defaults
-from seele_eval.models import find_model, find_weights
+from seele_eval.generation import find_model, find_weights
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Response
 

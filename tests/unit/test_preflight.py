@@ -21,7 +21,7 @@ from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
 from seele_verl.checks.cluster import capability, check_nodes
-from seele_verl.checks.override_hints import explain
+from seele_verl.checks.command_line import explain
 from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner

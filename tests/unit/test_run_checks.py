@@ -26,7 +26,7 @@ from seele_models.tokenizer import byte_tokenizer
 from seele_verl import train
 from seele_verl.checks.method_defaults import main, method_defaults
 from seele_verl.checks.preflight import check_settings
-from seele_verl.checks.profiling import check_profiler
+from seele_verl.checks.verl_settings import check_profiler
 from seele_verl.checks.without_effect import check_part_is_used
 from seele_verl.dataset import ProblemDataset
 from seele_verl.reward_function import VERL_KEYS, adopt_reward_function, check_reward_function

@@ -18,11 +18,10 @@ from seele_verl import merge, train
 from seele_verl.checks.preflight import Preflight
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
-from seele_verl.runs.lock import only_run_in
-from seele_verl.runs.log import RunLog
+from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.runs.resume import check_same_run, find_start
-from seele_verl.runs.tracking import tracking, tracking_variables
+from seele_verl.runs.stages import only_run_in
 
 
 def save_checkpoint(run, step, *, complete=True):
@@ -247,7 +246,7 @@ def test_a_folder_takes_one_run_until_its_process_ends(tmp_path):
     code = f"""
 import sys, time
 from pathlib import Path
-from seele_verl.runs.lock import only_run_in
+from seele_verl.runs.stages import only_run_in
 with only_run_in(Path({str(tmp_path)!r})):
     print("locked", flush=True)
     time.sleep(600)

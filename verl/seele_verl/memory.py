@@ -38,7 +38,7 @@ from seele.methods import METHODS
 from seele.methods.sources import build_source
 from seele_verl import options
 from seele_verl.changes import with_changes
-from seele_verl.checks.job import check_job
+from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
 from seele_verl.settings import read_settings, sequence_parallel_size
 

@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
-import seele_verl.resolvers  # noqa: F401  verl resolves the configuration in this process
+import seele_verl.settings  # noqa: F401  verl resolves the configuration in this process
 from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.compat import patient_ray, undecorated

@@ -22,23 +22,21 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 import seele_verl.options
-import seele_verl.resolvers  # noqa: F401  what hardware files compute
+import seele_verl.settings  # noqa: F401  what hardware files compute
 from seele.errors import ConfigError, SeeleError
-from seele_verl.checks.job import check_job
-from seele_verl.checks.override_hints import explain
+from seele_verl.checks.command_line import check_job, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.compat import require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
-from seele_verl.runs.log import RunLog
+from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.runs.resume import checkpoint_to_resume, find_start, missed_validation, saved_line
 from seele_verl.runs.stages import describe_stages, stages
-from seele_verl.runs.tracking import tracking, tracking_variables
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from seele.cli.doctor.facts import GIB, Machine
-from seele.cli.doctor.gather import gather
-from seele.cli.doctor.gpu_checks import run_gpu_checks
+from seele.cli.doctor.gather import gather, run_gpu_checks
 from seele.cli.doctor.judge import GPUS_OF_HARDWARE, Finding, can_train, default_hardware, judge
 from seele.cli.doctor.needs import find_model
 from seele.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Facts of this machine: nvidia-smi, the system, installed packages, and what torch answers."""
+"""Facts of this machine: nvidia-smi, the system, installed packages, torch, and checks on its GPUs."""
 
 import json
 import os
@@ -8,13 +8,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from seele.cli.doctor.facts import GIB, Environment, Gpu, Machine
-from seele.cli.doctor.judge import OTHER_PACKAGES, PINS
+from seele.cli.doctor.judge import OTHER_PACKAGES, PINS, Finding
 from seele.host import host_memory
 
 PROBE_TIMEOUT_S = 180
@@ -107,3 +107,27 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def run_gpu_checks(environment: Environment) -> Iterator[Finding]:
+    """One finding a check. Where torch sees no GPU nothing is started, and that is the only finding."""
+    if not environment.cuda_available:
+        yield Finding(
+            what="checks on the GPUs",
+            verdict="no",
+            because=f"not started, for torch sees none: {environment.error or environment.cuda_error}",
+            remedy="put right what is said above",
+        )
+        return
+    command = [sys.executable, "-m", "seele_verl.gpu_check"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None, "stdout is a pipe"
+        for line in process.stdout:
+            yield Finding(**json.loads(line))
+    if process.returncode:
+        yield Finding(
+            what="checks on the GPUs",
+            verdict="no",
+            because=f"they ended with exit status {process.returncode} before they were through",
+            remedy="see the messages above",
+        )

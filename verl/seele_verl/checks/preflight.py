@@ -23,8 +23,7 @@ from seele.rollout.templates import CHAT, check_template
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.critic_settings import check_critic, check_value_head
-from seele_verl.checks.profiling import check_profiler
-from seele_verl.checks.verl_settings import check_verl_settings
+from seele_verl.checks.verl_settings import check_profiler, check_verl_settings
 from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.lora import check_lora

@@ -1,5 +1,9 @@
-"""Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all."""
+"""Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all.
 
+Those of its profiler are in docs/debugging.md.
+"""
+
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -125,3 +129,43 @@ def _check_values(config: DictConfig, allowed: Mapping[str, _Allowed]) -> None:
         value = OmegaConf.select(config, key)
         if not values.holds(value):
             raise ConfigError(f"{key}: expected {values.words}, got {value!r}")
+
+
+TOOLS = ("torch", "torch_memory", "nsys")
+
+
+def check_profiler(config: DictConfig, *, supervised: bool) -> None:
+    """Raise ``ConfigError`` where what was asked for would not be profiled, or the tool is missing."""
+    tool, steps = config.global_profiler.tool, config.global_profiler.steps
+    model = config.actor_rollout_ref
+    enabled = [
+        part for part in (model.actor, model.ref, model.rollout, config.critic) if part.profiler.enable
+    ]
+    if tool is None and not steps and not enabled:
+        return
+    if supervised:
+        raise ConfigError(
+            f"global_profiler: got tool {tool} and steps {steps}, but supervised training is not profiled; "
+            "leave both null"
+        )
+    if tool not in TOOLS:
+        raise ConfigError(f"global_profiler.tool: got {tool!r}; allowed are {list(TOOLS)}")
+    if not steps:
+        raise ConfigError(
+            f"global_profiler.steps: got {steps}, so that no step is profiled; name some, such as [3]"
+        )
+    if not enabled:
+        raise ConfigError(
+            f"global_profiler.tool: {tool}, but no part is profiled; set "
+            "actor_rollout_ref.actor.profiler.enable=true (docs/debugging.md lists the others)"
+        )
+    if tool == "torch_memory" and config.trainer.device == "cpu":
+        raise ConfigError(
+            "global_profiler.tool: torch_memory records the memory of GPUs; allowed with hardware=cpu is "
+            "'torch'"
+        )
+    if tool == "nsys" and (config.trainer.device == "cpu" or shutil.which("nsys") is None):
+        raise ConfigError(
+            "global_profiler.tool: nsys is Nsight Systems, for GPUs, and must be on the PATH of every node; "
+            "install it, or set the tool to torch"
+        )

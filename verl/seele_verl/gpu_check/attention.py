@@ -6,8 +6,7 @@ the hub's kernel, and tells it where sequences begin by positions that start ane
 
 import torch
 
-from seele_verl.gpu_check.agreement import compare
-from seele_verl.gpu_check.tiny import in_precision, make_tiny_model, token_log_probs
+from seele_verl.gpu_check.agreement import compare, in_precision, make_tiny_model, token_log_probs
 
 LENGTHS = (5, 64, 1, 127, 33)
 

@@ -13,8 +13,15 @@ from typing import Any
 
 import torch
 
-from seele_verl.gpu_check.agreement import CheckFailed, compare, distance
-from seele_verl.gpu_check.tiny import in_precision, make_tiny_model, save_tiny_model, token_log_probs
+from seele_verl.gpu_check.agreement import (
+    CheckFailed,
+    compare,
+    distance,
+    in_precision,
+    make_tiny_model,
+    save_tiny_model,
+    token_log_probs,
+)
 
 PROMPT_LENGTHS = (3, 8, 17, 40)
 NEW_TOKENS = 32

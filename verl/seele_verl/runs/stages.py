@@ -4,12 +4,17 @@
     RUN/sft/                  the first stage, a run folder like any other
     RUN/                      the second stage, whose costs count on from the first's
 
-A run that was killed goes on in the stage where it stopped.
+A run that was killed goes on in the stage where it stopped. One run at a time holds a folder's lock: a second
+one would undo the first one's lines and checkpoints.
 """
 
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+import socket
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,11 +34,40 @@ from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import MERGED, check_not_among_later, drop_all_checkpoints
-from seele_verl.runs.lock import only_run_in
 from seele_verl.runs.log import FIRST_STAGE
 from seele_verl.runs.resume import check_same_run
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS
+
+LOCK = ".lock"
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in this folder.
+
+    The lock ends with this process, even if it is killed; its child processes do not inherit it.
+
+    Raises:
+        ConfigError: If another process trains there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+") as file:  # not inherited by child processes
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConfigError(
+                f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for "
+                "its end, or take another folder"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
 
 SFT, RL = FIRST_STAGE, "rl"
 PROBLEMS, DIVISION = "problems", "division.json"
