@@ -23,8 +23,8 @@ from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
 from seele_verl import options, runner, train
 from seele_verl.changes import with_changes
-from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.command_line import SIZES_WERE_SET_BY, check_job
+from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
 from seele_verl.cpu.environment import ENVIRONMENT
 from seele_verl.plan import RESOLVED

@@ -18,12 +18,11 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from seele.errors import CheckpointError, ConfigError
 from seele.rollout.templates import render_prompt
-from seele_models import training, command, texts, training
-from seele_models.training import fingerprint, make_base_model
-from seele_models.texts import CALCULATIONS_PER_DRILL
+from seele_models import command, texts, training
 from seele_models.recipes import RECIPES
+from seele_models.texts import CALCULATIONS_PER_DRILL
 from seele_models.tokenizer import byte_tokenizer
-from seele_models.training import NO_LOSS
+from seele_models.training import NO_LOSS, fingerprint, make_base_model
 from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
 from seele_verl.merge import complete_steps, main

@@ -19,7 +19,6 @@ from seele.errors import ConfigError, DataError
 from seele.records import Finish, Grade, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele_eval import contamination, run
-from seele_eval.problems import drop_unit, split_answers, vote_key
 from seele_eval.arguments import parse_arguments
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH
 from seele_eval.grading import (
@@ -37,7 +36,7 @@ from seele_eval.grading import (
 )
 from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.predictions import read_predictions
-from seele_eval.problems import choice_problem, number_twins, open_problem
+from seele_eval.problems import choice_problem, drop_unit, number_twins, open_problem, split_answers, vote_key
 from seele_eval.prompts import Response
 from seele_eval.rows import read_arc, read_gpqa, read_gsm8k, read_math, read_mmlu_pro, read_olympiad
 from seele_eval.sources import load_benchmark, load_problem_file, read_rows

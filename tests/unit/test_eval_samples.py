@@ -15,11 +15,10 @@ import pytest
 
 from seele.errors import CheckpointError, ConfigError, DependencyError
 from seele.records import Finish, GradeReason
-from seele_eval.generation import EngineSettings
-from seele_eval.predictions import Ledger
-from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
-from seele_eval.predictions import Prediction, read_predictions
 from seele_eval.command import Progress, duration
+from seele_eval.generation import EngineSettings
+from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
+from seele_eval.predictions import Ledger, Prediction, read_predictions
 from seele_eval.prompts import Request
 
 # --- Samples on disk: appended whole, read again, never changed, and nobody else's

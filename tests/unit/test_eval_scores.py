@@ -30,11 +30,17 @@ from seele_eval.estimates import (
     wilson_interval,
 )
 from seele_eval.harness import agree, greedy_by_prompt, main, read_samples
-from seele_eval.predictions import Ledger
-from seele_eval.tables import curves_of, draw_panels, pass_table
-from seele_eval.predictions import Prediction
+from seele_eval.predictions import Ledger, Prediction
 from seele_eval.scores import average_scores, group_by_decoding, is_partial, score_predictions
-from seele_eval.tables import LUFFY_COLUMNS, column_tables, details_table, results_table
+from seele_eval.tables import (
+    LUFFY_COLUMNS,
+    column_tables,
+    curves_of,
+    details_table,
+    draw_panels,
+    pass_table,
+    results_table,
+)
 
 # --- Scores of an evaluation: aggregation, averages, tables
 
