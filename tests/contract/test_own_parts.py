@@ -20,8 +20,18 @@ from seele.errors import ConfigError, PluginError
 from seele.losses.term import Axis
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    HintShare,
+    Instance,
+    Rollout,
+    RoundRequest,
+)
 from seele_verl import faults, losses, rounds_worker
+from seele_verl.controller_actor import ControllerActor
 from seele_verl.protocol import INSTANCE_IDS, count_of, training_rows
 
 OWN = """
@@ -275,3 +285,37 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
     rows._sync_metadata_from_transfer_queue()
     assert dropped == [1] and rows.tags["train"]["u"]["status"] == "failure"
+
+
+# --- What goes wrong in a controller where no worker waits for the answer
+
+
+FAULTY = """
+from seele.hints import SequentialController
+
+
+class Faulty(SequentialController):
+    def next_hint_ratio(self, instance_id, *, round_index, legal_ratios):
+        return legal_ratios[-1]
+
+    def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
+        if instance_id == "bad":
+            raise RuntimeError("no")
+"""
+
+
+def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
+    (tmp_path / "own.py").write_text(FAULTY)
+    hints = HintConfig(controller=f"{tmp_path}/own.py:Faulty", rounds=1, rollouts_per_prompt=4)
+    actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
+    for problem in ("good", "bad", "good"):
+        actor.plan_round(RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
+        if problem == "bad":
+            with pytest.raises(PluginError):
+                actor.observe(problem, hint_ratio=0.5, num_correct=1, num_rollouts=4)
+        else:
+            actor.observe(problem, hint_ratio=0.5, num_correct=1, num_rollouts=4)
+    with pytest.raises(
+        PluginError, match=r"own.py:5: observe, problem 'bad': RuntimeError: no \(.*own.py:11\)"
+    ):
+        actor.take_step()

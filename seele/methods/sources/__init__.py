@@ -2,7 +2,6 @@
 
 from seele.config import OffPolicyConfig
 from seele.errors import ConfigError
-from seele.methods.sources.none import NoSource
 from seele.methods.sources.prefix import PrefixSource
 from seele.methods.sources.replay import ReplaySource
 from seele.methods.sources.source import KEY, OffPolicySource
@@ -12,7 +11,7 @@ from seele.plugins import blame, find_part, require_members
 __all__ = ["SOURCES", "OffPolicySource", "build_source"]
 
 SOURCES: dict[str, type[OffPolicySource]] = {
-    "none": NoSource,
+    "none": OffPolicySource,
     "trace": TraceSource,
     "prefix": PrefixSource,
     "replay": ReplaySource,

@@ -1,7 +1,7 @@
-"""Hydra groups with many small options, one file each: an entry is an option.
+"""Hydra groups with many small options: an entry of a YAML file is an option.
 
-``recipe.yaml`` holds the options of ``recipe=``, and so on. A user's own option is a file
-``recipe/NAME.yaml`` in a folder that ``--config-dir`` names.
+``recipe.yaml`` holds the options of ``recipe=``, likewise ``model.yaml`` and ``data.yaml``; ``parts.yaml``
+holds the other groups. A user's own option is a file ``recipe/NAME.yaml`` in a folder that ``--config-dir`` names.
 """
 
 from pathlib import Path
@@ -16,7 +16,9 @@ GROUPS = ("adapter", "curriculum", "data", "job", "model", "recipe", "selection"
 
 def read_group(group: str) -> dict[str, Any]:
     """The options of a group by name. A name with a slash is shared by others and no option by itself."""
-    table: Any = OmegaConf.to_container(OmegaConf.load(FOLDER / f"{group}.yaml"), resolve=False)
+    file = FOLDER / f"{group}.yaml"
+    parts: Any = OmegaConf.load(FOLDER / "parts.yaml")
+    table: Any = OmegaConf.to_container(OmegaConf.load(file) if file.is_file() else parts[group])
     return table  # type: ignore[no-any-return]
 
 

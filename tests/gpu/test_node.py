@@ -1,5 +1,12 @@
-"""The seeded sampler on a GPU: one compiled kernel, and the tokens that a CPU draws."""
+"""What ``seele doctor --gpu`` makes the GPUs of this node do; the seeded sampler on a GPU: one compiled
+kernel, and the tokens that a CPU draws.
+"""
 
+import json
+import subprocess
+import sys
+
+import pytest
 import torch
 
 from seele_verl.engine.seeded_sampling import _compiled, draw_tokens, exponential_noise
@@ -36,3 +43,12 @@ def test_a_batch_takes_no_memory_of_its_size():
     _compiled()(logits_RV, torch.arange(VOCABULARY, dtype=torch.int32, device="cuda"), seeds_R, seeds_R)
     torch.cuda.synchronize()
     assert torch.cuda.max_memory_allocated() - before < logits_RV.nbytes / 10
+
+
+@pytest.mark.timeout(1800)
+def test_every_check_on_the_gpus_passes():
+    command = [sys.executable, "-m", "seele.cli.main", "doctor", "--gpu", "--json", "--model", "tiny"]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    failed = [check for check in said["gpu_checks"] if check["verdict"] != "yes"]
+    # Two engines on one GPU, four where there are two.
+    assert len(said["gpu_checks"]) >= 6 and not failed, failed
