@@ -430,7 +430,7 @@ def random_rollouts(rng, size):
             completion=Completion(
                 text="", token_ids=(5,) * int(rng.integers(1, 6)), log_probs=(), finish=Finish.STOP
             ),
-            grade=Grade(correct, GradeReason.CORRECT, 0.0 if correct else float(rng.choice([0.0, 0.1]))),
+            grade=Grade(correct, GradeReason.CORRECT, None if correct else float(rng.choice([0.0, 0.1]))),
         )
         for index, correct in enumerate(rng.integers(0, 2, size).astype(bool).tolist())
     ]
