@@ -7,7 +7,22 @@ from difflib import get_close_matches
 from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
-from seele_verl.checks.preflight import OPEN_SECTIONS
+
+# Sections that are handed on as they are, to Ray, vLLM, transformers or a part of the run: new keys are
+# welcome there.
+OPEN_SECTIONS = (
+    "actor_rollout_ref.model.override_config.",
+    "actor_rollout_ref.rollout.engine_kwargs.",
+    "data.apply_chat_template_kwargs.",
+    "custom_reward_function.reward_kwargs.",
+    "global_profiler.",
+    "ray_kwargs.ray_init.",
+    "reward.custom_reward_function.reward_kwargs.",
+    "seele.curriculum.settings.",
+    "seele.hints.settings.",
+    "seele.reward.kwargs.",
+    "seele.selection.settings.",
+)
 
 SIZES_WERE_SET_BY = {
     "cpu": "tiny",

@@ -21,6 +21,7 @@ from seele.records import Instance
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
+from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.critic_settings import check_critic, check_value_head
 from seele_verl.checks.verl_settings import check_profiler, check_verl_settings
@@ -35,21 +36,6 @@ from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft.preflight import check_supervised
 
-# Sections that are handed on as they are, to Ray, vLLM, transformers or a part of the run: new keys are
-# welcome there.
-OPEN_SECTIONS = (
-    "actor_rollout_ref.model.override_config.",
-    "actor_rollout_ref.rollout.engine_kwargs.",
-    "data.apply_chat_template_kwargs.",
-    "custom_reward_function.reward_kwargs.",
-    "global_profiler.",
-    "ray_kwargs.ray_init.",
-    "reward.custom_reward_function.reward_kwargs.",
-    "seele.curriculum.settings.",
-    "seele.hints.settings.",
-    "seele.reward.kwargs.",
-    "seele.selection.settings.",
-)
 # verl leaves this one open; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 FUSED_HEAD = "seele_verl.fused_head"
