@@ -1,7 +1,8 @@
 """Hydra groups with many small options: an entry of a YAML file is an option.
 
 ``recipe.yaml`` holds the options of ``recipe=``, likewise ``model.yaml`` and ``data.yaml``; ``parts.yaml``
-holds the other groups. A user's own option is a file ``recipe/NAME.yaml`` in a folder that ``--config-dir`` names.
+holds the other groups. A user's own option is a file ``recipe/NAME.yaml`` in a folder that ``--config-dir``
+names.
 """
 
 from pathlib import Path
