@@ -616,7 +616,7 @@ def test_whatever_is_said_pieces_make_the_whole_and_what_is_kept_is_in_order(bod
 NUM_KILLS = 4
 MOST = 18
 """Replies that each killed process is waited for, at the most: there are 98 in all."""
-SEVEN_PROBLEMS = [
+EIGHTY_PROBLEMS = [
     Instance(
         instance_id=f"sums-{number}",
         data_source="sums",
@@ -671,7 +671,7 @@ def key_of(asked):
     [message] = asked["messages"]
     number = int(re.search(r"What is (\d+) \+ 1\?", message["content"])[1])
     annotator = Annotator(endpoint=Endpoint(url="http://x"), model="m", max_tokens=1000, attempts=ATTEMPTS)
-    return annotator.call(annotator.task(SEVEN_PROBLEMS[number]), asked["seed"]).key
+    return annotator.call(annotator.task(EIGHTY_PROBLEMS[number]), asked["seed"]).key
 
 
 @pytest.mark.timeout(300)
@@ -685,7 +685,7 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
         return (200, "garbage") if luck < 0.1 else None
 
     for folder in (tmp_path / "killed", tmp_path / "whole"):
-        write_problems(folder / "in.parquet", SEVEN_PROBLEMS, split="train")
+        write_problems(folder / "in.parquet", EIGHTY_PROBLEMS, split="train")
     folder = tmp_path / "killed"
     server.answer, server.delay_s, server.misbehave = solve_by_prompt, 0.02, misbehave
     for _ in range(NUM_KILLS):
@@ -713,7 +713,7 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
     assert run(*command(server, folder)) == 0
     assert {key_of(each) for each in server.asked[asked:]}.isdisjoint(before)
     kinds = Counter(event["event"] for event in events(folder))
-    assert Counter(Counter(replied(folder)).values()) == {1: len(SEVEN_PROBLEMS) + 9 + 9}
+    assert Counter(Counter(replied(folder)).values()) == {1: len(EIGHTY_PROBLEMS) + 9 + 9}
     written = json.loads((folder / "out.manifest.json").read_text())
     assert written["problems"] == {"annotated": 71, "wrong_answer": 9}
     assert written["replies"] == {"accepted": 71, "wrong_answer": 27}
@@ -728,7 +728,7 @@ def test_killed_at_random_moments_nothing_that_was_answered_is_asked_again(serve
 
 
 def test_an_interrupted_run_waits_for_what_is_paid_for(server, tmp_path):
-    write_problems(tmp_path / "in.parquet", SEVEN_PROBLEMS, split="train")
+    write_problems(tmp_path / "in.parquet", EIGHTY_PROBLEMS, split="train")
     server.answer, server.delay_s = solve_by_prompt, 0.5
     process = subprocess.Popen(
         process_command(server, tmp_path),
@@ -744,11 +744,11 @@ def test_an_interrupted_run_waits_for_what_is_paid_for(server, tmp_path):
     said = process.communicate()[1]
     assert process.returncode in (1, 130) and "Traceback" not in said
     kinds = Counter(event["event"] for event in events(tmp_path))
-    assert kinds["sent"] == kinds["reply"] == len(server.asked) < len(SEVEN_PROBLEMS)
+    assert kinds["sent"] == kinds["reply"] == len(server.asked) < len(EIGHTY_PROBLEMS)
 
 
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(server, tmp_path, capsys):
-    write_problems(tmp_path / "in.parquet", SEVEN_PROBLEMS, split="train")
+    write_problems(tmp_path / "in.parquet", EIGHTY_PROBLEMS, split="train")
     prices = ("--price-in", 100, "--price-out", 200, "--reply-tokens", 500)
     assert run(*command(server, tmp_path, *prices, "--dry-run")) == 0
     said = capsys.readouterr().out
@@ -759,7 +759,7 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(server, tmp_path, ca
 
 
 def test_spending_needs_leave(server, tmp_path, capsys):
-    write_problems(tmp_path / "in.parquet", SEVEN_PROBLEMS[:3], split="train")
+    write_problems(tmp_path / "in.parquet", EIGHTY_PROBLEMS[:3], split="train")
     server.answer = solve_by_prompt
     prices = ("--price-in", 1, "--price-out", 2)
     assert run(*command(server, tmp_path, *prices)) == 2
@@ -785,7 +785,7 @@ def test_spending_needs_leave(server, tmp_path, capsys):
     ],
 )
 def test_what_the_user_gets_wrong_ends_with_one_line(server, tmp_path, capsys, more, complaint):
-    write_problems(tmp_path / "in.parquet", SEVEN_PROBLEMS[:3], split="train")
+    write_problems(tmp_path / "in.parquet", EIGHTY_PROBLEMS[:3], split="train")
     assert run(*command(server, tmp_path, *more)) == 2
     error = capsys.readouterr().err
     assert complaint in error and error.count("\n") == 1
@@ -793,7 +793,7 @@ def test_what_the_user_gets_wrong_ends_with_one_line(server, tmp_path, capsys, m
 
 
 def test_a_prompt_of_ones_own_is_asked(server, tmp_path):
-    write_problems(tmp_path / "in.parquet", SEVEN_PROBLEMS[:2], split="train")
+    write_problems(tmp_path / "in.parquet", EIGHTY_PROBLEMS[:2], split="train")
     (tmp_path / "prompt.txt").write_text("Solve in {max_steps} steps: {question}", encoding="utf-8")
     server.answer = solve_by_prompt
     assert run(*command(server, tmp_path, "--prompt", tmp_path / "prompt.txt")) == 0

@@ -578,7 +578,7 @@ def test_a_replayed_problem_that_fails_comes_back_and_one_that_is_solved_does_no
 # State
 
 
-def pruning_train(pruning, epochs, *, generator, resume=lambda pruning: pruning):
+def train_pruned(pruning, epochs, *, generator, resume=lambda pruning: pruning):
     """Epochs of five steps over 40 problems, most of them solved; what each step left out."""
     left_out = []
     for epoch in epochs:
@@ -599,8 +599,8 @@ def test_a_run_resumed_before_every_step_is_one_that_was_never_interrupted(seed)
         return again
 
     fresh = {"seed": seed, "replay_share": 0.3}
-    whole, expected = pruning_train(build_pruning(**fresh), range(8), generator=random.Random(seed))
-    resumed, got = pruning_train(
+    whole, expected = train_pruned(build_pruning(**fresh), range(8), generator=random.Random(seed))
+    resumed, got = train_pruned(
         build_pruning(**fresh), range(8), generator=random.Random(seed), resume=resume
     )
     assert got == expected
