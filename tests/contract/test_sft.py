@@ -71,7 +71,8 @@ def test_luffys_numbers_are_the_default():
 
 @pytest.mark.parametrize(("hardware", "model"), [("cpu", "tiny"), ("gpu8", "qwen2_5_7b"), ("gpu1", "tiny")])
 def test_verl_builds_its_settings_from_ours(hardware, model):
-    sft = translated(f"hardware={hardware}", f"model={model}")
+    job = "tiny" if hardware == "cpu" else "method"
+    sft = translated(f"hardware={hardware}", f"job={job}", f"model={model}")
     engine, optim = omega_conf_to_dataclass(sft.engine), omega_conf_to_dataclass(sft.optim)
     assert (engine.strategy, engine.param_offload, engine.optimizer_offload) == ("fsdp2", False, False)
     # On GPUs once an epoch: three epochs are 96 steps here.
