@@ -173,7 +173,6 @@ def places_that_refuse() -> set[tuple[str, int]]:
     for module in (
         seele.methods,
         seele.methods.method,
-        seele.methods.method,
         seele.methods.sources.source,
         seele_verl.checks.compositions,
     ):
