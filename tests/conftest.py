@@ -13,7 +13,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -124,15 +123,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def yaml_files_are_parsed_and_merged_once() -> Iterator[None]:
-    """Composing a run parses and merges some forty YAML files, which takes most of its half second.
-
-    The overrides of single keys come after the merge, so the choices of groups decide its result.
-    """
-    if not _has("omegaconf.omegaconf") or not _has("hydra._internal"):
+def each_yaml_file_is_parsed_once() -> Iterator[None]:
+    """Composing a run reads some forty YAML files, which takes most of its half second."""
+    if not _has("omegaconf.omegaconf"):
         yield
         return
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from omegaconf import OmegaConf
 
     load, parsed = OmegaConf.load, {}
@@ -146,18 +141,8 @@ def yaml_files_are_parsed_and_merged_once() -> Iterator[None]:
             parsed[key] = load(file)
         return copy.deepcopy(parsed[key])
 
-    merge, merged = ConfigLoaderImpl._compose_config_from_defaults_list, {}
-
-    def merge_once(loader: Any, defaults: list[Any], repo: Any) -> Any:
-        folders = [source.path for source in repo.get_sources()]
-        key = (*folders, *((each.config_path, each.package, each.parent, each.is_self) for each in defaults))
-        if key not in merged:
-            merged[key] = pickle.dumps(merge(loader, defaults, repo))
-        return pickle.loads(merged[key])
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OmegaConf, "load", load_once)
-        patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
         yield
 
 
