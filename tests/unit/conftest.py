@@ -175,3 +175,13 @@ def bytes_model(tmp_path_factory):
     tokenizer.save_pretrained(folder)
     transformers.Qwen2Config(max_position_embeddings=CONTEXT_TOKENS).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder that looks like a model, for evaluations whose engine is a double."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder

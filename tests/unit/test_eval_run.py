@@ -38,15 +38,6 @@ def instances(count):
 
 
 @pytest.fixture
-def model(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return folder
-
-
-@pytest.fixture
 def problems(tmp_path):
     path = tmp_path / "heldout.parquet"
     write_problems(path, instances(4), split="heldout")

@@ -313,15 +313,6 @@ def test_the_option_may_be_repeated_and_an_empty_one_means_none(capsys):
 
 
 @pytest.fixture
-def model(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return folder
-
-
-@pytest.fixture
 def problems(tmp_path):
     path = tmp_path / "p.parquet"
     write_problems(path, [FOUR], split="p")
