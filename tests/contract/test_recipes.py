@@ -408,7 +408,6 @@ def test_every_job_composes_and_is_allowed(load_from):
     jobs = {
         "rounds": load("rounds").JOB,
         **load("growth").SIZES,
-        **{name: ("method=seele", *overrides) for name, overrides in load("start").VARIANTS.items()},
         **{name: job for name, (program, job) in reference.VARIANTS.items() if program == runs.OURS},
     }
     assert len(jobs) >= 10

@@ -69,7 +69,7 @@ def test_the_step_after_a_resumption_is_the_one_that_was_there_before(runs):
 def test_the_controller_and_the_loss_of_the_examples_take_part(runs):
     for step, line in enumerate(rows_of(runs[0] / "metrics.jsonl"), start=1):
         rows = rows_of(runs[0] / "rollouts" / f"step_{step}.jsonl")
-        assert any(row["correct"] for row in rows) == (line["actor/right_response_loss"] > 0)
+        assert any(row["reason"] == "correct" for row in rows) == (line["actor/right_response_loss"] > 0)
         by_problem = {(row["instance_id"], row["round"]): row for row in rows}
         assert len({row["hint_ratio"] for row in by_problem.values()}) > 1
         assert 0.0 < line["controller/mean_ratio"] < 1.0

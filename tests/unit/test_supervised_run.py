@@ -315,7 +315,7 @@ def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
     begun = []
     monkeypatch.setattr(train, "count_parameters", lambda model: 1)
     monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.val_before_train))
-    train.run(*configure("grpo", f"trainer.val_only={val_only}"))
+    train.run(*configure("grpo", f"trainer.val_only={val_only}", "trainer.test_freq=-1"))
     assert begun == [validates]
 
 
