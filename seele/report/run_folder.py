@@ -1,17 +1,15 @@
-"""Read a run folder, finished or not; metrics and settings may be packed (``.gz``).
+"""Read a run folder, finished or not.
 
 This module knows the names and formats of the folder's files. Runs are often killed, so every part is
 optional, and the page notes each missing or damaged part. Nothing is computed from the values here.
 """
 
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
@@ -22,9 +20,6 @@ Metrics = Mapping[str, float]
 
 # libyaml's where PyYAML has it: ten times as fast, and settings are read for every run of a comparison.
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-"""Errors that unpacking may raise."""
 
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A run folder holds at least one of these."""
@@ -118,7 +113,7 @@ def read_run(path: Path) -> RunFolder:
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = _read_metrics(plain_or_packed(path / "metrics.jsonl"), notes)
+    metrics = _read_metrics(path / "metrics.jsonl", notes)
     scores, conditions = read_evaluation(path, "eval/scores.json", notes)
     # Only one step is read: the rollouts of a long run do not fit in memory.
     step = max(rollout_files(path), default=None)
@@ -128,7 +123,7 @@ def read_run(path: Path) -> RunFolder:
     return RunFolder(
         name=path.resolve().name,
         card=read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
-        settings=_read_settings(plain_or_packed(path / "resolved.yaml"), notes),
+        settings=_read_settings(path / "resolved.yaml", notes),
         metrics=metrics,
         rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
         rollouts_step=step,
@@ -142,24 +137,12 @@ def read_run(path: Path) -> RunFolder:
 
 def is_run_folder(path: Path) -> bool:
     """Whether the folder holds one of the files that every run writes first."""
-    return any(plain_or_packed(path / mark).is_file() for mark in MARKS)
+    return any((path / mark).is_file() for mark in MARKS)
 
 
 def rollout_files(path: Path) -> dict[int, Path]:
     """The run's files of rollouts by step, in no order."""
     return _numbered(path / "rollouts", "step_*.jsonl")
-
-
-def plain_or_packed(file: Path) -> Path:
-    """Prefer the plain file where both exist, because a run still writes to it."""
-    packed = file.with_name(f"{file.name}.gz")
-    return packed if packed.is_file() and not file.is_file() else file
-
-
-def _open(file: Path, *, errors: str | None = None) -> TextIO:
-    if file.suffix == ".gz":
-        return gzip.open(file, "rt", encoding="utf-8", errors=errors)
-    return file.open(encoding="utf-8", errors=errors)
 
 
 def _listing(path: Path) -> str:
@@ -212,9 +195,8 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
         notes.append("resolved.yaml is missing, so the settings are unknown.")
         return {}
     try:
-        with _open(file) as stream:
-            value = yaml.load(stream.read(), Loader=_SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError, *DAMAGED) as error:
+        value = yaml.load(file.read_text(encoding="utf-8"), Loader=_SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         notes.append(f"{file.name} is not YAML ({error}), so the settings are unknown.")
         return {}
     return value if isinstance(value, Mapping) else {}
@@ -222,8 +204,8 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
     """Read one JSON object per line; other lines are skipped and noted."""
-    with _open(file, errors="replace") as lines:
-        for number, line in enumerate(_unpacked(lines, file, notes), start=1):
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
@@ -235,14 +217,6 @@ def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
                 yield value
             else:
                 notes.append(f"{file.name}, line {number}, is no JSON object and was left out.")
-
-
-def _unpacked(lines: TextIO, file: Path, notes: list[str]) -> Iterator[str]:
-    """The lines of a file as far as it can be unpacked."""
-    try:
-        yield from lines
-    except DAMAGED as error:
-        notes.append(f"{file.name} is cut off or damaged ({error}); what follows was left out.")
 
 
 def _read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:

@@ -9,8 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, PluginError
@@ -26,12 +24,12 @@ from seele.reward.function import (
     raised,
     read_result,
 )
-from seele.reward.grader import GraderPool
+from seele.reward.grader import GraderPool, ProblemGrader
 from seele.reward.graders import GRADERS
 from seele.reward.process import Reply, WorkerPool, WorkerProcess, clock_limit_s, ended_by
 
 
-class FunctionGrader:
+class FunctionGrader(ProblemGrader):
     """Grades whole responses by a reward function. Thread-safe; its function is imported at once."""
 
     def __init__(self, settings: RewardConfig) -> None:
@@ -61,11 +59,6 @@ class FunctionGrader:
     async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
         """The verdict on a response.
 
-        Args:
-            text: What the model wrote, without the hint that it continues.
-            instance: The problem.
-            hint_steps: Steps of the worked solution that the model was shown.
-
         Raises:
             PluginError: The function raised, or returned what is no reward.
         """
@@ -75,12 +68,8 @@ class FunctionGrader:
         [grade] = await asyncio.to_thread(self._workers.ask_all, [item], self._ask)
         return grade
 
-    def grade_problem(self, text: str, instance: Instance) -> Grade:
-        """``grade_rollout`` of a response without hint; blocks until the verdict is there."""
-        return self.grade_problems([(text, instance)])[0]
-
     def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """``grade_problem`` of each pair, in order, as many at the same time as there are workers."""
+        """As many calls at the same time as there are workers; errors are those of ``grade_rollout``."""
         items = [item_of(text, instance, hint_steps=0) for text, instance in texts_and_instances]
         if self._settings.isolation == "process":
             return self._workers.ask_all(items, self._ask)
@@ -111,18 +100,6 @@ class FunctionGrader:
                     "processor time (seele.reward.time_limit_s) and "
                     f"{self._settings.memory_limit_mb} MiB (seele.reward.memory_limit_mb)"
                 )
-
-    def close(self) -> None:
-        """Let the calls that have a process finish, and end all processes."""
-        self._workers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @functools.cached_property
     def _slots(self) -> asyncio.Semaphore:

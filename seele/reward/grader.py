@@ -7,6 +7,7 @@ graders themselves run in ``seele.reward.worker``; sympy is never imported in th
 import asyncio
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,7 +32,43 @@ _DEFAULTS = RewardConfig()
 _MAX_REMEMBERED = 4096
 
 
-class GraderPool:
+class ProblemGrader(ABC):
+    """Grades responses to problems in processes that ``close`` ends, or the end of a ``with`` block."""
+
+    _workers: WorkerPool
+
+    @abstractmethod
+    async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
+        """The verdict on a response.
+
+        Args:
+            text: What the model wrote, without the hint that it continues.
+            instance: The problem.
+            hint_steps: Steps of the worked solution that the model was shown.
+        """
+
+    @abstractmethod
+    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
+        """Verdicts on responses without hint, in order, all processes at work; waits for them."""
+
+    def grade_problem(self, text: str, instance: Instance) -> Grade:
+        """``grade_problems`` of one response."""
+        return self.grade_problems([(text, instance)])[0]
+
+    def close(self) -> None:
+        """Let the calls that have a process finish, end all processes and refuse further calls."""
+        self._workers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class GraderPool(ProblemGrader):
     """Grades answers in processes that are killed, and started again, when one takes too much. Thread-safe.
 
     Processes start at the first answer that needs one and end with ``close`` or with this process. Calls wait
@@ -130,16 +167,10 @@ class GraderPool:
         """``grade_problem`` for a coroutine; the grader sees nothing of a hint."""
         return await asyncio.to_thread(self.grade_problem, text, instance)
 
-    def grade_problem(self, text: str, instance: Instance) -> Grade:
-        r"""Grade a generated text as an answer to a problem; blocks until the verdict is there.
-
-        By the checker of the problem's data source where it has one (``seele.reward.reasoning``), else as
+    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
+        """By the checker of the problem's data source where it has one (``seele.reward.reasoning``), else as
         ``grade``.
         """
-        return self.grade_problems([(text, instance)])[0]
-
-    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """``grade_problem`` of each pair, in order, all processes at work."""
         pairs = list(texts_and_instances)
         graded = iter(
             self.grade_many(
@@ -152,18 +183,6 @@ class GraderPool:
             else next(graded)
             for text, instance in pairs
         ]
-
-    def close(self) -> None:
-        """Let the calls that have a process finish, end all processes and refuse further calls."""
-        self._workers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _at_once(self, answer: str, gold: str) -> Grade | None:
         """The verdict where no grader is needed; ``None`` otherwise."""

@@ -18,7 +18,7 @@ def load_run(folder: str | Path) -> "Run":
     """Load a run, finished or not.
 
     Args:
-        folder: A run folder, such as ``runs/quickstart``; its files may be packed (``.gz``).
+        folder: A run folder, such as ``runs/quickstart``.
 
     Raises:
         CheckpointError: If it is not a run folder.

@@ -1,7 +1,6 @@
 """What the runs below a folder have come to, without reading whole logs: ``seele runs``."""
 
 import fcntl
-import gzip
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from seele.report.run_folder import DAMAGED, is_run_folder, plain_or_packed, read_json
+from seele.report.run_folder import is_run_folder, read_json
 
 ACCURACY = "val/accuracy/"
 """Un-hinted accuracy by data set, in lines of steps that were validated."""
@@ -92,7 +91,7 @@ def _read(run: Path, name: str) -> RunSummary:
     os.listdir(run)  # or a folder that may not be read would look like one without files
     notes: list[str] = []
     card = read_json(run, "run_card.json", notes, "so its state is unknown")
-    metrics = plain_or_packed(run / "metrics.jsonl")
+    metrics = run / "metrics.jsonl"
     lines = _last_lines(metrics, notes) if metrics.is_file() else []
     validated: Mapping[str, Any] = next((line for line in reversed(lines) if _accuracy(line)), {})
     return RunSummary(
@@ -135,7 +134,7 @@ def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
     """The last steps of a run in order, back to one with a validation where that is near."""
     lines: list[Mapping[str, Any]] = []
     for num_bytes in TAIL_BYTES:
-        text, is_whole = _tail(file, num_bytes, notes)
+        text, is_whole = _tail(file, num_bytes)
         # A step's line may be cut off at the front of the tail, and by a kill at its end.
         lines = [line for line in map(_parse, text.split(b"\n")[0 if is_whole else 1 :]) if line]
         if is_whole or any(map(_accuracy, lines)):
@@ -145,14 +144,8 @@ def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
     return lines
 
 
-def _tail(file: Path, num_bytes: int, notes: list[str]) -> tuple[bytes, bool]:
-    """The end of a file, and whether that is all of it; a packed one cannot be entered in the middle."""
-    if file.suffix == ".gz":
-        try:
-            return gzip.decompress(file.read_bytes()), True
-        except DAMAGED as error:
-            notes.append(f"{file.name} is cut off or damaged ({error}).")
-            return b"", True
+def _tail(file: Path, num_bytes: int) -> tuple[bytes, bool]:
+    """The end of a file, and whether that is all of it."""
     with file.open("rb") as stream:
         start = max(0, stream.seek(0, os.SEEK_END) - num_bytes)
         stream.seek(start)

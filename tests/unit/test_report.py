@@ -1,6 +1,5 @@
 """The report of a run folder: what it shows, and that no damaged or missing part breaks it."""
 
-import gzip
 import json
 import math
 import random
@@ -301,38 +300,6 @@ def test_a_run_that_died_at_once_still_has_a_report(tmp_path, mark):
     files = build_report(tmp_path)
     assert set(files) == {"summary.json", "index.html"}
     assert "none" in files["index.html"].decode()
-
-
-def test_packed_metrics_and_settings_are_read_as_well(run):
-    plain = read_run(run)
-    for name in ("metrics.jsonl", "resolved.yaml"):
-        (run / f"{name}.gz").write_bytes(gzip.compress((run / name).read_bytes()))
-        (run / name).unlink()
-    packed = read_run(run)
-    assert packed.metrics == plain.metrics and plain.metrics
-    assert packed.settings == plain.settings and plain.settings
-
-
-def test_of_a_plain_and_a_packed_file_the_plain_one_counts(run):
-    old = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[:2]
-    (run / "metrics.jsonl.gz").write_bytes(gzip.compress(b"".join(old)))
-    assert len(read_run(run).metrics) == NUM_STEPS + 1
-
-
-def test_a_folder_with_packed_files_alone_is_a_run_folder(tmp_path):
-    (tmp_path / "metrics.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1}\n'))
-    assert read_run(tmp_path).metrics == ({"step": 1.0},)
-
-
-def test_a_packed_file_that_is_cut_off_is_read_as_far_as_it_goes(run):
-    for name in ("metrics.jsonl", "resolved.yaml"):
-        packed = gzip.compress((run / name).read_bytes(), mtime=0)
-        (run / name).unlink()
-        (run / f"{name}.gz").write_bytes(packed[:-20])
-    folder = read_run(run)
-    assert 0 < len(folder.metrics) <= NUM_STEPS and folder.settings == {}
-    assert any("metrics.jsonl.gz is cut off or damaged" in note for note in folder.notes)
-    assert any("resolved.yaml.gz is not YAML" in note for note in folder.notes)
 
 
 def test_what_nobody_generated_is_no_example(run):
