@@ -151,6 +151,25 @@ def prepare_gsm8k(
         Path | None,
         typer.Option(help="Folder with train.jsonl and test.jsonl.", show_default="the Hugging Face hub"),
     ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            help="Only problems with that many steps, such as 2-4; the last step states the answer.",
+            show_default="all",
+        ),
+    ] = None,
+    warm_start: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share of the training split, with any number of steps, that goes to warm_start.parquet.",
+        ),
+    ] = 0.0,
+    tuning: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the training split that goes to tuning.parquet."),
+    ] = 0.0,
     max_chars: MaxCharsOption = None,
     grader: GraderOption = DEFAULT_GRADER,
     max_failing_golds: MaxFailingOption = 0.01,
@@ -160,22 +179,35 @@ def prepare_gsm8k(
 ) -> None:
     """GSM8K: its training split, and its test split as held-out problems."""
     from seele.data.prepare import prepare
-    from seele.data.tasks.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, read_gsm8k
+    from seele.data.tasks.gsm8k import DATA_SOURCE, HUB_NAME, HUB_REVISION, LICENCE, divide, read_gsm8k
     from seele.reward.golds import GoldCheck
 
-    splits = {
-        "train": read_gsm8k("train", folder=source, max_chars=max_chars),
-        "heldout": read_gsm8k("test", folder=source, max_chars=max_chars),
-    }
+    splits = divide(
+        read_gsm8k("train", folder=source, max_chars=max_chars),
+        read_gsm8k("test", folder=source, max_chars=max_chars),
+        steps=None if steps is None else _steps_range(steps),
+        warm_start=warm_start,
+        tuning=tuning,
+    )
     # The folder's own name would make the manifest differ from machine to machine.
     origin = f"{HUB_NAME}@{HUB_REVISION}" if source is None else "local folder"
     about: dict[str, Any] = {"source": DATA_SOURCE, "licence": LICENCE, "origin": origin}
     about["max_chars"] = max_chars
+    if steps or warm_start or tuning:
+        about |= {"steps": steps, "warm_start": warm_start, "tuning": tuning}
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
     if limit := read_token_limit(max_tokens, tokenizer, template):
         about["token_limit"] = limit.about
     whole = {name: _limited(instances, limit) for name, instances in splits.items()}
     _say(out, prepare(out, whole, about=about, check_golds=check))
+
+
+def _steps_range(text: str) -> range:
+    """``2-4`` or ``3``."""
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and (high or low).isdecimal() and 1 <= int(low) <= int(high or low)):
+        raise ConfigError(f"--steps {text}: expected a number or a range, such as 2-4")
+    return range(int(low), int(high or low) + 1)
 
 
 def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":

@@ -94,6 +94,34 @@ def test_gsm8k_is_prepared_from_a_folder_and_its_test_split_is_held_out(tmp_path
     ]
 
 
+def test_gsm8k_keeps_parts_of_its_training_split_for_a_warm_start_and_for_tuning(tmp_path, capsys):
+    lines = [
+        {"question": f"How many is {i}?", "answer": "So many.\n" * (i % 5 + 1) + f"#### {i}"} for i in range(200)
+    ]
+    write_cases(tmp_path / "train.jsonl", *lines)
+    write_cases(tmp_path / "test.jsonl", *lines[:10])
+    arguments = ("gsm8k", "--source", tmp_path, "--out", tmp_path / "out", "--steps", "2-4")
+    assert run("data", "prepare", *arguments, "--warm-start", "0.4", "--tuning", "0.1") == 0
+    parts = {file.stem: [*read_problems(file)] for file in (tmp_path / "out").glob("*.parquet")}
+    assert set(parts) == {"train", "heldout", "warm_start", "tuning"}
+    ids = [each.instance_id for name in ("train", "warm_start", "tuning") for each in parts[name]]
+    assert len(ids) == len(set(ids))
+    assert 60 <= len(parts["warm_start"]) <= 100
+    assert 3 <= len(parts["tuning"]) <= 25
+    assert {len(each.steps) for each in parts["warm_start"]} == {2, 3, 4, 5, 6}
+    for name in ("train", "heldout", "tuning"):
+        assert {len(each.steps) for each in parts[name]} == {2, 3, 4}
+    # A larger share of the one keeps what it had.
+    assert run("data", "prepare", *arguments[:4], tmp_path / "more", "--warm-start", "0.6") == 0
+    more = {each.instance_id for each in read_problems(tmp_path / "more" / "warm_start.parquet")}
+    assert more > {each.instance_id for each in parts["warm_start"]}
+    capsys.readouterr()
+    assert run("data", "prepare", *arguments[:4], tmp_path / "no", "--steps", "4-2") == 2
+    assert "--steps 4-2: expected a number or a range, such as 2-4" in capsys.readouterr().err
+    assert run("data", "prepare", *arguments[:4], tmp_path / "no", "--warm-start", "0.8", "--tuning", "0.2") == 2
+    assert "leave nothing to train on" in capsys.readouterr().err
+
+
 def test_long_problems_can_be_left_out_and_the_manifest_says_so(tmp_path):
     rows = [{"question": "x" * length, "answer": "12\n#### 12"} for length in (5, 50)]
     for split in ("train", "test"):

@@ -8,12 +8,14 @@ the original ``train.jsonl`` and ``test.jsonl``, or from the Hugging Face hub.
 import hashlib
 import re
 import reprlib
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from seele.data.split import is_in_first_part
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.hub import HubSource, read_hub_rows
-from seele.errors import DataError
+from seele.errors import ConfigError, DataError
 from seele.records import Instance
 
 DATA_SOURCE = "gsm8k"
@@ -47,6 +49,44 @@ def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | Non
     rows = _rows_of_hub(split) if folder is None else read_json_lines(folder / f"{split}.jsonl")
     instances = [_to_instance(row, at) for at, row in rows]
     return [instance for instance in instances if max_chars is None or _num_chars(instance) <= max_chars]
+
+
+def divide(
+    train: Sequence[Instance],
+    test: Sequence[Instance],
+    *,
+    steps: Container[int] | None = None,
+    warm_start: float = 0.0,
+    tuning: float = 0.0,
+) -> dict[str, list[Instance]]:
+    """The files of a preparation, by name: ``train``, ``heldout``, and parts of the training split.
+
+    Args:
+        train: Problems of the training split.
+        test: Problems of the test split.
+        steps: Allowed numbers of steps, the one that states the answer included; None allows all. A warm
+            start, which learns form and style, has problems of any length.
+        warm_start: Share of the training split, by a hash of the ids, that supervised training is to have.
+        tuning: Share of it that settings are to be tuned on.
+
+    Raises:
+        ConfigError: If the shares leave nothing to train on.
+    """
+    if warm_start + tuning >= 1:
+        raise ConfigError(f"--warm-start {warm_start} and --tuning {tuning} leave nothing to train on")
+    parts: dict[str, list[Instance]] = {"train": [], "heldout": [*test], "warm_start": [], "tuning": []}
+    for instance in train:
+        if is_in_first_part(instance.instance_id, share=warm_start, seed=0):
+            parts["warm_start"].append(instance)
+        elif is_in_first_part(instance.instance_id, share=warm_start + tuning, seed=0):
+            parts["tuning"].append(instance)
+        else:
+            parts["train"].append(instance)
+    if steps is not None:
+        for name in ("train", "heldout", "tuning"):
+            parts[name] = [instance for instance in parts[name] if len(instance.steps) in steps]
+    wanted = {"warm_start": warm_start, "tuning": tuning}
+    return {name: part for name, part in parts.items() if wanted.get(name, 1.0)}
 
 
 def _num_chars(instance: Instance) -> int:
