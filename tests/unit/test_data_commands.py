@@ -96,7 +96,8 @@ def test_gsm8k_is_prepared_from_a_folder_and_its_test_split_is_held_out(tmp_path
 
 def test_gsm8k_keeps_parts_of_its_training_split_for_a_warm_start_and_for_tuning(tmp_path, capsys):
     lines = [
-        {"question": f"How many is {i}?", "answer": "So many.\n" * (i % 5 + 1) + f"#### {i}"} for i in range(200)
+        {"question": f"How many is {number}?", "answer": "So many.\n" * (number % 5 + 1) + f"#### {number}"}
+        for number in range(200)
     ]
     write_cases(tmp_path / "train.jsonl", *lines)
     write_cases(tmp_path / "test.jsonl", *lines[:10])
@@ -116,9 +117,10 @@ def test_gsm8k_keeps_parts_of_its_training_split_for_a_warm_start_and_for_tuning
     more = {each.instance_id for each in read_problems(tmp_path / "more" / "warm_start.parquet")}
     assert more > {each.instance_id for each in parts["warm_start"]}
     capsys.readouterr()
-    assert run("data", "prepare", *arguments[:4], tmp_path / "no", "--steps", "4-2") == 2
+    refused = (*arguments[:4], tmp_path / "no")
+    assert run("data", "prepare", *refused, "--steps", "4-2") == 2
     assert "--steps 4-2: expected a number or a range, such as 2-4" in capsys.readouterr().err
-    assert run("data", "prepare", *arguments[:4], tmp_path / "no", "--warm-start", "0.8", "--tuning", "0.2") == 2
+    assert run("data", "prepare", *refused, "--warm-start", "0.8", "--tuning", "0.2") == 2
     assert "leave nothing to train on" in capsys.readouterr().err
 
 
