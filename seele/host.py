@@ -1,4 +1,4 @@
-"""The host's memory, as far as a process may use it."""
+"""What the host has: memory, as far as a process may use it, and what its processor computes fast."""
 
 import os
 from collections.abc import Iterator
@@ -23,3 +23,15 @@ def _container_limits() -> Iterator[int]:
             continue
         if said.isdigit():  # "max" stands for none
             yield int(said)
+
+
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+def computes_in_bfloat16() -> bool:
+    """Whether the processor multiplies matrices in bfloat16; others emulate it, ten times slower or more."""
+    try:
+        said = CPU_INFO.read_text()
+    except OSError:
+        return False
+    return any(name in said.split() for name in ("avx512_bf16", "amx_bf16", "bf16"))

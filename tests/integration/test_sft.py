@@ -137,3 +137,22 @@ def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert (Path(merged) / "model.safetensors").is_file()
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])
+
+
+@pytest.mark.timeout(600)
+def test_a_warm_start_is_trained_once(tmp_path, problems, base_model, finish, python):
+    command = [
+        *(python, "-m", "seele.cli.main", "model", "warm-start", str(base_model), "--out", str(tmp_path)),
+        *("--problems", str(problems / "train.parquet"), "--template", "plain", "--limit", "16"),
+        *("--batch-size", "8"),
+    ]
+    folder = Path(finish(command).strip())
+    assert {"model.safetensors", "tokenizer.json", "README.md"} <= {file.name for file in folder.iterdir()}
+    assert "\n- sft\n" in (folder / "README.md").read_text()
+    link = tmp_path / f"{base_model.name}-warm"
+    assert link.resolve() == folder.resolve()
+    # The run is gone; nothing else is left.
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, link.name}
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert Path(finish(command).strip()) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before

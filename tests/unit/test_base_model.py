@@ -16,17 +16,83 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from seele import host
 from seele.errors import CheckpointError, ConfigError
+from seele.host import computes_in_bfloat16
 from seele.rollout.templates import render_prompt
-from seele_models import command, texts, training
+from seele_models import command, texts, training, warm_start
 from seele_models.recipes import RECIPES
 from seele_models.texts import CALCULATIONS_PER_DRILL
 from seele_models.tokenizer import byte_tokenizer
 from seele_models.training import NO_LOSS, fingerprint, make_base_model
+from seele_models.warm_start import WarmStart, make_warm_start
 from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
 from seele_verl.merge import complete_steps, main
 from seele_verl.train import compose
+
+# --- Warm starts: named after everything that makes them, refused before anything starts
+
+
+def warm_start_of(folder, **changes):
+    """A warm start of a model and problems that are there, whatever they hold."""
+    model, problems = folder / "model", folder / "problems.parquet"
+    model.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (model / name).write_text(name)
+    problems.write_text("problems")
+    return dataclasses.replace(WarmStart(model=model, problems=problems), **changes)
+
+
+def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(tmp_path):
+    here = warm_start_of(tmp_path / "here")
+    assert warm_start.fingerprint(here) == warm_start.fingerprint(warm_start_of(tmp_path / "there"))
+    names = {warm_start.fingerprint(here), warm_start.fingerprint(dataclasses.replace(here, seed=1))}
+    names.add(warm_start.fingerprint(dataclasses.replace(here, settings=("data.seed=1",))))
+    for file in (here.problems, here.model / "model.safetensors", here.model / "tokenizer.json"):
+        file.write_text("others")
+        names.add(warm_start.fingerprint(here))
+    assert len(names) == 6
+
+
+def test_a_warm_start_of_a_made_model_is_found_again(tmp_path):
+    wish = warm_start_of(tmp_path)
+    made = tmp_path / f"model-warm-{warm_start.fingerprint(wish)}"
+    made.mkdir()
+    assert make_warm_start(tmp_path, wish) == made
+
+
+@pytest.mark.parametrize("lacks", ["model", "problems"])
+def test_a_warm_start_without_its_model_or_problems_is_refused(tmp_path, lacks, capsys):
+    wish = warm_start_of(tmp_path)
+    given = {"model": wish.model, "problems": wish.problems, lacks: tmp_path / "none"}
+    arguments = ["warm-start", str(given["model"]), "--problems", str(given["problems"])]
+    assert command.main([*arguments, "--out", str(tmp_path / "out")]) == 2
+    assert f"error: {tmp_path / 'none'}: no such" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_warm_starts_settings_are_those_of_a_run(tmp_path):
+    wish = warm_start_of(tmp_path / "it's, here", settings=("trainer.experiment_name=mine",))
+    config = compose(wish.overrides(tmp_path / "run"))
+    assert config.actor_rollout_ref.model.path == str(wish.model)
+    assert list(config.data.train_files) == [str(wish.problems)]
+    assert config.seele.sft.learning_rate == wish.learning_rate
+    assert config.trainer.experiment_name == "mine"
+    in_bfloat16 = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
+    assert in_bfloat16 is computes_in_bfloat16()
+
+
+def test_processors_that_multiply_in_bfloat16_are_known_by_their_flags(tmp_path, monkeypatch):
+    found = []
+    for flags in ("avx2 avx512f avx512_bf16", "avx2 amx_bf16 amx_tile", "avx2 avx512f", "avx512_bf16x"):
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
+        monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
+        found.append(computes_in_bfloat16())
+    assert found == [True, True, False, False]
+    monkeypatch.setattr(host, "CPU_INFO", tmp_path / "none")
+    assert not computes_in_bfloat16()
+
 
 # --- Base models: the tokenizer is the bytes, the layout is the policy's, a folder is complete or absent
 

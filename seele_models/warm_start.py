@@ -1,0 +1,125 @@
+"""A warm start: a pretrained model is taught the form of its answers by supervised training (``method=sft``).
+
+Its problems are kept from RL. The training is a run like any other, in a process of its own, so that a killed
+one goes on where it was; the model's folder is named after a hash of everything that makes it.
+"""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from seele.data.storage.files import file_sha256
+from seele.errors import CheckpointError, DataError
+from seele.host import computes_in_bfloat16
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "verl")
+
+# What says how a prompt becomes tokens, beside the weights.
+_MODEL_FILES = ("*.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStart:
+    """What a warm start is made of. The defaults are for a model of 135 M parameters on a CPU."""
+
+    model: Path
+    """Hugging Face folder."""
+    problems: Path
+    """Parquet in our schema."""
+    limit: int = 2048
+    """Largest number of problems."""
+    template: str = "chat"
+    epochs: int = 1
+    batch_size: int = 16
+    learning_rate: float = 3e-4
+    max_prompt_tokens: int = 256
+    max_response_tokens: int = 256
+    seed: int = 0
+    hardware: str = "cpu"
+    settings: tuple[str, ...] = ()
+    """Further settings of the run, as ``seele train`` takes them."""
+
+    def overrides(self, run: Path) -> list[str]:
+        """Arguments of ``seele train``."""
+        quoted = {name: _quoted(path.absolute()) for name, path in (("model", self.model), ("run", run))}
+        problems = _quoted(self.problems.absolute())
+        own = [
+            f"actor_rollout_ref.model.path={quoted['model']}",
+            f"data.train_files=[{problems}]",
+            # Nothing is validated, but a run must name problems that it could be validated on.
+            f"data.val_files=[{problems}]",
+            f"data.train_max_samples={self.limit}",
+            f"data.max_prompt_length={self.max_prompt_tokens}",
+            f"data.max_response_length={self.max_response_tokens}",
+            f"seele.prompt.template={self.template}",
+            f"seele.seed={self.seed}",
+            f"seele.sft.epochs={self.epochs}",
+            f"seele.sft.batch_size={self.batch_size}",
+            f"seele.sft.learning_rate={self.learning_rate}",
+            "seele.sft.save_freq=40",
+            "trainer.max_actor_ckpt_to_keep=1",
+            "trainer.val_before_train=false",
+            "trainer.test_freq=-1",
+            f"trainer.default_local_dir={quoted['run']}",
+        ]
+        if self.hardware == "cpu":
+            # A micro-batch's logits are tokens times vocabulary: 4,096 x 49,152 take 0.8 GB.
+            own.append("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096")
+            if computes_in_bfloat16():
+                own.append("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16")
+        return ["method=sft", f"hardware={self.hardware}", "job=method", *own, *self.settings]
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("'", "\\'")
+    return f"'{text}'"
+
+
+def fingerprint(wish: WarmStart) -> str:
+    """Hash of model, problems, settings and the libraries' versions; no path counts."""
+    anywhere = dataclasses.replace(wish, model=Path("/model"), problems=Path("/problems"))
+    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    files = sorted(file for pattern in _MODEL_FILES for file in wish.model.glob(pattern))
+    contents = {file.name: file_sha256(file) for file in files} | {"problems": file_sha256(wish.problems)}
+    facts = [anywhere.overrides(Path("/run")), versions, contents]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def make_warm_start(root: Path, wish: WarmStart) -> Path:
+    """Folder of the warm-started model below ``root``, trained now unless it is there already.
+
+    Raises:
+        DataError: Model or problems are missing.
+        CheckpointError: The training, or the export of its model, failed; its messages are on the terminal.
+    """
+    if not (wish.model / "config.json").is_file():
+        raise DataError(f"{wish.model}: no such model folder; `seele model fetch smollm2-135m` makes one")
+    if not wish.problems.is_file():
+        raise DataError(f"{wish.problems}: no such file; `seele data prepare` makes one (docs/pretrained.md)")
+    folder = root / f"{wish.model.resolve().name}-warm-{fingerprint(wish)}"
+    if folder.exists():
+        return folder
+    run, exported = root / f".{folder.name}-run", root / f".{folder.name}"
+    run.mkdir(parents=True, exist_ok=True)
+    _call("seele_verl.train", *wish.overrides(run))
+    shutil.rmtree(exported, ignore_errors=True)
+    _call("seele.cli.main", "export", str(run), "--out", str(exported))
+    exported.rename(folder)
+    shutil.rmtree(run)
+    return folder
+
+
+def _call(module: str, *arguments: str) -> None:
+    """Run ``python -m module``, its output on this process's standard error.
+
+    Raises:
+        CheckpointError: If it fails.
+    """
+    result = subprocess.run([sys.executable, "-m", module, *arguments], stdout=sys.stderr, check=False)
+    if result.returncode:
+        raise CheckpointError(f"python -m {module} failed (status {result.returncode}); see above")
