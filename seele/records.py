@@ -121,6 +121,10 @@ class AccuracyCurve:
     """
 
 
+BOX_REQUEST = "Put your final answer within \\boxed{}."
+"""What an instruct model must be told; its chat template does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
     """What a tokenizer's chat template is given beside the question."""
@@ -132,6 +136,9 @@ class Chat:
     open_thinking: bool = False
     """Whether the prompt ends with ``<think>`` and a new line, also where the template leaves that to the
     model, so that a hint stands inside the thoughts."""
+    ask: str = BOX_REQUEST
+    """What stands behind the question, on a line of its own, unless the question has ``\\boxed`` already;
+    empty for nothing."""
 
 
 class Finish(StrEnum):

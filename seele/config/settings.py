@@ -13,7 +13,7 @@ from typing import Any
 from seele.config.build import require
 from seele.config.run import DataConfig, MemoryConfig, RunWide
 from seele.config.training import LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
-from seele.records import Chat
+from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
@@ -255,16 +255,21 @@ class PromptConfig:
     """Template ``chat`` only: whether the prompt ends with ``<think>`` and a new line, which thinking models
     write by themselves, so that a hint stands inside the thoughts."""
 
+    ask: str = BOX_REQUEST
+    """Template ``chat`` only: what stands behind the question, unless that has ``\\boxed`` already; empty for
+    nothing."""
+
     @property
     def chat(self) -> Chat:
         """What the chat template is given beside the question."""
-        return Chat(self.system, self.chat_kwargs, self.open_thinking)
+        return Chat(self.system, self.chat_kwargs, self.open_thinking, self.ask)
 
     def __post_init__(self) -> None:
         chat = {
             "system": self.system,
             "chat_kwargs": self.chat_kwargs or None,
             "open_thinking": self.open_thinking or None,
+            "ask": None if self.ask == BOX_REQUEST else self.ask,
         }
         for name, value in chat.items():
             require(

@@ -140,7 +140,9 @@ def _prompt(facts: CardFacts) -> str:
     form = facts.prompt
     if form.text is None:
         told = f", with `{say(dict(form.chat.kwargs))}`" if form.chat.kwargs else ""
-        how = f"The tokenizer's chat template makes the prompt of one user message, the question{told}.\n"
+        asked = f" and, on a line of its own, `{form.chat.ask}`" if form.chat.ask else ""
+        how = "The tokenizer's chat template makes the prompt of one user message, "
+        how += f"the question{asked}{told}.\n"
         if form.chat.open_thinking:
             how += "In training the prompt ended with `<think>`, which the model else writes by itself.\n"
         if form.chat.system is not None:

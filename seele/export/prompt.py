@@ -48,6 +48,7 @@ def read_prompt_form(run: RunFolder) -> PromptForm:
             run.setting("seele.prompt.system"),
             run.setting("data.apply_chat_template_kwargs") or {},
             bool(run.setting("seele.prompt.open_thinking")),
+            run.setting("seele.prompt.ask") or "",
         ),
         max_tokens=max_tokens,
         stop=_stop_of(template, run.setting("seele.prompt.stop")),
@@ -70,7 +71,8 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
     engine = f"LLM(model={_literal(model)}" + (f", dtype={_literal(dtype)})" if dtype else ")")
     if form.text is None:
         settings = f", chat_template_kwargs={dict(form.chat.kwargs)!r}" if form.chat.kwargs else ""
-        user = '{"role": "user", "content": question}'
+        asked = f" + {_literal(chr(10) + form.chat.ask)}" if form.chat.ask else ""
+        user = f'{{"role": "user", "content": question{asked}}}'
         system = form.chat.system
         first = "" if system is None else f'{{"role": "system", "content": {_literal(system)}}}, '
         build = f"prompts = [[{first}{user}] for question in questions]"

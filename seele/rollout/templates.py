@@ -206,7 +206,8 @@ def render_prompt(question: str, template: str) -> str:
 def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
     """The conversation before the assistant's turn."""
     system = [] if chat.system is None else [{"role": "system", "content": chat.system}]
-    return [*system, {"role": "user", "content": question}]
+    asks = chat.ask and "\\boxed" not in question
+    return [*system, {"role": "user", "content": f"{question}\n{chat.ask}" if asks else question}]
 
 
 def prompt_text(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from seele.errors import ConfigError
-from seele.records import Chat
+from seele.records import BOX_REQUEST, Chat
 from seele.rollout.templates import CHAT, NO_CHAT
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.grading import ANSWERS
@@ -64,7 +64,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     values = vars(parser.parse_args(argv))
     values["stop"] = chosen_stop(parser, values["stop"])
     values["chat"] = chosen_chat(parser, values)
-    del values["system"], values["chat_template_kwarg"], values["open_thinking"]
+    for key in ("system", "chat_template_kwarg", "open_thinking", "ask"):
+        del values[key]
     for key in ("benchmarks", "problems", "temperature", "by"):
         values[key] = tuple(values[key])
     return Arguments(**values)
@@ -153,6 +154,13 @@ def add_chat(group: argparse._ActionsContainer) -> None:
         action="store_true",
         help="the prompt ends with <think>, with --template chat (default with --run: as in training)",
     )
+    group.add_argument(
+        "--ask",
+        metavar="TEXT",
+        default=BOX_REQUEST,
+        help="what stands behind a question without \\boxed, with --template chat; empty for nothing "
+        f"(default: {BOX_REQUEST} With --run: as in training)",
+    )
 
 
 def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
@@ -164,7 +172,7 @@ def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> C
         kwargs = {name: yaml.safe_load(value) for name, _, value in pairs}
     except yaml.YAMLError as error:
         parser.error(f"argument --chat-template-kwarg: not a value in YAML: {error}")
-    chat = Chat(values["system"], kwargs, values["open_thinking"])
+    chat = Chat(values["system"], kwargs, values["open_thinking"], values["ask"])
     return None if chat == NO_CHAT else chat
 
 
@@ -172,8 +180,8 @@ def check_chat(template: str, chat: Chat | None) -> None:
     """Raise ``ConfigError`` if ``template`` would ignore the chat options."""
     if chat is not None and template != CHAT:
         raise ConfigError(
-            f"--system, --chat-template-kwarg and --open-thinking: need --template {CHAT}, whose text is the "
-            f"tokenizer's; got {template!r}"
+            f"--system, --chat-template-kwarg, --open-thinking and --ask: need --template {CHAT}, whose text "
+            f"is the tokenizer's; got {template!r}"
         )
 
 

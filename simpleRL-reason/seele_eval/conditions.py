@@ -31,16 +31,16 @@ DISTRIBUTIONS = (
 
 
 def describe_chat(chat: Chat) -> dict[str, Any]:
-    """The chat template's inputs as conditions; ``open_thinking`` is left out if false, as in older files."""
+    """The chat template's inputs as conditions; older files lack ``open_thinking`` and ``ask``, so they are
+    left out if false and empty.
+    """
     described = asdict(chat)
-    if not chat.open_thinking:
-        del described["open_thinking"]
-    return described
+    return {name: value for name, value in described.items() if value or name not in ("open_thinking", "ask")}
 
 
 UNLESS_RECORDED: Mapping[str, Any] = {
     "stop": [],
-    "chat": describe_chat(Chat()),
+    "chat": describe_chat(Chat(ask="")),
     "answers": BOX,
     "after_thinking": False,
 }
@@ -81,6 +81,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     stop = _select(config, "seele.prompt.stop")
     kwargs: Any = _select(config, "seele.prompt.chat_kwargs") or {}
     opens = bool(_select(config, "seele.prompt.open_thinking"))
+    ask = _select(config, "seele.prompt.ask") or ""
     files = values["data.val_files"]
     paths = [Path(files)] if isinstance(files, str) else [Path(file) for file in files]
     by_name = {path.stem: path for path in paths}
@@ -89,7 +90,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
     return RunDefaults(
         template=values["seele.prompt.template"],
         stop=None if stop is None else tuple(stop),
-        chat=Chat(_select(config, "seele.prompt.system"), dict(kwargs), opens),
+        chat=Chat(_select(config, "seele.prompt.system"), dict(kwargs), opens, ask),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
     )

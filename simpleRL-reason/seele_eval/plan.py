@@ -94,7 +94,8 @@ def make_plan(arguments: Arguments) -> Plan:
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
             "stop": list(stop),
-            "chat": describe_chat(chat),
+            # Other templates read nothing of it.
+            "chat": describe_chat(chat if template == CHAT else Chat(ask="")),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
             "answers": reading.answers,

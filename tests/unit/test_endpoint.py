@@ -30,7 +30,7 @@ from seele.endpoint import (
     read_reply,
 )
 from seele.errors import ConfigError, DataError
-from seele.records import Finish, Instance
+from seele.records import BOX_REQUEST, Finish, Instance
 from seele_eval.difficulty import parse, sample
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import choose_problems, curve, markdown
@@ -284,7 +284,7 @@ def test_the_settings_travel_with_every_request(server):
 
 def test_chat_is_left_to_the_servers_template(server):
     server.answer = lambda prompt, seed: prompt
-    assert complete(server, template="chat")[0].text == "0?"
+    assert complete(server, template="chat")[0].text == f"0?\n{BOX_REQUEST}"
     assert server.asked[0]["path"] == "/v1/chat/completions"
 
 

@@ -13,7 +13,7 @@ from seele.data.storage.schema import write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.export.folder import Wish, export
 from seele.export.prompt import PromptForm, render_snippet
-from seele.records import Chat, Instance
+from seele.records import BOX_REQUEST, Chat, Instance
 from seele.rollout.templates import TEMPLATES, render_prompt
 
 WEIGHTS = b"weights of step 4"
@@ -454,7 +454,7 @@ def test_the_snippet_survives_a_template_of_ones_own(vllm):
 def test_the_snippet_chats_where_training_did(vllm):
     chat = form("chat", None, chat=Chat("Be brief.", {"enable_thinking": False}))
     exec(render_snippet(chat, model="m", dtype=None), {})
-    system, user = ("system", "Be brief."), ("user", "What is 7 times 8?")
+    system, user = ("system", "Be brief."), ("user", f"What is 7 times 8?\n{BOX_REQUEST}")
     message = [{"role": role, "content": content} for role, content in (system, user)]
     assert vllm.asked == [(message, {"chat_template_kwargs": {"enable_thinking": False}})]
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -23,7 +24,7 @@ from seele.config.settings import PromptConfig
 from seele.data.steps.cutting import split_steps
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
-from seele.records import Chat, Instance
+from seele.records import BOX_REQUEST, Chat, Instance
 from seele.reward.extract import opens_thoughts
 from seele.rollout.solutions import encode_problem, without_repeat
 from seele.rollout.templates import TEMPLATES, prompt_text, stop_strings
@@ -271,7 +272,8 @@ TEMPLATE = (
 )
 BRIEF = Chat("Be brief.", {"enable_thinking": False})
 PROMPT = (
-    "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n"
+    "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{}"
+    "\nPut your final answer within \\boxed{{}}.<|im_end|>\n"
     "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
 OVERRIDES = [
@@ -327,8 +329,13 @@ def test_both_stand_in_the_prompt(chat_tokenizer):
     assert text_of(chat_tokenizer, encoded.prompt_ids) == PROMPT.format("1+1?")
     without = encode_problem(chat_tokenizer, "1+1?", [], "chat")
     assert text_of(chat_tokenizer, without.prompt_ids) == (
-        "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
+        f"<|im_start|>user\n1+1?\n{BOX_REQUEST}<|im_end|>\n<|im_start|>assistant\n"
     )
+    for question, chat in (("A number in \\boxed{}: 1+1?", Chat()), ("1+1?", Chat(ask=""))):
+        silent = encode_problem(chat_tokenizer, question, [], "chat", chat)
+        assert text_of(chat_tokenizer, silent.prompt_ids) == (
+            f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+        )
     assert stop_strings("chat", chat_tokenizer) == ("<|im_end|>",)
 
 
@@ -380,7 +387,7 @@ THINKING = {
 def test_a_hint_goes_on_from_where_the_prompt_leaves_the_thoughts(chat_tokenizer, chat, opening):
     encoded = encode_problem(chat_tokenizer, "1+1?", ["so 1+1\n", "is 2"], "chat", chat)
     prompt = text_of(chat_tokenizer, encoded.prompt_ids)
-    assert prompt == f"<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n{opening}"
+    assert prompt == f"<|im_start|>user\n1+1?\n{BOX_REQUEST}<|im_end|>\n<|im_start|>assistant\n{opening}"
     assert text_of(chat_tokenizer, encoded.hint(1)) == "so 1+1\n"
     assert opens_thoughts(prompt) is chat.open_thinking
 
@@ -416,7 +423,8 @@ def test_open_thoughts_reach_training_and_evaluation_alike(model, problems, over
     where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
     asked = make_plan(parse_arguments([*where, "--system", "Be brief.", "--open-thinking"]))
     for plan in (of_run, asked):
-        assert plan.conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "open_thinking": True}
+        described = {"system": "Be brief.", "kwargs": {}, "open_thinking": True, "ask": BOX_REQUEST}
+        assert plan.conditions["chat"] == described
         assert all(draw.request.chat == chat for draw in plan.draws)
     server = Server(url="http://none", model="stand-in")
     with pytest.raises(ConfigError, match="a server begins the model's turn by itself"):
@@ -436,7 +444,15 @@ def test_evaluation_takes_them_from_its_options_or_from_the_run(model, problems,
     where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
     for plan in (of_run, make_plan(parse_arguments([*where, *options]))):
         assert {draw.request.chat.system for draw in plan.draws} == {"Be brief."}
-        assert plan.conditions["chat"] == {"system": "Be brief.", "kwargs": {"enable_thinking": False}}
+        described = {"system": "Be brief.", "kwargs": {"enable_thinking": False}, "ask": BOX_REQUEST}
+        assert plan.conditions["chat"] == described
+    silent = make_plan(parse_arguments([*where, "--ask", ""]))
+    assert silent.conditions["chat"] == {"system": None, "kwargs": {}}
+    # A run from before the box was asked for.
+    settings = yaml.safe_load((train_run / "resolved.yaml").read_text())
+    del settings["seele"]["prompt"]["ask"]
+    (train_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    assert read_run_defaults(train_run).chat == dataclasses.replace(BRIEF, ask="")
     # Another template than the run's leaves the run's aside.
     other = ["--run", str(train_run), "--model", str(model), "--template", "plain", "--out", "o"]
     assert make_plan(parse_arguments(other)).conditions["chat"] == {"system": None, "kwargs": {}}
@@ -490,7 +506,7 @@ def test_an_option_that_does_not_parse_is_named(options, message, capsys):
 
 def test_options_that_the_template_would_ignore_are_refused(model, problems):
     where = ["--model", str(model), "--template", "plain", "--problems", f"a={problems}", "--out", "o"]
-    with pytest.raises(ConfigError, match="and --open-thinking: need --template chat"):
+    with pytest.raises(ConfigError, match="--open-thinking and --ask: need --template chat"):
         make_plan(parse_arguments([*where, "--system", "x"]))
     assert json.dumps(parse_arguments([*where, "--system", ""]).chat.system) == '""'
 

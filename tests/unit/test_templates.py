@@ -7,7 +7,7 @@ import pytest
 
 from seele import plugins
 from seele.errors import ConfigError, DataError
-from seele.records import Chat
+from seele.records import BOX_REQUEST, Chat
 from seele.rollout.templates import absolute_template, encode_prompt, render_prompt, stop_strings
 from seele_eval.prompts import Request, begins_thinking, encode_requests
 
@@ -44,7 +44,7 @@ def test_prompts_begin_with_what_the_model_expects_at_the_start():
 
 
 def test_chat_is_rendered_by_the_tokenizer():
-    assert text_of(encode_prompt(Characters(), "7+5", "chat")) == "<user>7+5<assistant>"
+    assert text_of(encode_prompt(Characters(), "7+5", "chat")) == f"<user>7+5\n{BOX_REQUEST}<assistant>"
 
 
 def test_an_unknown_template_is_named_with_the_known_ones():

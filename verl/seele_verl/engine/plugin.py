@@ -5,10 +5,12 @@ engine runs.
 """
 
 import os
+from fractions import Fraction
 from typing import Any
 
 import torch
 
+from seele_verl.cpu.threads import threads_per_rank
 from seele_verl.engine.seeded_sampling import sample_seeded_at_once
 
 
@@ -50,6 +52,15 @@ def copy_received_weights() -> None:
     BucketedWeightReceiver.receive_weights = receive_copies
 
 
+def use_share_of_cores() -> None:
+    """Compute with this engine's share of the cores (``SEELE_CPU_SHARE``, such as ``1/2``).
+
+    Called before the engine is made: from then on vLLM ignores ``torch.set_num_threads``
+    (``vllm/v1/worker/cpu_worker.py: init_device``).
+    """
+    torch.set_num_threads(threads_per_rank(Fraction(os.environ.get("SEELE_CPU_SHARE", "1")).denominator))
+
+
 def register() -> None:
     """vLLM calls this in each of its processes."""
     from vllm.platforms import current_platform
@@ -60,3 +71,4 @@ def register() -> None:
     keep_live_weights()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()
+        use_share_of_cores()

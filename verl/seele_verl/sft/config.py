@@ -71,6 +71,7 @@ def verl_sft_config(
             "system": seele.prompt.system,
             "kwargs": dict(seele.prompt.chat_kwargs),
             "open_thinking": seele.prompt.open_thinking,
+            "ask": seele.prompt.ask,
         },
         "seed": seele.seed,
         "overlong_record": config.data.get("overlong_record"),
