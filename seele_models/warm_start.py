@@ -31,7 +31,7 @@ class WarmStart:
     """Hugging Face folder."""
     problems: Path
     """Parquet in our schema."""
-    limit: int = 2048
+    limit: int = 1024
     """Largest number of problems."""
     template: str = "chat"
     epochs: int = 1
@@ -61,15 +61,15 @@ class WarmStart:
             f"seele.sft.epochs={self.epochs}",
             f"seele.sft.batch_size={self.batch_size}",
             f"seele.sft.learning_rate={self.learning_rate}",
-            "seele.sft.save_freq=40",
+            "seele.sft.save_freq=16",
             "trainer.max_actor_ckpt_to_keep=1",
             "trainer.val_before_train=false",
             "trainer.test_freq=-1",
             f"trainer.default_local_dir={quoted['run']}",
         ]
         if self.hardware == "cpu":
-            # A micro-batch's logits are tokens times vocabulary: 4,096 x 49,152 take 0.8 GB.
-            own.append("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096")
+            # Logits are tokens times vocabulary: 2,048 x 49,152 take 0.4 GB, several times that in the loss.
+            own.append("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=2048")
             if computes_in_bfloat16():
                 own.append("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16")
         return ["method=sft", f"hardware={self.hardware}", "job=method", *own, *self.settings]

@@ -28,7 +28,7 @@ from seele_verl import memory
 from seele_verl.changes import with_changes
 from seele_verl.checks.memory_changes import TOKEN_LIMITS
 from seele_verl.memory import check_memory, describe_recipes, needs_of, shape_from
-from seele_verl.options import names
+from seele_verl.options import published_recipes
 from seele_verl.settings import read_settings
 
 Compose = Callable[..., DictConfig]
@@ -63,7 +63,7 @@ def script_arguments(script: Path) -> list[str]:
 
 def composed_runs() -> list[tuple[str, ...]]:
     return [
-        *((f"recipe={recipe}",) for recipe in names("recipe")),
+        *((f"recipe={recipe}",) for recipe in published_recipes()),
         *((f"hardware={hardware}", f"model={model}") for hardware, model in LARGEST.items()),
     ]
 

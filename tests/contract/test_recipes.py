@@ -23,7 +23,7 @@ from seele.errors import DataError
 from seele.records import Instance
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import check_run
-from seele_verl.options import names
+from seele_verl.options import OWN_RECIPES, published_recipes
 from seele_verl.runs.stages import stages
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
@@ -33,7 +33,7 @@ from seele_verl.train import compose
 
 Compose = Callable[..., DictConfig]
 ROOT = Path(__file__).parents[2]
-RECIPES = names("recipe")
+RECIPES = published_recipes()
 WINDOWS = {
     "Elliott/Qwen2.5-Math-7B-16k-think": 16384,
     "Qwen/Qwen2.5-1.5B": 131072,
@@ -119,6 +119,17 @@ def test_a_recipe_passes_every_check(
     # Of two stages, the first one comes first; both were checked.
     assert checked.seele.method == ("sft" if config.seele.method == "sft_rl" else config.seele.method)
     assert 0 < checked.num_problems <= config.data.train_max_samples
+
+
+@pytest.mark.parametrize("method", ["seele", "grpo", "uft", "sft"])
+@pytest.mark.parametrize("recipe", OWN_RECIPES)
+def test_a_recipe_for_a_cpu_passes_every_check(
+    recipe: str, method: str, fixtures: Path, tmp_path: Path, composed: Compose
+) -> None:
+    overrides = [f"recipe={recipe}", f"method={method}", "hardware=cpu", "seele.prompt.template=plain"]
+    config = on_fixtures(fixtures, tmp_path / "run", composed(*overrides))
+    assert check_run(config, overrides).num_problems == config.data.train_max_samples
+    assert config.trainer.device == "cpu"
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -17,7 +17,7 @@ import yaml
 
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
+SCRIPTS = sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "scripts" / "recipes").glob("*.sh")])
 ARGUMENTS = {"train_baseline.sh": ("grpo",), "train_recipe.sh": ("seele_qwen2.5-7b",)}
 """Of the scripts that do nothing without."""
 SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]

@@ -198,9 +198,9 @@ def shape_from(config: Any) -> ModelShape | None:
 
 
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
-    """A line for every recipe on the hardware of its script: what it needs at most, and what was chosen."""
+    """A line for every published recipe on its script's hardware: what it needs at most, and what was chosen."""
     rows = []
-    for recipe in options.names("recipe"):
+    for recipe in options.published_recipes():
         config = compose([f"recipe={recipe}"])
         needs = needs_of(config)
         section = config.actor_rollout_ref

@@ -28,6 +28,15 @@ def names(group: str) -> list[str]:
     return sorted(name for name in read_group(group) if "/" not in name)
 
 
+OWN_RECIPES = ("smollm2_gsm8k",)
+"""Recipes of ours, for a CPU; the others are experiments of papers, for eight GPUs."""
+
+
+def published_recipes() -> list[str]:
+    """The recipes that repeat an experiment of a paper."""
+    return [name for name in names("recipe") if name not in OWN_RECIPES]
+
+
 def register() -> None:
     """Make the options known to Hydra; again does nothing. Those of ``data`` set keys of that section, others
     keys anywhere.
