@@ -198,7 +198,7 @@ def shape_from(config: Any) -> ModelShape | None:
 
 
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
-    """A line for every published recipe on its script's hardware: what it needs at most, and what was chosen."""
+    """A line for every published recipe: its most needed on its script's hardware, and what was chosen."""
     rows = []
     for recipe in options.published_recipes():
         config = compose([f"recipe={recipe}"])
