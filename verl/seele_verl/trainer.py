@@ -38,6 +38,7 @@ from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tok
 from seele_verl.changes import with_changes
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
+from seele_verl.cpu.free_memory import return_free_memory
 from seele_verl.cpu.threads import use_all_cores
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
@@ -239,6 +240,8 @@ class SeeleTrainer(PPOTrainerSync):
                 batch.extra_info[count_of(column)] = count_tokens(batch, column) / num_updates
             read = set(batch.fields or ()).intersection([*UPDATE_COLUMNS, *self.terms.columns])
             super()._update_actor(_columns(batch, read), metrics)
+            if self.config.trainer.device == "cpu":
+                call_on_every_rank(self.actor_rollout_wg, return_free_memory)
         self._learn(batch)
         return batch
 

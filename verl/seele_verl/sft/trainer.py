@@ -24,6 +24,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
+from seele_verl.cpu.free_memory import return_free_memory
 from seele_verl.cpu.threads import threads_per_rank
 from seele_verl.runs.log import RunLog
 from seele_verl.sft.config import verl_sft_config
@@ -64,6 +65,8 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
 
     def _get_batch_seqlens(self, data: Any) -> Any:
         # verl calls this on every rank before each update.
+        if self.device_name == "cpu":
+            return_free_memory()
         response_tokens = data["loss_mask"].sum().to(self.device_name)
         torch.distributed.all_reduce(response_tokens, group=self.engine.get_data_parallel_group())
         self.response_tokens = response_tokens.item()
