@@ -21,7 +21,7 @@ from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele_eval.arguments import add_chat, add_stop, check_chat, chosen_chat, chosen_stop, positive
 from seele_eval.command import check_folder, exit_quietly, run_command
-from seele_eval.conditions import installed_versions
+from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
 from seele_eval.prompts import Request, stop_of
@@ -188,7 +188,7 @@ def write(points: Sequence[Point], options: argparse.Namespace) -> str:
     """Write the curve with its conditions to the output folder, and return its table."""
     conditions = {
         key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()
-    }
+    } | {"chat": describe_chat(options.chat)}
     report = {
         "conditions": conditions | {"versions": installed_versions()},
         "points": [asdict(point) for point in points],

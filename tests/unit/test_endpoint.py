@@ -35,6 +35,8 @@ from seele_eval.difficulty import parse, sample
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import choose_problems, curve, markdown
 from seele_eval.hint_curve import main as hint_curve_main
+from seele_eval.hint_curve import parse as parse_hint_curve
+from seele_eval.hint_curve import write as write_hint_curve
 from seele_eval.prompts import Request
 from seele_eval.server import Server, complete_on_server
 
@@ -648,6 +650,16 @@ def test_numbers_are_positive(option, capsys):
     with pytest.raises(SystemExit) as ended:
         hint_curve_main(["--model", "m", "--problems", "p.parquet", "--out", "o", option, "0"])
     assert ended.value.code == 2 and f"{option}: must be at least 1" in capsys.readouterr().err
+
+
+def test_a_curves_conditions_say_how_the_model_was_asked(tmp_path):
+    arguments = ["--model", "m", "--problems", "p.parquet", "--out", str(tmp_path), "--template", "chat"]
+    options = parse_hint_curve([*arguments, "--system", "Be brief."])
+    table = write_hint_curve(curve([[[True], [False]]], steps=1), options)
+    assert (tmp_path / "hint_curve.md").read_text() == table
+    conditions = json.loads((tmp_path / "hint_curve.json").read_text())["conditions"]
+    assert conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "ask": BOX_REQUEST}
+    assert conditions["template"] == "chat"
 
 
 def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys):
