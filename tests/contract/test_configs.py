@@ -26,7 +26,7 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.command_line import SIZES_WERE_SET_BY, check_job
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
-from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.cpu import ENVIRONMENT
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import missed_validation

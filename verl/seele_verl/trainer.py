@@ -38,8 +38,7 @@ from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tok
 from seele_verl.changes import with_changes
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
-from seele_verl.cpu.free_memory import return_free_memory
-from seele_verl.cpu.threads import use_all_cores
+from seele_verl.cpu.resources import return_free_memory, use_all_cores
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seele_verl.cpu.threads import threads_per_rank
+from seele_verl.cpu.resources import threads_per_rank
 from seele_verl.engine.seeded_sampling import sample_seeded_at_once
 
 

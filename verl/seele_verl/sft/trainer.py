@@ -24,8 +24,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
-from seele_verl.cpu.free_memory import return_free_memory
-from seele_verl.cpu.threads import threads_per_rank
+from seele_verl.cpu.resources import return_free_memory, threads_per_rank
 from seele_verl.runs.log import RunLog
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
