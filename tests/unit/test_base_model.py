@@ -553,20 +553,9 @@ def test_the_slower_of_two_processes_takes_what_the_faster_fetched(package, fetc
     assert folders(tmp_path) == ["tiny"]
 
 
-@pytest.fixture(scope="module")
-def smollm2():
-    """The real model, where somebody has fetched it: 90 MB from PyPI."""
-    folder = Path(os.environ.get("SEELE_SMOLLM2", Path(__file__).parents[2] / "models" / "smollm2-135m"))
-    if not folder.is_dir():
-        pytest.skip(
-            f"{folder} is missing (`seele model fetch smollm2-135m`); SEELE_SMOLLM2 names another one"
-        )
-    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-
-
 @torch.no_grad()
 def test_smollm2_says_what_it_said_when_it_was_pinned(smollm2):
-    model, tokenizer = smollm2
+    model, tokenizer = (kind.from_pretrained(smollm2) for kind in (AutoModelForCausalLM, AutoTokenizer))
     prompt = tokenizer("The capital of France is", return_tensors="pt")
     logits, tokens = model(**prompt).logits[0, -1].topk(3)
     assert [tokenizer.decode([token]) for token in tokens.tolist()] == [" Paris", " the", " London"]
