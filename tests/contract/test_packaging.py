@@ -203,7 +203,9 @@ def test_core_declares_every_library_it_imports() -> None:
 
 @on_a_stack
 @pytest.mark.parametrize(
-    "folder", [PACKAGES["seele_verl"], PACKAGES["seele_eval"], ROOT / "tests"], ids=lambda path: path.name
+    "folder",
+    [PACKAGES["seele_models"], PACKAGES["seele_verl"], PACKAGES["seele_eval"], ROOT / "tests"],
+    ids=lambda path: path.name,
 )
 def test_requirements_name_every_library_that_is_imported(folder: Path) -> None:
     assert imported_distributions(folder) <= {*STACKS[str(STACK)], "setuptools"}

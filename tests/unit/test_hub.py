@@ -297,7 +297,7 @@ class HubServer:
 def hub_server(monkeypatch):
     server = HubServer()
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
-    files = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    files = server.url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", "hf_good")
@@ -411,12 +411,12 @@ def test_a_model_of_the_hub_is_fetched_once(hub_server, folder, tmp_path, capsys
     [
         ("/nothing", None, None, "me/model cannot be had from the Hugging Face hub"),
         ("/api/models/me/model", None, {}, "403 Forbidden"),
-        ("/me/model/resolve", None, {"config.json": b"{}"}, "me/model cannot be had from"),
+        ("/me/model/resolve", None, {"config.json": b"{}"}, "name a mirror (HF_ENDPOINT)"),
         (
             "/nothing",
             "http://127.0.0.1:9",
             {},
-            "(HF_ENDPOINT); ['smollm2-135m'] come from PyPI",
+            "name a mirror (HF_ENDPOINT); ['smollm2-135m'] come from PyPI",
         ),
         ("/nothing", None, {"config.json": b"{}"}, "has no config.json with *.safetensors beside it"),
     ],

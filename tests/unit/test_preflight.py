@@ -222,6 +222,8 @@ BAD_SETTINGS = [
         "actor_rollout_ref.model.path=no/model",
         "actor_rollout_ref.model.path: no model and tokenizer at 'no/model'",
     ),
+    ("actor_rollout_ref.model.path=no/smollm2-135m", "; run: seele model fetch smollm2-135m --out no"),
+    ("actor_rollout_ref.model.path=no/chains", "; run: seele model base --task chains --out no"),
 ]
 
 

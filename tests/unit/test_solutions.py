@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 import torch
 from omegaconf import OmegaConf
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config
 
 from seele.config import from_mapping
 from seele.config.settings import PromptConfig
@@ -77,6 +77,22 @@ def byte_level() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>")
 
 
+def single_digits() -> PreTrainedTokenizerFast:
+    """BPE over bytes as SmolLM2's: every digit by itself, else GPT-2's pre-tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=480, initial_alphabet=alphabet, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator([*TEXT, *[" The The\n\n"] * 8], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
+
+
 def sentence_piece(prepend: str) -> PreTrainedTokenizerFast:
     """BPE that falls back to bytes and puts a blank before every text: Metaspace, or Llama 2's normalizer."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
@@ -101,6 +117,7 @@ def sentence_piece(prepend: str) -> PreTrainedTokenizerFast:
 
 TOKENIZERS = {
     "byte-level BPE": byte_level,
+    "digits by themselves": single_digits,
     "Metaspace, first": lambda: sentence_piece("first"),
     "Metaspace, always": lambda: sentence_piece("always"),
     "Llama's normalizer": lambda: sentence_piece("normalizer"),
@@ -160,6 +177,52 @@ def test_cuts_inside_a_token_are_counted():
         for hint, end in zip(hints[1:], (12, 21, 28), strict=True)
     )
     assert inside.moved_cuts == moved
+
+
+@pytest.fixture(params=["made", "real"])
+def digits(request):
+    """A tokenizer like SmolLM2's, and SmolLM2's."""
+    if request.param == "made":
+        return single_digits()
+    return AutoTokenizer.from_pretrained(request.getfixturevalue("smollm2"))
+
+
+LINES = ("Natalia sold 48/2 = 24 clips.\n", "Then 48+24 = 72.\n", "The answer is \\boxed{72}.")
+PARAGRAPHS = ("Then the plums cost 4 each.\n\n", "The rest is 3.\n\n", "12 The end.\n\n", "Then.")
+SENTENCES = ("Then the plums cost 4 each. ", "The rest is 3. ", "12 is left.")
+
+
+@pytest.mark.parametrize("template", ["plain", "r1_zero", "qwen"])
+@pytest.mark.parametrize("steps", [LINES, PARAGRAPHS, SENTENCES], ids=["lines", "paragraphs", "sentences"])
+def test_prompt_hint_and_continuation_are_the_tokens_of_their_text(digits, steps, template):
+    encoded = encode_problem(digits, "How much is 48+24?", steps, template)
+    text = prompt_text(digits, "How much is 48+24?", template) + "".join(steps)
+    assert encoded.prompt_ids + encoded.hint(len(steps)) == digits.encode(text, add_special_tokens=False)
+    assert decode(digits, encoded.prompt_ids + encoded.hint(len(steps))) == text
+
+
+def test_a_hint_ends_where_the_model_would_go_on(digits):
+    def tokens(steps):
+        encoded = encode_problem(digits, "How much?", steps, "plain")
+        return [digits.convert_ids_to_tokens(ids) for ids in encoded.step_ids], encoded.moved_cuts
+
+    def one_by_one(steps):
+        return [digits.tokenize(step) for step in steps]
+
+    # The line's end is the hint's, and the next line begins without a blank.
+    lines, moved = tokens(LINES)
+    assert moved == 0 and lines == one_by_one(LINES)
+    assert [line[-1] for line in lines[:2]] == ["Ċ", "Ċ"] and not lines[1][0].startswith(("Ġ", "Ċ"))
+    # Two ends are two tokens before a letter and one before a digit: as in the text, not as by themselves.
+    paragraphs, moved = tokens(PARAGRAPHS)
+    assert moved == 0 and paragraphs != one_by_one(PARAGRAPHS)
+    assert [step[-2:] for step in paragraphs[:3]] == [["Ċ", "Ċ"], [".", "ĊĊ"], ["Ċ", "Ċ"]]
+    assert {step[-1] for step in one_by_one(PARAGRAPHS)[:3]} == {"ĊĊ"}
+    # A blank is the next word's, so the hint ends before it; before a digit it is a token, and the hint's.
+    sentences, moved = tokens(SENTENCES)
+    assert moved == 1
+    assert (sentences[0][-1], sentences[1][0]) == (".", "ĠThe")
+    assert (sentences[1][-2:], sentences[2][0]) == ([".", "Ġ"], "1")
 
 
 @pytest.mark.parametrize("name", ["Metaspace, first", "Metaspace, always", "Llama's normalizer"])

@@ -66,6 +66,7 @@ _SHAPES_OF_PRESETS = {
 }
 PRESETS: Mapping[str, ModelSize] = {
     "tiny": ModelSize(parameters=0.46e6, is_tied=True),
+    "smollm2_135m": ModelSize(parameters=134.5e6, is_tied=True),
     **{
         preset: ModelSize(parameters=SHAPES[name].parameters, is_tied=SHAPES[name].tied)
         for preset, name in _SHAPES_OF_PRESETS.items()

@@ -20,6 +20,7 @@ from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
+from seele_models.command import command_that_makes
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
@@ -325,9 +326,14 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
         tokenizer: Any = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
+        command = command_that_makes(Path(path))
+        remedy = (
+            f"run: {command}"
+            if command
+            else "allowed are a Hugging Face folder or the name of a model on the hub"
+        )
         raise ConfigError(
-            f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); "
-            "allowed are a Hugging Face folder or the name of a model on the hub"
+            f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); {remedy}"
         ) from error
     if seele.prompt.template == CHAT and tokenizer.chat_template is None:
         raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
