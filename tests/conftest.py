@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.cpu import ENVIRONMENT
 
 TESTS = Path(__file__).parent
 

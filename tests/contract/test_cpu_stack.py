@@ -17,7 +17,7 @@ from ray._private.accelerators import NvidiaGPUAcceleratorManager
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
 from seele_verl.compat import answered_later, patient_ray
-from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.cpu import ENVIRONMENT
 from seele_verl.train import compose, set_environment
 
 # --- Each CPU fix is still needed, still does its work, and is not active on a GPU

@@ -17,7 +17,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, SeeleError
-from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.cpu import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
 from seele_verl.runs.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 

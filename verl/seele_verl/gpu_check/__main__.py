@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seele_verl.cpu.environment import ENVIRONMENT
+from seele_verl.cpu import ENVIRONMENT
 from seele_verl.gpu_check.agreement import CheckFailed
 
 
