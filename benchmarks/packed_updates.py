@@ -1,4 +1,5 @@
-"""One update by verl's engine and by ours, which computes a prompt and its hints once a group, in turn.
+"""An update by verl's engine and by ours, which computes a prompt and its hints once a group, in turn; then a
+pass for log-probabilities.
 
     python benchmarks/packed_updates.py                                  # 2 problems x 8 rollouts
     python benchmarks/packed_updates.py --problems 1 --rollouts 16 --turns 5
@@ -16,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -121,12 +123,20 @@ def gradients(engine: Any, batch: Any, loss: Any) -> dict[str, Any]:
         }
 
 
-def seconds(engine: Any, batch: Any, loss: Any) -> float:
-    """Of an update."""
+def update(engine: Any, batch: Any, loss: Any) -> None:
     with engine.train_mode():
-        begin = time.perf_counter()
         engine.train_batch(batch.copy(), loss)
-        return time.perf_counter() - begin
+
+
+def log_probs(engine: Any, batch: Any, _loss: Any) -> None:
+    with engine.eval_mode():
+        engine.infer_batch(batch.copy())
+
+
+def seconds(call: Callable[..., None], *arguments: Any) -> float:
+    begin = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - begin
 
 
 def main() -> None:
@@ -166,30 +176,35 @@ def main() -> None:
         torch.manual_seed(options.seed)
         LlamaForCausalLM(LlamaConfig(**SHAPE)).save_pretrained(folder)
         engines = [build(each, folder) for each in (FSDPEngineWithLMHead, PackedEngine)]
-        theirs, ours = (gradients(each, batch, loss) for each in engines)
-        largest = max(gradient.abs().max().item() for gradient in theirs.values())
-        apart = max((ours[name] - gradient).abs().max().item() for name, gradient in theirs.items())
-        del theirs, ours
-        times = [tuple(seconds(each, batch, loss) for each in engines) for _ in range(options.turns)]
+        verls, packed = (gradients(each, batch, loss) for each in engines)
+        largest = max(gradient.abs().max().item() for gradient in verls.values())
+        apart = max((packed[name] - gradient).abs().max().item() for name, gradient in verls.items())
+        del verls, packed
+        times = {
+            name: [
+                tuple(seconds(call, engine, batch, loss) for engine in engines) for _ in range(options.turns)
+            ]
+            for name, call in (("update", update), ("log-probabilities", log_probs))
+        }
         torch.distributed.destroy_process_group()
     lengths, prompts = (batch[name].offsets().diff().tolist() for name in ("input_ids", "prompts"))
     everything = torch.ones(sum(lengths), dtype=torch.bool)
-    computed = len(pack_rows(batch["input_ids"].values(), lengths, prompts, everything).source_C)
-    ratios = sorted(verls / own for verls, own in times)
+    packing = pack_rows(batch["input_ids"].values().tolist(), lengths, prompts, everything)
     rows = [
         ["tokens of the rows", f"{sum(lengths)}"],
-        ["tokens computed once a group", f"{computed}"],
+        ["tokens computed", f"{len(packing.source_C)}"],
         ["largest gradient", f"{largest:.3g}"],
         ["largest difference of a gradient", f"{apart:.1e}"],
-        *(
-            [f"{name}, s (median)", f"{statistics.median(column):.1f}"]
-            for name, column in zip(("verl's engine", "packed"), zip(*times, strict=True), strict=True)
-        ),
-        [
-            "ratio, median (smallest to largest)",
-            f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-        ],
     ]
+    for name, pairs in times.items():
+        theirs, ours = map(statistics.median, zip(*pairs, strict=True))
+        ratios = sorted(slow / fast for slow, fast in pairs)
+        spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        rows += [
+            [f"{name}, verl's engine, s (median)", f"{theirs:.1f}"],
+            [f"{name}, packed, s (median)", f"{ours:.1f}"],
+            [f"{name}, verl's / packed, median (smallest to largest)", spread],
+        ]
     sys.stdout.write(markdown_table(["", "value"], rows) + "\n")
 
 
