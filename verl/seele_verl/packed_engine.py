@@ -64,9 +64,8 @@ class PackedEngine(FSDPEngineWithLMHead):
         """(1, C) tokens and what attention goes by; and the packing, for the outputs."""
         ids_T, positions_T = micro_batch["input_ids"].values(), micro_batch["position_ids"].values()
         lengths, prompt_lengths = _lengths(micro_batch)
-        packing = pack_rows(ids_T.tolist(), lengths, prompt_lengths, _is_wanted(micro_batch).cpu()).to(
-            ids_T.device
-        )
+        packing = pack_rows(ids_T.tolist(), lengths, prompt_lengths, _is_wanted(micro_batch).cpu())
+        packing = packing.to(ids_T.device)
         inputs = {
             "input_ids": ids_T[packing.source_C][None],
             "position_ids": positions_T[packing.source_C][None],
@@ -107,21 +106,17 @@ def prepare_micro_batches(
     """In place of ``verl/workers/engine/utils.py: prepare_micro_batches``: for this engine's batches, rows of
     one prompt in one micro-batch, and the limit on tokens counts those that are computed.
     """
-    if not tu.get_non_tensor_data(data, PACKED, default=False) or not data["use_dynamic_bsz"]:
+    is_packed = tu.get_non_tensor_data(data, PACKED, default=False)
+    if not (is_packed and tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True)):
         return _verls_micro_batches(data=data, dp_group=dp_group, **options)
     lengths, prompt_lengths = _lengths(data)
-    trunks = share_prompts(
-        [
-            row[:length].tolist()
-            for row, length in zip(data["input_ids"].unbind(), prompt_lengths, strict=True)
-        ]
-    )
+    trunks = share_prompts([prompt.tolist() for prompt in data["prompts"].unbind()])
     responses = [length - prompt for length, prompt in zip(lengths, prompt_lengths, strict=True)]
     most_tokens = data["max_token_len_per_gpu"]
     parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens)
     if dp_group is not None:
         # Every rank gathers the model's layers for every micro-batch of any.
-        count = torch.tensor(len(parts), device=data["input_ids"].device)
+        count = torch.tensor(len(parts), device=get_device_name())
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
         parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens, at_least=int(count))
     return [tu.index_select_tensor_dict(data, part) for part in parts], parts
@@ -167,7 +162,7 @@ def score(
 
     Args:
         logits_LV: (L, V); their gradient takes their place in memory.
-        predictor_P: (P,) in whose distribution the token is, ascending or not.
+        predictor_P: (P,) in which of the L distributions the token is.
         ids_P: (P,) the tokens.
         temperature: That the logits are divided by.
 
