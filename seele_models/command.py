@@ -36,13 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(parser.parse_args(argv))
 
 
-def base_main(argv: Sequence[str] | None = None) -> int:
-    """The same without the word ``base``: ``python -m seele_verl.base_model``."""
-    parser = argparse.ArgumentParser(description=WHAT)
-    _add_options(parser)
-    return _run(parser.parse_args(argv))
-
-
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder that the model's folder is put into")
     parser.add_argument("--task", choices=sorted(RECIPES), default="chains")

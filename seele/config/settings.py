@@ -386,6 +386,11 @@ class SeeleConfig:
     (docs/debugging.md).
     """
 
+    packed_updates: bool = False
+    """Whether update and log-probabilities compute a prompt and its hints once for all rows of a group, and
+    logits of tokens that are learnt from alone: ``docs/rollout.md``.
+    """
+
     max_generated_tokens: int | None = None
     """Tokens that the run may generate in training: the step after the one that reaches them is the last, and
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.

@@ -437,6 +437,11 @@ def test_what_verl_is_told_follows_from_the_settings(planned):
     off = "algorithm.rollout_correction.bypass_mode=false"
     weighed = planned("method=seele", "seele.rollout_correction=mis", off).algorithm.rollout_correction
     assert (weighed.rollout_is, weighed.rollout_is_threshold) == ("token", "1e-9_2.0")
+    packed, verls = (
+        planned("method=ppo", f"seele.packed_updates={on}").actor_rollout_ref.model.external_lib
+        for on in ("true", "false")
+    )
+    assert (packed, verls) == (["seele_verl.fused_head", "seele_verl.packed_engine"], "seele_verl.fused_head")
 
 
 def test_verl_gets_a_copy_and_the_interpreter_of_the_run(monkeypatch):

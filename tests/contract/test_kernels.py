@@ -1,7 +1,9 @@
 """Kernels in the place of plain ones: verl's fused head, and attention from the hub."""
 
+import inspect
 import json
 import os
+import random
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -12,6 +14,10 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+import torch
+from verl.workers.engine.fsdp import transformer_impl
+
+from seele_verl.packed_rows import pack_rows, share_prompts, split_rows
 
 # --- verl's fused kernels give the log-probabilities and gradients of the plain model, for every family
 # that our presets name, under FSDP2, with packed sequences
@@ -122,6 +128,252 @@ def test_without_our_extension_an_untied_output_layer_is_gathered_by_nothing(tmp
     ((_, tied), (_, untied)) = compare([("Qwen2", True), ("Qwen2", False)], extension="", folder=tmp_path)
     assert isinstance(tied, dict)
     assert "mixed torch.Tensor and DTensor" in untied, "verl gathers it now: drop seele_verl/fused_head.py"
+
+
+# --- Rows of a group computed together
+
+
+def rows_of_groups(draw: random.Random) -> list[tuple[list[int], list[int]]]:
+    """Prompt with hint, and response: groups of nested hints, an empty one among them, and a row alone."""
+    rows = []
+    for _ in range(3):
+        prompt, solution = draw.choices(range(4), k=draw.randint(1, 3)), draw.choices(range(4), k=6)
+        for hint in (0, 2, 6, 2, *draw.choices(range(6), k=2)):
+            rows.append((prompt + solution[:hint], draw.choices(range(4), k=draw.randint(1, 5))))
+    rows.append(([9], [9]))
+    draw.shuffle(rows)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_packed_token_sees_its_own_row_up_to_itself_and_nothing_else(seed):
+    rows = rows_of_groups(random.Random(seed))
+    lengths, prompts = [len(p + r) for p, r in rows], [len(p) for p, _ in rows]
+    ids = [token for p, r in rows for token in p + r]
+    # Everything but the first token of a row is wanted.
+    wanted = torch.tensor([place > 0 for length in lengths for place in range(length)])
+    packing = pack_rows(ids, lengths, prompts, wanted)
+    tokens = torch.tensor(ids)[packing.source_C]
+    seen = [
+        tokens[keys[mask]].tolist()
+        for block in packing.blocks
+        for keys, masks in zip(block.key_SK, block.mask_S1QK[:, 0], strict=True)
+        for mask in masks
+    ]
+    queries = torch.cat([block.query_SQ.flatten() for block in packing.blocks])
+    assert queries[packing.place_C].tolist() == list(range(len(tokens)))
+    predictors = packing.predictor_L[packing.predictor_P].tolist()
+    predicted = iter(zip(packing.predicted_P.tolist(), predictors, strict=True))
+    start = 0
+    for prompt, response in rows:
+        row = prompt + response
+        for place in range(1, len(row)):
+            token, predictor = next(predicted)
+            assert (token, seen[packing.place_C[predictor]]) == (start + place, row[:place])
+        start += len(row)
+
+
+def test_what_a_group_begins_with_is_computed_once():
+    # Prompt 1 2, hints 3 and 3 4. A response's last token predicts nothing.
+    rows = [([1, 2], [7, 8]), ([1, 2, 3], [9]), ([6], [1, 2]), ([1, 2, 3, 4], [5, 6, 7])]
+    assert share_prompts([prompt for prompt, _ in rows]) == [[2], [3, 1, 0]]
+    ids = [token for prompt, response in rows for token in prompt + response]
+    wanted = torch.tensor([place >= len(p) for p, r in rows for place in range(len(p + r))])
+    packing = pack_rows(ids, [len(p + r) for p, r in rows], [len(p) for p, _ in rows], wanted)
+    assert torch.tensor(ids)[packing.source_C].tolist() == [6, 1, *(1, 2, 3, 4), *(5, 6), 7]
+    assert torch.tensor(ids)[packing.predicted_P].tolist() == [7, 8, 9, 1, 2, 5, 6, 7]
+    # Logits of no token of the prompt but the last ones: 2, 3 and 4 predict the responses' first tokens.
+    assert torch.tensor(ids)[packing.source_C[packing.predictor_L]].tolist() == [6, 1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_micro_batch_computes_no_more_than_its_limit(seed):
+    rows = rows_of_groups(random.Random(seed))
+    prompts, responses = [len(p) for p, _ in rows], [len(r) for _, r in rows]
+    trunks = share_prompts([p for p, _ in rows])
+    for limit, at_least in ((1000, 1), (1000, 7), (30, 1), (14, 1), (14, len(rows))):
+        parts = split_rows(trunks, prompts, responses, most_tokens=limit, at_least=at_least)
+        assert sorted(row for part in parts for row in part) == list(range(len(rows)))
+        assert len(parts) >= at_least and (limit < 1000 or len(parts) == at_least)
+        for part in parts:
+            ids = [token for row in part for token in rows[row][0] + rows[row][1]]
+            lengths = [prompts[row] + responses[row] for row in part]
+            wanted = torch.zeros(len(ids), dtype=torch.bool)
+            packing = pack_rows(ids, lengths, [prompts[row] for row in part], wanted)
+            assert len(packing.source_C) <= limit
+
+
+UPDATES = """
+import json, sys, tempfile
+from functools import partial
+import torch, transformers
+from verl.trainer.config import CheckpointConfig
+from verl.utils import tensordict_utils as tu
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+from seele.losses.imitation import HINT_WEIGHTS, hint_token_weights
+from seele.losses.off_policy import OFF_POLICY_MASK
+from seele.methods.loss_terms import LossTerms
+from seele_verl.losses import seele_loss
+from seele_verl.protocol import INSTANCE_IDS, LOG_PROB_COLUMNS
+from seele_verl.settings import read_settings
+from seele_verl.train import compose
+
+assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is FSDPEngineWithLMHead
+from seele_verl import packed_engine
+assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is packed_engine.PackedEngine
+assert EngineRegistry.get_engine_cls("value_model", "fsdp2") is not packed_engine.PackedEngine
+packed_engine.CHUNK_NUMBERS = 3 * 64  # several chunks of a few distributions each
+folder = tempfile.mkdtemp()
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+draw = torch.Generator().manual_seed(0)
+
+
+def tokens(count):
+    return torch.randint(1, 64, (count,), generator=draw)
+
+
+def batch(in_response):
+    rows = [(tokens(4), tokens(0), tokens(2)), *[(torch.tensor([5, 5, 5]), tokens(0), torch.tensor([5]))] * 2]
+    for _ in range(3):
+        prompt, solution = tokens(6), tokens(9)
+        rows += [(prompt, solution[:hint], tokens(n)) for hint, n in ((0, 5), (3, 1), (7, 4), (3, 2), (9, 9))]
+    fields = []
+    for prompt, hint, response in rows:
+        marked = torch.zeros(len(hint) + len(response))
+        marked[:len(hint)] = 1.0
+        weights = hint_token_weights(len(prompt), len(hint), len(response), share=1.0, form="token_mean")
+        whole = torch.cat([prompt, hint, response])
+        if in_response:
+            response = whole[len(prompt):]
+        else:
+            prompt = torch.cat([prompt, hint])
+        ones = torch.ones(len(response)) * (whole[0] != whole[1])  # 0 in the rows that fill a batch up
+        fields.append({
+            "input_ids": whole, "position_ids": torch.arange(len(whole)), "prompts": prompt,
+            "responses": response, "response_mask": ones, "loss_mask": ones,
+            "old_log_probs": ones * -4.2, "ref_log_prob": ones * -4.1,
+            "advantages": ones * torch.randn(1, generator=draw),
+            **({OFF_POLICY_MASK: marked} if in_response else {HINT_WEIGHTS: torch.tensor(weights)}),
+        })
+    nested = {name: torch.nested.as_nested_tensor([row[name] for row in fields], layout=torch.jagged)
+              for name in fields[0]}
+    return tu.get_tensordict(nested)
+
+
+def build(engine_class, path, rank):
+    model = HFModelConfig(
+        path=path, load_tokenizer=False, use_remove_padding=False, enable_gradient_checkpointing=False,
+        override_config={"attn_implementation": "sdpa"}, lora_rank=rank,
+    )
+    precision = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    settings = FSDPEngineConfig(
+        strategy="fsdp2", model_dtype="fp32", dtype="float32", mixed_precision=precision,
+        use_torch_compile=False,
+    )
+    engine = engine_class(model, settings, FSDPOptimizerConfig(lr=1e-3), CheckpointConfig())
+    engine.initialize()
+    weights = torch.Generator().manual_seed(1)
+    for parameter in engine.module.parameters():
+        if rank and parameter.requires_grad:  # an adapter begins as nothing
+            own = parameter.detach().to_local()
+            own.copy_(0.1 * torch.randn(own.shape, generator=weights))
+    return engine
+
+
+def told(data, limit):
+    data = data.copy()
+    tu.assign_non_tensor(
+        data, use_dynamic_bsz=limit > 0, max_token_len_per_gpu=limit, micro_batch_size_per_gpu=6,
+        use_remove_padding=False, temperature=0.7, calculate_entropy=True, global_batch_size=len(data),
+        num_hint_weights=57.0, num_off_policy_mask=66.0,
+    )
+    return data
+
+
+def results(engine, data, loss, limit):
+    with engine.train_mode():
+        trained = engine.forward_backward_batch(told(data, limit), loss)
+        trainable = (each for each in engine.module.parameters() if each.requires_grad)
+        gradients = torch.cat([each.grad.full_tensor().flatten() for each in trainable])
+    with engine.eval_mode():
+        sent = data.select(*LOG_PROB_COLUMNS, INSTANCE_IDS, strict=False)
+        passed = engine.infer_batch(told(sent, limit))["model_output"]
+    prompts = data["prompts"].offsets().diff().tolist()
+    of_responses = [row[prompt - 1 : -1] for name in ("log_probs", "entropy")
+                    for row, prompt in zip(passed[name].unbind(), prompts)]
+    of_prompts = [row[:prompt - 1] for row, prompt in zip(passed["log_probs"].unbind(), prompts)]
+    return torch.tensor(sum(trained["loss"])), gradients, torch.cat(of_responses), torch.cat(of_prompts)
+
+
+def apart(theirs, ours):
+    return (theirs - ours).abs().max().item()
+
+
+for family, rank in json.loads(sys.argv[1]):
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{family}Config")(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=family == "Llama",
+    )
+    path = tempfile.mkdtemp()
+    transformers.AutoModelForCausalLM.from_config(model).save_pretrained(path)
+    engines = [build(each, path, rank) for each in (FSDPEngineWithLMHead, packed_engine.PackedEngine)]
+    for method in ("seele", "prefix_rft"):
+        imitation = ["seele.imitation.form=token_mean", "seele.imitation.coefficient=1.0"]
+        entropy = "actor_rollout_ref.actor.entropy_coeff=0.1"
+        imitation = imitation if method == "seele" else []
+        config = compose([f"method={method}", "hardware=cpu", "job=tiny", entropy, *imitation])
+        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        loss = partial(seele_loss, config=actor, terms=LossTerms(read_settings(config)))
+        data = batch(in_response=method == "prefix_rft")
+        for limit in (1000, 40, 0):
+            theirs, ours = (results(engine, data, loss, limit) for engine in engines)
+            print(json.dumps({
+                "loss": apart(theirs[0], ours[0]), "gradients": apart(theirs[1], ours[1]),
+                "passes": apart(theirs[2], ours[2]), "largest": theirs[1].abs().max().item(),
+                "of prompts": ours[3].abs().max().item(),
+            }))
+    named = tu.get_tensordict({**data, INSTANCE_IDS: ["i"] * len(data)})
+    theirs, ours = (results(engine, named, loss, 1000) for engine in engines)
+    print(json.dumps({"with a term of the user's own": apart(theirs[3], ours[3])}))
+"""
+
+
+def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
+    """Through verl's engine under FSDP2: SEELE's loss with imitation and entropy, hints in prompt or
+    response, a row alone, rows that fill a batch up, an adapter, few and many micro-batches.
+    """
+    program = tmp_path / "program.py"
+    program.write_text(UPDATES)
+    models = json.dumps([("Llama", 0), ("Qwen2", 0), ("Llama", 4)])
+    printed = subprocess.run([python, str(program), models], capture_output=True, text=True, timeout=300)
+    assert printed.returncode == 0, printed.stderr
+    lines = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == 3 * (2 * 3 + 1)
+    for line in lines:
+        if "loss" not in line:
+            assert line["with a term of the user's own"] < 3e-6
+            continue
+        assert line["loss"] < 1e-6
+        assert line["gradients"] < 1e-6 and line["gradients"] < 3e-6 * line["largest"]
+        assert line["passes"] < 3e-6, "of numbers up to 10"
+        assert line["of prompts"] == 0.0, "nobody reads them"
+
+
+def test_verls_engine_looks_its_micro_batches_up_where_ours_are_put():
+    source = inspect.getsource(transformer_impl.FSDPEngine.forward_backward_batch)
+    assert "micro_batches, indices = prepare_micro_batches(" in source
+
+
+def test_a_fused_token_predicts_one_token_only():
+    """Why packed updates refuse it: a prompt's last token predicts every response's first."""
+    from verl.models.transformers import dense_common
+
+    source = inspect.getsource(dense_common.forward_with_torch_backend)
+    assert "rolled_labels = shift_labels" in source and "input_ids=rolled_labels" in source
 
 
 # --- Attention without flash-attn: transformers takes a compiled kernel of the hub's, offline from the

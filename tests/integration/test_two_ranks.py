@@ -44,11 +44,12 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     overrides += ("seele.advantage.baseline=hint_conditional", "seele.advantage.prior_rollouts=2")
     model = "actor_rollout_ref.model"
     overrides += (f"{model}.use_remove_padding=true", f"{model}.use_fused_kernels=true")
+    overrides += ("seele.packed_updates=false",)
     overrides += (f"{model}.fused_kernel_options.impl_backend=torch",)
     overrides += ("algorithm.rollout_correction.bypass_mode=false",)
     overrides += ("actor_rollout_ref.rollout.agent.num_workers=2",)
     overrides += ("transfer_queue.backend.SimpleStorage.num_data_storage_units=2",)
-    commands = (folder / "README.md").read_text().split("```")[1]
+    commands = (EXAMPLE.parent / "README.md").read_text().split("```")[1]
     words = shlex.split(commands.replace("\\\n", " "))
     own = [word for word in words if word.startswith(("data.train_files=", "data.val_files="))]
     assert len(own) == 2
@@ -109,3 +110,19 @@ def check_rollouts(rows: list[dict]) -> None:
             ]
             expected = sum(other["reward"] for other in others) + 2 * row["predicted_accuracy"]
             assert row["advantage"] == pytest.approx(row["reward"] - expected / (len(others) + 2), abs=1e-5)
+
+
+# Two checks of `seele doctor --gpu`, through real vLLM and verl's weight transfer.
+@pytest.mark.parametrize(
+    ("check", "found"),
+    [
+        ("bucket", "4 tensors arrived through shared memory to the bit"),
+        ("engine_tp1_v1", "log-probabilities"),
+    ],
+)
+def test_a_check_of_seele_doctor_passes_on_a_cpu(check, found, python, finish, tmp_path):
+    result = tmp_path / "result.json"
+    command = [python, "-m", "seele_verl.gpu_check", "--only", check, "--device", "cpu"]
+    finish([*command, "--result", str(result)])
+    said = json.loads(result.read_text())
+    assert said["verdict"] == "yes" and found in said["because"], said

@@ -1,6 +1,7 @@
 """Bad input is refused before anything expensive starts, and nothing is left behind."""
 
 import dataclasses
+import json
 import os
 import re
 from pathlib import Path
@@ -719,7 +720,28 @@ def test_a_run_that_its_node_cannot_hold_is_refused_unless_it_may_start_all_the_
 
 
 def test_fused_kernels_without_what_gathers_an_untied_output_layer_are_refused(check):
-    fused = "actor_rollout_ref.model.use_fused_kernels=true"
-    assert check(fused).num_problems == 8
+    fused = ("actor_rollout_ref.model.use_fused_kernels=true", "seele.packed_updates=false")
+    assert check(*fused).num_problems == 8
     with pytest.raises(ConfigError, match=r"external_lib: got 'json'; .* 'seele_verl.fused_head' must be"):
-        check(fused, "actor_rollout_ref.model.external_lib=json")
+        check(*fused, "actor_rollout_ref.model.external_lib=json")
+
+
+def test_what_a_packed_update_cannot_compute_is_refused(check, model):
+    fused = "actor_rollout_ref.model.use_fused_kernels=true"
+    with pytest.raises(ConfigError, match=r"^seele.packed_updates: true, but .*use_fused_kernels is true; "):
+        check(fused)
+    config = model / "config.json"
+    own = config.read_text()
+    # Qwen2 has a window even where no layer uses it.
+    settings = json.loads(own) | {"sliding_window": 64, "max_window_layers": 1, "layer_types": None}
+    for uses_window in (False, True):
+        config.write_text(json.dumps(settings | {"use_sliding_window": uses_window}))
+        try:
+            if not uses_window:
+                assert check().num_problems == 8
+            else:
+                assert check("seele.packed_updates=false").num_problems == 8
+                with pytest.raises(ConfigError, match="does not attend to all before it"):
+                    check()
+        finally:
+            config.write_text(own)

@@ -74,6 +74,10 @@ def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
     if not build_source(seele.off_policy).has_log_probs:
         # The engine has no log-probabilities of what it did not write, such as a prefix.
         told[f"{SECTION}.bypass_mode"] = False
+    if seele.packed_updates:
+        libraries = config.actor_rollout_ref.model.external_lib or []
+        libraries = [libraries] if isinstance(libraries, str) else list(libraries)
+        told["actor_rollout_ref.model.external_lib"] = [*libraries, "seele_verl.packed_engine"]
     if seele.curriculum.spare_problems:
         told["trainer.v1.sampler.custom_sampler"] = {
             "path": "pkg://seele_verl.replay_buffer",

@@ -111,6 +111,8 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_model_runner(config, seele)
     _check_window(config)
     _check_fused_head(config)
+    if seele.packed_updates and not supervised:
+        _check_packing(config)
     check_memory(config, seele, supervised=supervised)
     check_unit(seele.hints, tokenizer)
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
@@ -373,4 +375,28 @@ def _check_fused_head(config: DictConfig) -> None:
         raise ConfigError(
             f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
             f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"
+        )
+
+
+def _check_packing(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where ``seele_verl.packed_engine`` cannot compute a group's rows together."""
+    from transformers import AutoConfig
+
+    model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
+    own = AutoConfig.from_pretrained(model.path)
+    # Qwen2 has a window even where nothing uses it.
+    window = getattr(own, "sliding_window", None) if getattr(own, "use_sliding_window", True) else None
+    layers = {*(getattr(own, "layer_types", None) or ()), "full_attention"}
+    problems = {
+        # Its forward pass takes one label a token (verl/models/transformers/dense_common.py, line 114), and a
+        # prompt's last token predicts the first one of every response.
+        "actor_rollout_ref.model.use_fused_kernels is true": model.use_fused_kernels,
+        "sequences are divided over GPUs (ulysses_sequence_parallel_size)": sequence_parallel_size(actor) > 1
+        or sequence_parallel_size(config.actor_rollout_ref.ref) > 1,
+        "actor_rollout_ref.actor.calculate_sum_pi_squared is true": actor.calculate_sum_pi_squared,
+        f"a token of {model.path} does not attend to all before it": window is not None or len(layers) > 1,
+    }
+    if found := [problem for problem, holds in problems.items() if holds]:
+        raise ConfigError(
+            f"seele.packed_updates: true, but {found[0]}; change that, or set seele.packed_updates=false"
         )

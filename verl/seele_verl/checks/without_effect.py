@@ -111,6 +111,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
             "seele.callbacks",
             f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
         )
+        yield "seele.packed_updates", f"method {method.name} trains on one row a problem"
     if seele.reward.grader in GRADERS:
         why = f"it is for a reward function of your own, and seele.reward.grader is {seele.reward.grader}"
         yield from ((f"seele.reward.{name}", why) for name in _OF_FUNCTIONS)

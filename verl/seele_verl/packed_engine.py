@@ -1,0 +1,253 @@
+"""verl's FSDP engine over packed rows: what rows begin with alike is computed once, and logits are computed
+only where they predict a token that somebody reads (``packed_rows``).
+
+The loss and the passes for log-probabilities get what they would get of verl's own engine: a number for each
+token of each row, 0 where nobody reads it. ``seele.packed_updates`` has verl import this module in every
+worker (``actor_rollout_ref.model.external_lib``), where this engine is then found, under the platform's
+vendor, before verl's. A critic has verl's.
+
+Axes as in ``packed_rows``; V words, H heads, D numbers of a head.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import get_device_name, get_vendor
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp import transformer_impl
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from seele.errors import ConfigError
+from seele.losses.imitation import HINT_WEIGHTS
+from seele_verl.packed_rows import Packing, pack_rows, share_prompts, split_rows
+from seele_verl.protocol import INSTANCE_IDS
+
+ATTENTION = "packed_rows"
+"""transformers' name of ``attend``, for which it makes no mask."""
+PACKED = "packed"
+"""Batch-wide value: the batch is this engine's."""
+CHUNK_NUMBERS = 2**22
+"""Logits that are normalised at a time: what comes and goes is a few times 16 MiB."""
+
+_verls_micro_batches = transformer_impl.prepare_micro_batches
+
+
+class PackedEngine(FSDPEngineWithLMHead):
+    """verl's engine of a policy or reference model, over packed rows."""
+
+    def _build_module(self) -> torch.nn.Module:
+        """verl's model, whose tokens attend along the paths of packed rows."""
+        module: torch.nn.Module = super()._build_module()
+        module.set_attn_implementation(ATTENTION)
+        # transformers only warns where a model's attention cannot be replaced.
+        if module.config._attn_implementation != ATTENTION:
+            raise ConfigError(
+                f"seele.packed_updates: true, but {type(module).__name__} has an attention that cannot be "
+                "replaced; set it to false"
+            )
+        return module
+
+    def forward_backward_batch(
+        self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
+    ) -> Any:
+        """verl's, in micro-batches that keep rows of one prompt together."""
+        tu.assign_non_tensor(data, **{PACKED: True})
+        return super().forward_backward_batch(data, loss_function, forward_only=forward_only)
+
+    def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(1, C) tokens and what attention goes by; and the packing, for the outputs."""
+        ids_T, positions_T = micro_batch["input_ids"].values(), micro_batch["position_ids"].values()
+        lengths, prompt_lengths = _lengths(micro_batch)
+        packing = pack_rows(ids_T.tolist(), lengths, prompt_lengths, _is_wanted(micro_batch).cpu())
+        packing = packing.to(ids_T.device)
+        inputs = {
+            "input_ids": ids_T[packing.source_C][None],
+            "position_ids": positions_T[packing.source_C][None],
+            "attention_mask": None,
+            "logits_to_keep": packing.predictor_L,
+            "packing": packing,
+        }
+        return inputs, {"packing": packing}
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: TensorDict, logits_processor_func: Any
+    ) -> dict[str, torch.Tensor]:
+        """Log-probabilities, and entropies where they are asked for: (B, tokens of the row), nested."""
+        packing: Packing = output_args["packing"]
+        ids = micro_batch["input_ids"]
+        log_probs_P, entropy_L = score(
+            output.logits[0],
+            packing.predictor_P,
+            ids.values()[packing.predicted_P],
+            float(micro_batch["temperature"]),
+        )
+        outputs = {"log_probs": log_probs_P}
+        if tu.get_non_tensor_data(micro_batch, "calculate_entropy", default=False):
+            outputs["entropy"] = entropy_L[packing.predictor_P]
+        zeros_T = log_probs_P.new_zeros(len(ids.values()))
+        # verl's place of a prediction is the token before it.
+        return {
+            name: torch.nested.nested_tensor_from_jagged(
+                zeros_T.index_copy(0, packing.predicted_P - 1, values_P), ids.offsets()
+            )
+            for name, values_P in outputs.items()
+        }
+
+
+def prepare_micro_batches(
+    data: TensorDict, dp_group: Any = None, **options: Any
+) -> tuple[list[TensorDict], Any]:
+    """In place of ``verl/workers/engine/utils.py: prepare_micro_batches``: for this engine's batches, rows of
+    one prompt in one micro-batch, and the limit on tokens counts those that are computed.
+    """
+    is_packed = tu.get_non_tensor_data(data, PACKED, default=False)
+    if not (is_packed and tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True)):
+        return _verls_micro_batches(data=data, dp_group=dp_group, **options)
+    lengths, prompt_lengths = _lengths(data)
+    trunks = share_prompts([prompt.tolist() for prompt in data["prompts"].unbind()])
+    responses = [length - prompt for length, prompt in zip(lengths, prompt_lengths, strict=True)]
+    most_tokens = data["max_token_len_per_gpu"]
+    parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens)
+    if dp_group is not None:
+        # Every rank gathers the model's layers for every micro-batch of any.
+        count = torch.tensor(len(parts), device=get_device_name())
+        torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
+        parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens, at_least=int(count))
+    return [tu.index_select_tensor_dict(data, part) for part in parts], parts
+
+
+def attend(
+    module: torch.nn.Module,
+    query_1HCD: torch.Tensor,
+    key_1HCD: torch.Tensor,
+    value_1HCD: torch.Tensor,
+    attention_mask: None,
+    *,
+    packing: Packing,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of every computed token to its path; transformers' function for one stretch after the other.
+
+    Returns:
+        (1, C, H, D), and no weights.
+    """
+    query_CHD, key_CHD, value_CHD = (each[0].transpose(0, 1) for each in (query_1HCD, key_1HCD, value_1HCD))
+    attended = []
+    for block in packing.blocks:
+        rows = (
+            _take(query_CHD, block.query_SQ),
+            _take(key_CHD, block.key_SK),
+            _take(value_CHD, block.key_SK),
+        )
+        output_SQHD, _ = sdpa_attention_forward(module, *rows, block.mask_S1QK, **options)
+        attended.append(output_SQHD.flatten(0, 1))
+    return torch.cat(attended).index_select(0, packing.place_C)[None], None
+
+
+def _take(tokens_CHD: torch.Tensor, index_SQ: torch.Tensor) -> torch.Tensor:
+    """(S, H, Q, D)."""
+    return tokens_CHD.index_select(0, index_SQ.flatten()).unflatten(0, index_SQ.shape).transpose(1, 2)
+
+
+def score(
+    logits_LV: torch.Tensor, predictor_P: torch.Tensor, ids_P: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of tokens, and entropies of the distributions that they are from.
+
+    Args:
+        logits_LV: (L, V); their gradient takes their place in memory.
+        predictor_P: (P,) in which of the L distributions the token is.
+        ids_P: (P,) the tokens.
+        temperature: That the logits are divided by.
+
+    Returns:
+        (P,) and (L,), in single precision.
+    """
+    scores: tuple[torch.Tensor, torch.Tensor] = _Score.apply(logits_LV, predictor_P, ids_P, temperature)
+    return scores
+
+
+class _Score(torch.autograd.Function):
+    """In chunks, so that logits are all that there is of their size.
+
+    With z the logits over the temperature, p their softmax and H its entropy:
+
+        d log p_i / dz = onehot(i) - p
+        dH / dz = -p (log p + H)
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits_LV: torch.Tensor, predictor_P: torch.Tensor, ids_P: torch.Tensor, temperature: float
+    ) -> Any:
+        normaliser, entropy = [], []
+        for logits in logits_LV.split(_chunk(logits_LV)):
+            scaled = logits.float() / temperature
+            normaliser.append(scaled.logsumexp(-1))
+            log_probs = scaled - normaliser[-1][:, None]
+            entropy.append(-(log_probs.exp() * log_probs).sum(-1))
+        normaliser_L, entropy_L = torch.cat(normaliser), torch.cat(entropy)
+        ctx.save_for_backward(logits_LV, predictor_P, ids_P, normaliser_L, entropy_L)
+        ctx.temperature = temperature
+        return logits_LV[predictor_P, ids_P].float() / temperature - normaliser_L[predictor_P], entropy_L
+
+    @staticmethod
+    def backward(ctx: Any, of_log_probs_P: torch.Tensor, of_entropy_L: torch.Tensor) -> Any:
+        logits_LV, predictor_P, ids_P, normaliser_L, entropy_L = ctx.saved_tensors
+        of_log_probs_L = normaliser_L.new_zeros(len(normaliser_L)).index_add_(0, predictor_P, of_log_probs_P)
+        columns = zip(
+            *(
+                each.split(_chunk(logits_LV))
+                for each in (logits_LV, normaliser_L, entropy_L, of_log_probs_L, of_entropy_L)
+            ),
+            strict=True,
+        )
+        for logits, normaliser, entropy, of_log_probs, of_entropy in columns:
+            log_probs = logits.float() / ctx.temperature - normaliser[:, None]
+            gradient = of_entropy[:, None] * (log_probs + entropy[:, None]) + of_log_probs[:, None]
+            logits.copy_(gradient.mul_(log_probs.exp_()).div_(-ctx.temperature))
+        logits_LV.index_put_(
+            (predictor_P, ids_P), (of_log_probs_P / ctx.temperature).to(logits_LV.dtype), accumulate=True
+        )
+        return logits_LV, None, None, None
+
+
+def _chunk(logits_LV: torch.Tensor) -> int:
+    """Distributions that are normalised at a time."""
+    return max(1, CHUNK_NUMBERS // logits_LV.shape[1])
+
+
+def _lengths(batch: TensorDict) -> tuple[list[int], list[int]]:
+    """Tokens of each row, and of its prompt."""
+    return tuple(batch[name].offsets().diff().tolist() for name in ("input_ids", "prompts"))  # type: ignore[return-value]
+
+
+def _is_wanted(batch: TensorDict) -> torch.Tensor:
+    """(T,) True for tokens whose log-probability somebody reads: responses, hints with a weight, and all
+    but a row's first where a term of the user's own might.
+    """
+    lengths_B, prompts_B = (batch[name].offsets().diff() for name in ("input_ids", "prompts"))
+    starts_T = torch.repeat_interleave(batch["input_ids"].offsets()[:-1], lengths_B)
+    place_T = torch.arange(len(starts_T), device=starts_T.device) - starts_T
+    if INSTANCE_IDS in batch:
+        return place_T > 0
+    is_wanted_T = place_T >= torch.repeat_interleave(prompts_B, lengths_B)
+    if HINT_WEIGHTS in batch:
+        is_wanted_T |= batch[HINT_WEIGHTS].values() != 0
+    return is_wanted_T
+
+
+AttentionInterface.register(ATTENTION, attend)
+transformer_impl.prepare_micro_batches = prepare_micro_batches
+EngineRegistry.register(
+    model_type="language_model",
+    backend=["fsdp", "fsdp2"],
+    device=os.environ.get("VERL_ENGINE_DEVICE") or get_device_name(),
+    vendor=get_vendor(),
+)(PackedEngine)
