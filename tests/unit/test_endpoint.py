@@ -30,7 +30,8 @@ from seele.endpoint import (
     read_reply,
 )
 from seele.errors import ConfigError, DataError
-from seele.records import BOX_REQUEST, Finish, Instance
+from seele.records import BOX_REQUEST, Finish, GradeReason, Instance
+from seele.rollout.unanswered import Graded
 from seele_eval.difficulty import parse, sample
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import choose_problems, curve, markdown
@@ -638,11 +639,16 @@ def test_only_problems_of_the_same_length_are_compared(tmp_path):
 
 
 def test_hand_worked_curve():
+    right = Graded("\\boxed{1}", GradeReason.CORRECT, Finish.STOP)
+    wrong = Graded("\\boxed{2}", GradeReason.WRONG, Finish.LENGTH)
+    none = Graded("1, I think", GradeReason.NO_ANSWER, Finish.STOP)
     # Two problems, two samples: without hint 1 of 4 correct, after one step 3 of 4.
-    points = curve([[[True, False], [False, False]], [[True, True], [True, False]]], steps=2)
+    points = curve([[[right, none], [none, wrong]], [[right, right], [right, wrong]]], steps=2)
+    assert [(p.no_answer_share, p.truncated_share) for p in points] == [(0.5, 0.25), (0.0, 0.25)]
     assert [(p.revealed_steps, p.hint_ratio, p.accuracy) for p in points] == [(0, 0.0, 0.25), (1, 0.5, 0.75)]
     assert all(low < p.accuracy < high for p in points for low, high in [p.interval_95])
     assert "| 1 | 0.50 | 75.0% |" in markdown(points)
+    assert markdown(points).endswith("| 0.0% | 25.0% |\n")
 
 
 @pytest.mark.parametrize("option", ["--samples", "--limit", "--steps", "--max-tokens"])
@@ -655,7 +661,7 @@ def test_numbers_are_positive(option, capsys):
 def test_a_curves_conditions_say_how_the_model_was_asked(tmp_path):
     arguments = ["--model", "m", "--problems", "p.parquet", "--out", str(tmp_path), "--template", "chat"]
     options = parse_hint_curve([*arguments, "--system", "Be brief."])
-    table = write_hint_curve(curve([[[True], [False]]], steps=1), options)
+    table = write_hint_curve(curve([[[Graded("", GradeReason.CORRECT, Finish.STOP)]]], steps=1), options)
     assert (tmp_path / "hint_curve.md").read_text() == table
     conditions = json.loads((tmp_path / "hint_curve.json").read_text())["conditions"]
     assert conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "ask": BOX_REQUEST}

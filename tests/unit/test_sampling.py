@@ -1,7 +1,9 @@
 """Samples of the policy: their noise, their cache, where they stop, and un-hinted accuracy."""
 
 import dataclasses
+import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +19,13 @@ from omegaconf import OmegaConf
 from seele.config import PromptConfig, RewardConfig, SeeleConfig, from_mapping
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
-from seele.records import Completion, Finish, Instance
+from seele.records import Chat, Completion, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed, text_before_stop
 from seele.rollout.templates import STOP_STRINGS, TEMPLATES, render_prompt, stop_strings
+from seele.rollout.unanswered import Advice, Graded, advise_run, find_unanswered, warn_of_unanswered
 from seele_eval import difficulty, hint_curve, run, validation
-from seele_eval.arguments import parse_arguments
+from seele_eval.arguments import advise, parse_arguments
 from seele_eval.conditions import differing
 from seele_eval.generation import EngineSettings
 from seele_eval.predictions import read_predictions
@@ -446,8 +449,8 @@ def test_a_hint_curve_stops_there_too(monkeypatch, tmp_path):
     engine = RunsOn()
     monkeypatch.setattr(hint_curve, "complete_here", lambda model, requests, settings: engine(requests))
 
-    def verdicts(template, stop=None):
-        return hint_curve.sample_hinted(
+    def is_right(template, stop=None):
+        [[response]] = hint_curve.sample_hinted(
             tmp_path,
             [(FOUR, 1)],
             samples=1,
@@ -456,10 +459,128 @@ def test_a_hint_curve_stops_there_too(monkeypatch, tmp_path):
             settings=EngineSettings(max_tokens=9),
             stop=stop,
         )
+        return response.reason is GradeReason.CORRECT
 
-    assert verdicts("r1_zero") == [[True]]
+    assert is_right("r1_zero")
     assert engine.requests[0].stop == STOP_STRINGS["r1_zero"]
-    assert verdicts("r1_zero", ()) == verdicts("plain") == [[False]]
+    assert not is_right("r1_zero", ()) and not is_right("plain")
+
+
+def test_a_hint_curve_tells_format_from_knowledge(monkeypatch, problems, tmp_path, capsys):
+    monkeypatch.setattr(hint_curve, "find_weights", lambda model: [])
+    monkeypatch.setattr(hint_curve, "find_model", lambda model: model)
+    said = "So 2+2 is 4."
+
+    def complete_here(model, requests, settings):
+        # Only a hint makes the model box its answer.
+        for index, request in enumerate(requests):
+            text = ANSWER if request.hint_steps else said
+            yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+
+    monkeypatch.setattr(hint_curve, "complete_here", complete_here)
+
+    def points(*argv):
+        common = ["--model", str(tmp_path), "--problems", str(problems), "--out", str(tmp_path / "out")]
+        assert hint_curve.main([*common, "--steps", str(len(FOUR.steps)), *argv]) == 0
+        written = json.loads((tmp_path / "out" / "hint_curve.json").read_text())["points"]
+        return [(p["accuracy"], p["no_answer_share"]) for p in written], capsys.readouterr().err
+
+    in_boxes, warning = points()
+    assert in_boxes[0] == (0.0, 1.0) and in_boxes[1] == (1.0, 0.0)
+    first, *advice, head, quote = warning.splitlines()
+    assert "no answer (0 of 2 steps revealed: 100.0% of 1)" in first and "1 of 2" not in first
+    assert (head, quote) == ("For example:", f'  "{said}"')
+    assert "--template chat" in advice[0] and "--answers box-or-last" in advice[1] and "sft" in advice[2]
+    followed, silence = points("--answers", "box-or-last")
+    assert followed == [(1.0, 0.0), (1.0, 0.0)] and silence == ""
+
+
+# Responses without an answer or an end
+
+
+def responses(*, silent, endless, others):
+    """Graded responses of which so many have no answer, so many no end, and the others neither."""
+    rows = [Graded(f"silent {n}", GradeReason.NO_ANSWER, Finish.STOP) for n in range(silent)]
+    rows += [Graded(f"endless {n}", GradeReason.WRONG, Finish.LENGTH) for n in range(endless)]
+    fine = Graded("fine", GradeReason.CORRECT, Finish.STOP)
+    return find_unanswered([*rows, *[fine] * others])
+
+
+ADVICE = Advice(no_answer=("box it",), truncated=("wait",))
+
+
+def test_a_warning_names_the_groups_of_which_more_than_half_lack_something():
+    groups = {
+        "a": responses(silent=7, endless=0, others=6),
+        "b": responses(silent=1, endless=0, others=1),
+        "c": responses(silent=2, endless=0, others=1),
+    }
+    assert [group.no_answer_share for group in groups.values()] == [7 / 13, 0.5, 2 / 3]
+    first, advice, head, *quotes = warn_of_unanswered(groups, ADVICE).splitlines()
+    assert "(a: 53.8% of 13, c: 66.7% of 3)" in first and (advice, head) == ("- box it", "For example:")
+    # Three of the nine, evenly spaced.
+    assert quotes == ['  "silent 0"', '  "silent 3"', '  "silent 6"']
+    assert warn_of_unanswered({"b": groups["b"], "none": find_unanswered([])}, ADVICE) == ""
+
+
+def test_responses_without_an_end_are_warned_of_and_quoted_by_both_their_ends():
+    text = "x" * 200 + "y" * 100 + "\n" + "z" * 79
+    groups = {"a": find_unanswered([Graded(text, GradeReason.WRONG, Finish.LENGTH)])}
+    first, advice, _, quote = warn_of_unanswered(groups, ADVICE).splitlines()
+    assert "no end" in first and "(a: 100.0% of 1)" in first and advice == "- wait"
+    assert quote == f'  "{"x" * 200} [...] \\n{"z" * 79}"'
+    both = {"a": find_unanswered([Graded("both", GradeReason.NO_ANSWER, Finish.LENGTH)])}
+    assert warn_of_unanswered(both, ADVICE).count("both") == 1, "quoted once"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "advised"),
+    [
+        ({"template": "plain"}, "seele.prompt.template=chat for a model with a chat template"),
+        ({"template": "chat", "ask": ""}, "seele.prompt.ask, whose text here does not"),
+        ({"template": "chat"}, None),
+        ({"template": "chat", "ask": "", "system": "Use \\boxed{}."}, None),
+        ({"template": "r1_zero"}, None),
+    ],
+)
+def test_a_prompt_that_asks_for_the_box_is_advised_where_this_one_does_not(prompt, advised):
+    advice = advise_run(SeeleConfig(method="grpo", prompt=PromptConfig(**prompt)), max_tokens=9).no_answer
+    assert (advised is None and "method=sft" in advice[0]) or advised in advice[0]
+
+
+def test_advice_names_options_and_templates_that_there_are():
+    run_advice = advise_run(SeeleConfig(method="grpo", prompt=PromptConfig(template="plain")), max_tokens=9)
+    command = advise("plain", Chat(), answers="box", stop=("Q:",), max_tokens=9)
+    said = " ".join([*run_advice.no_answer, *run_advice.truncated, *command.no_answer, *command.truncated])
+    settings = {name.rstrip(".") for name in re.findall(r"seele(?:\.\w+){2}|data\.\w+", said)}
+    config = compose(["method=grpo", "hardware=cpu", "job=tiny"])
+    for name in settings:
+        functools.reduce(getattr, name.split("."), config)  # raises for a key that there is not
+    assert len(settings) == 5
+    options = set(re.findall(r"--[a-z-]+", said))
+    assert options == {"--template", "--answers", "--max-tokens", "--stop"}
+    parse_arguments(["--model", "m", "--template", "chat", "--answers", "box-or-last", "--max-tokens", "9"])
+    assert said.count("one of luffy, prime, qwen, r1_zero, sec_math") == 2
+
+
+def test_an_evaluation_warns_once_of_all_its_benchmarks(model, problems, tmp_path, capsys):
+    write_problems(tmp_path / "q.parquet", [replace(FOUR, question="5-1")], split="p")
+
+    def say(text, *argv):
+        def engine(requests):
+            for index in range(len(requests)):
+                yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+
+        files = [f"p={problems}", f"q={tmp_path / 'q.parquet'}"]
+        arguments = ["--model", str(model), "--out", str(tmp_path / "out"), "--problems", *files, *argv]
+        run.evaluate(parse_arguments(arguments), complete=engine)
+        return capsys.readouterr().err.partition("warning: ")[2]
+
+    warning = say("It is 4.")
+    assert "(p: 100.0% of 1, q: 100.0% of 1)" in warning and warning.count('"It is 4."') == 2
+    # What is there already is told again, as the scores are.
+    assert say("nothing is drawn") == warning
+    assert say("It is 4.", "--answers", "box-or-last") == ""
 
 
 def test_validation_stops_there_too():
