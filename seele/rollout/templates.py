@@ -222,7 +222,7 @@ def box_templates() -> list[str]:
 def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
     """The conversation before the assistant's turn."""
     system = [] if chat.system is None else [{"role": "system", "content": chat.system}]
-    asks = chat.ask and BOX not in question
+    asks = chat.ask and BOX not in f"{chat.system or ''}{question}"
     return [*system, {"role": "user", "content": f"{question}\n{chat.ask}" if asks else question}]
 
 
