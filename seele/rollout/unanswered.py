@@ -68,6 +68,14 @@ def find_unanswered(responses: Iterable[Graded]) -> Unanswered:
     )
 
 
+def share_metrics(unanswered: Unanswered, split: str) -> dict[str, float]:
+    """The shares of a validation file's responses, by the metrics' names."""
+    return {
+        f"val/no_answer_share/{split}": unanswered.no_answer_share,
+        f"val/truncated_share/{split}": unanswered.truncated_share,
+    }
+
+
 def warn_of_unanswered(groups: Mapping[str, Unanswered], advice: Advice) -> str:
     """A warning about the groups of which most responses lack an answer or an end, with three of them.
 

@@ -31,7 +31,7 @@ from seele_eval.generation import EngineSettings
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Prompt, Request, Response
 from seele_eval.server import Server, complete_on_server
-from seele_eval.validation import Conditions, accuracy_by_split, read_conditions, requests_of_step
+from seele_eval.validation import Conditions, measure_splits, read_conditions, requests_of_step
 from seele_verl.engine import seeded_sampling
 from seele_verl.engine.seeded_sampling import GAMMA, draw_tokens, exponential_noise, mix_32, mix_64, seeds_of
 from seele_verl.rollout_cache import RolloutCache, check_rollout_cache
@@ -595,8 +595,8 @@ def test_validation_stops_there_too():
     assert [request.stop for request in requests_of_step(conditions, 1)] == [STOP_STRINGS["r1_zero"]]
     response = Response(text=RUNS_ON, num_tokens=30, finish=Finish.STOP)
     with GraderPool() as grader:
-        assert accuracy_by_split(conditions, [response], grader) == {"d/p": 1.0}
-        assert accuracy_by_split(replace(conditions, stop=()), [response], grader) == {"d/p": 0.0}
+        assert measure_splits(conditions, [response], grader)[0] == {"d/p": 1.0}
+        assert measure_splits(replace(conditions, stop=()), [response], grader)[0] == {"d/p": 0.0}
 
 
 # --- Un-hinted accuracy of checkpoints: asked and judged as the RL trainer's own validation
@@ -625,7 +625,7 @@ def conditions(*, samples: int = 1, temperature: float = 0.0, truncated_is_wrong
 def test_accuracy_is_a_share_of_each_file():
     answers = [response(r"\boxed{1}"), response(r"\boxed{7}"), response(r"\boxed{3}")]
     with GraderPool() as grader:
-        assert accuracy_by_split(conditions(), answers, grader) == {"chains/heldout": 0.5, "gsm8k/hard": 1.0}
+        assert measure_splits(conditions(), answers, grader)[0] == {"chains/heldout": 0.5, "gsm8k/hard": 1.0}
 
 
 @pytest.mark.parametrize(("truncated_is_wrong", "accuracy"), [(True, 0.0), (False, 0.5)])
@@ -633,7 +633,7 @@ def test_a_truncated_answer_counts_as_in_training(truncated_is_wrong, accuracy):
     answers = [response(r"\boxed{1}", Finish.LENGTH), response("no"), response("no")]
     asked = conditions(truncated_is_wrong=truncated_is_wrong)
     with GraderPool() as grader:
-        assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
+        assert measure_splits(asked, answers, grader)[0]["chains/heldout"] == accuracy
 
 
 @pytest.mark.parametrize(("begins_thinking", "accuracy"), [(True, 0.5), (False, 1.0)])
@@ -646,7 +646,7 @@ def test_thoughts_count_as_in_training(begins_thinking, accuracy):
         begins_thinking=begins_thinking,
     )
     with GraderPool() as grader:
-        assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
+        assert measure_splits(asked, answers, grader)[0]["chains/heldout"] == accuracy
 
 
 def test_samples_have_the_seeds_of_an_rl_validation_at_that_step():
@@ -700,7 +700,23 @@ def test_one_engine_measures_all_models_in_turn(evaluated_run, monkeypatch, capf
     assert validation.main(["--run", str(evaluated_run), "--models", "0=base", "10=trained"]) == 0
     assert loaded == [Path("base"), Path("trained")]
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [(line["step"], line["accuracy"]) for line in lines] == [
-        (0, {"chains/heldout": 1.0}),
-        (10, {"chains/heldout": 0.5}),
+    shares = {"val/no_answer_share/chains/heldout": 0.0, "val/truncated_share/chains/heldout": 0.0}
+    assert all(line["metrics"].pop("timing_s/testing") >= 0.0 for line in lines)
+    assert lines == [
+        {"step": 0, "metrics": shares | {"val/accuracy/chains/heldout": 1.0}, "warning": ""},
+        {"step": 10, "metrics": shares | {"val/accuracy/chains/heldout": 0.5}, "warning": ""},
     ]
+
+
+def test_models_that_mostly_give_no_answer_are_warned_of(evaluated_run, monkeypatch):
+    prompts = [Prompt(token_ids=[n], temperature=0.0, seed=n) for n in (1, 2)]
+    monkeypatch.setattr(validation, "encode_requests", lambda *_, **__: prompts)
+    monkeypatch.setattr(validation, "start_engine", lambda *_, **__: "engine")
+    said = [(0, response("It is 1.", Finish.LENGTH)), (1, response("It is 2."))]
+    monkeypatch.setattr(validation, "complete", lambda *_: iter(said))
+    [measured] = validation.validate(evaluated_run, {10: Path("trained")})
+    assert measured["metrics"]["val/no_answer_share/chains/heldout"] == 1.0
+    assert measured["metrics"]["val/truncated_share/chains/heldout"] == 0.5
+    warning = measured["warning"]
+    assert "(step 10, chains/heldout: 100.0% of 2)" in warning and '"It is 1."' in warning
+    assert "seele.sft.epochs" in warning and "warm start" not in warning and "no end" not in warning
