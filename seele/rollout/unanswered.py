@@ -144,7 +144,9 @@ def advise_run(seele: SeeleConfig, *, max_tokens: int, supervised: bool = False)
         ask_option="seele.prompt.ask",
     )
     more = "more supervised training: seele.sft.epochs"
-    start = "a warm start on worked solutions: method=sft before, or method=sft_rl for both in turn"
+    start = (
+        "a warm start on worked solutions: seele model warm-start before, or method=sft_rl for both in turn"
+    )
     going_on = "where texts go on behind the answer: seele.prompt.stop ends them in validation"
     if not (supervised or seele.reward.truncated_is_wrong):
         going_on += ", and with seele.reward.truncated_is_wrong=true the policy learns to end them"

@@ -190,7 +190,7 @@ def advise(template: str, chat: Chat, *, answers: str, stop: Sequence[str], max_
     """What helps against responses without an answer or an end, in the options of this package's commands."""
     another = advise_template(template, chat, template_option="--template ", ask_option="--ask")
     last = f"--answers {BOX_OR_LAST}: without a box the last 'answer is ...' or number counts"
-    start = "a warm start on worked solutions: seele train method=sft"
+    start = "a warm start on worked solutions: seele model warm-start MODEL --problems FILE"
     return Advice(
         no_answer=(*another, *([last] if answers == BOX else []), start),
         truncated=(

@@ -490,7 +490,9 @@ def test_a_hint_curve_tells_format_from_knowledge(monkeypatch, problems, tmp_pat
     first, *advice, head, quote = warning.splitlines()
     assert "no answer (0 of 2 steps revealed: 100.0% of 1)" in first and "1 of 2" not in first
     assert (head, quote) == ("For example:", f'  "{said}"')
-    assert "--template chat" in advice[0] and "--answers box-or-last" in advice[1] and "sft" in advice[2]
+    assert (
+        "--template chat" in advice[0] and "--answers box-or-last" in advice[1] and "warm-start" in advice[2]
+    )
     followed, silence = points("--answers", "box-or-last")
     assert followed == [(1.0, 0.0), (1.0, 0.0)] and silence == ""
 
@@ -558,7 +560,7 @@ def test_advice_names_options_and_templates_that_there_are():
         functools.reduce(getattr, name.split("."), config)  # raises for a key that there is not
     assert len(settings) == 5
     options = set(re.findall(r"--[a-z-]+", said))
-    assert options == {"--template", "--answers", "--max-tokens", "--stop"}
+    assert options == {"--template", "--answers", "--max-tokens", "--stop", "--problems"}
     parse_arguments(["--model", "m", "--template", "chat", "--answers", "box-or-last", "--max-tokens", "9"])
     assert said.count("one of luffy, prime, qwen, r1_zero, sec_math") == 2
 
