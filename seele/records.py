@@ -137,8 +137,8 @@ class Chat:
     """Whether the prompt ends with ``<think>`` and a new line, also where the template leaves that to the
     model, so that a hint stands inside the thoughts."""
     ask: str = BOX_REQUEST
-    """What stands behind the question, on a line of its own, unless the question has ``\\boxed`` already;
-    empty for nothing."""
+    """What stands behind the question, on a line of its own, unless question or system message have
+    ``\\boxed`` already; empty for nothing."""
 
 
 class Finish(StrEnum):

@@ -256,8 +256,8 @@ class PromptConfig:
     write by themselves, so that a hint stands inside the thoughts."""
 
     ask: str = BOX_REQUEST
-    """Template ``chat`` only: what stands behind the question, unless that has ``\\boxed`` already; empty for
-    nothing."""
+    """Template ``chat`` only: what stands behind the question, unless that or the system message has
+    ``\\boxed`` already; empty for nothing."""
 
     @property
     def chat(self) -> Chat:

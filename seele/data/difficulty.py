@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 from seele.data.storage.files import check_output, file_sha256, read_json_lines, write_atomically
@@ -35,6 +36,8 @@ class Count:
     correct: int
     truncated: int
     """Samples that ended at the limit of tokens: hard to finish may be another thing than hard."""
+    no_answer: int | None = None
+    """Samples without an answer; None in files from before they were counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +135,12 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
         f"{sum(keep)} of {len(keep)} problems have {band.least} to {band.most} correct of {counts.samples}"
     )
     listed = ", ".join(f"{correct}: {problems}" for correct, problems in histogram.items())
+    shares = _shares(found, counts.samples)
     if not any(keep):
-        raise DataError(f"{out}: not written, because {summary}. Problems by correct samples: {listed}")
+        raise DataError(
+            f"{out}: not written, because {summary}. Problems by correct samples: {listed}. "
+            f"{_describe_shares(shares)}"
+        )
     manifest = out.with_suffix(".manifest.json")
     # Its presence stands for completeness.
     manifest.unlink(missing_ok=True)
@@ -147,6 +154,7 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
         "kept": sum(keep),
         "samples": counts.samples,
         "by_correct_samples": histogram,
+        **shares,
         "kept_with_all_samples_truncated": sum(
             kept and count.truncated == counts.samples for kept, count in zip(keep, found, strict=True)
         ),
@@ -154,13 +162,13 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
         "conditions": counts.conditions,
     }
     write_atomically(manifest, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
-    return f"{out}: {summary}\nproblems by correct samples: {listed}"
+    return f"{out}: {summary}\nproblems by correct samples: {listed}\n{_describe_shares(shares)}"
 
 
 def _to_count(row: Any, at: str, *, samples: int) -> Count:
     try:
         count = Count(**row)
-        if not (0 <= count.correct <= samples and 0 <= count.truncated <= samples):
+        if not all(0 <= each <= samples for each in (count.correct, count.truncated, count.no_answer or 0)):
             raise ValueError(f"more than {samples} samples")
     except (TypeError, ValueError) as error:
         raise DataError(f"{at}: not the count of a problem ({error}); sample the problems again") from error
@@ -182,6 +190,29 @@ def _find_counts(file: Path, counts: Counts, counts_file: Path) -> list[Count]:
             f"{counts_file}; name --model, and they are sampled"
         )
     return found
+
+
+def _shares(counts: Sequence[Count], samples: int) -> dict[str, float | None]:
+    """Shares of the samples that lack an answer, None where nobody counted, or an end."""
+    silent = [count.no_answer for count in counts if count.no_answer is not None]
+    return {
+        "no_answer_share": fmean(silent) / samples if len(silent) == len(counts) else None,
+        "truncated_share": fmean(count.truncated for count in counts) / samples,
+    }
+
+
+def _describe_shares(shares: Mapping[str, float | None]) -> str:
+    """The shares in a line, and which of them says little of what the model knows."""
+    kinds = {"no_answer_share": "without an answer", "truncated_share": "truncated"}
+    known = {kind: share for key, kind in kinds.items() if (share := shares[key]) is not None}
+    said = "samples " + ", ".join(f"{kind}: {share:.1%}" for kind, share in known.items())
+    if most := [kind for kind, share in known.items() if share > 0.5]:
+        said += (
+            f"; warning: most are {' and '.join(most)} and count as wrong whatever the model knows; "
+            "sample again with another --template or --answers behind --, or another --max-tokens "
+            "(docs/evaluation.md)"
+        )
+    return said
 
 
 def _histogram(counts: Sequence[Count], samples: int) -> dict[str, int]:

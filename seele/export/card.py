@@ -140,7 +140,8 @@ def _prompt(facts: CardFacts) -> str:
     form = facts.prompt
     if form.text is None:
         told = f", with `{say(dict(form.chat.kwargs))}`" if form.chat.kwargs else ""
-        asked = f" and, on a line of its own, `{form.chat.ask}`" if form.chat.ask else ""
+        behind = form.behind_question.strip()
+        asked = f" and, on a line of its own, `{behind}`" if behind else ""
         how = "The tokenizer's chat template makes the prompt of one user message, "
         how += f"the question{asked}{told}.\n"
         if form.chat.open_thinking:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seele.errors import CheckpointError
 from seele.records import Chat
 from seele.report.run_folder import RunFolder
-from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, stop_strings, template_text
+from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, chat_messages, stop_strings, template_text
 
 EXAMPLE = "What is 7 times 8?"
 
@@ -26,6 +26,11 @@ class PromptForm:
     """Longest response in training."""
     stop: tuple[str, ...] = ()
     """Strings that end a response, as in validation."""
+
+    @property
+    def behind_question(self) -> str:
+        """What a chat puts behind a question that does not mention ``\\boxed`` itself."""
+        return chat_messages(QUESTION, self.chat)[-1]["content"].removeprefix(QUESTION)
 
 
 def read_prompt_form(run: RunFolder) -> PromptForm:
@@ -71,7 +76,7 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
     engine = f"LLM(model={_literal(model)}" + (f", dtype={_literal(dtype)})" if dtype else ")")
     if form.text is None:
         settings = f", chat_template_kwargs={dict(form.chat.kwargs)!r}" if form.chat.kwargs else ""
-        asked = f" + {_literal(chr(10) + form.chat.ask)}" if form.chat.ask else ""
+        asked = f" + {_literal(form.behind_question)}" if form.behind_question else ""
         user = f'{{"role": "user", "content": question{asked}}}'
         system = form.chat.system
         first = "" if system is None else f'{{"role": "system", "content": {_literal(system)}}}, '

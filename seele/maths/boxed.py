@@ -4,7 +4,8 @@ Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), but f
 here and the text ``"None"`` there.
 """
 
-OPENING = r"\boxed{"
+BOX = r"\boxed"
+OPENING = BOX + "{"
 
 
 def last_boxed(text: str) -> str | None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from seele.maths.efficiency import unbiased_reward_variance
 from seele.maths.irt import Array
-from seele.records import UNGRADED, Finish, HintShare, Origin, Rollout, Visit
+from seele.records import UNGRADED, HintShare, Origin, Rollout, Visit
+from seele.rollout.unanswered import Graded, Unanswered, find_unanswered
 
 
 def groups_of(visit: Visit) -> Array:
@@ -84,17 +85,27 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
     }
 
 
+def unanswered_of(visits: Iterable[Visit]) -> Unanswered:
+    """Which of the rollouts that the policy wrote in this step lack an answer or an end."""
+    return find_unanswered(
+        Graded(rollout.completion.text, rollout.grade.reason, rollout.completion.finish)
+        for visit in visits
+        for rollout in visit.generated
+    )
+
+
 def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
+    unanswered = unanswered_of(visits)
     rollouts = [rollout for visit in visits for rollout in visit.generated]
     reasons = [rollout.grade.reason for rollout in rollouts]
     wrong_but_rewarded = [rollout.reward > 0.0 and not rollout.grade.correct for rollout in rollouts]
     return _own_numbers(rollouts) | {
         "reward/ungraded_share": float(np.mean([reason in UNGRADED for reason in reasons])),
-        "reward/no_answer_share": float(np.mean([reason == "no_answer" for reason in reasons])),
+        "reward/no_answer_share": unanswered.no_answer_share,
         "reward/malformed_share": float(np.mean([reason == "malformed" for reason in reasons])),
         "reward/format_share": float(np.mean(wrong_but_rewarded)),
         "reward/mean": float(np.mean([rollout.reward for rollout in rollouts])),
-        "rollout/truncated_share": float(np.mean([r.completion.finish is Finish.LENGTH for r in rollouts])),
+        "rollout/truncated_share": unanswered.truncated_share,
         "rollout/mean_response_tokens": float(np.mean([len(r.completion.token_ids) for r in rollouts])),
     }
 

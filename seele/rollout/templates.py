@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seele.errors import ConfigError
+from seele.maths.boxed import BOX
 from seele.plugins import absolute, find_part, installed_names, is_import_path
 from seele.records import Chat
 
@@ -203,10 +204,25 @@ def render_prompt(question: str, template: str) -> str:
     return template_text(template).replace(QUESTION, question)
 
 
+def asks_for_box(template: str, chat: Chat) -> bool:
+    """Whether what stands around every question asks for a box.
+
+    Raises:
+        ConfigError: As ``template_text``.
+    """
+    around = f"{chat.system or ''}{chat.ask}" if template == CHAT else template_text(template)
+    return BOX in around
+
+
+def box_templates() -> list[str]:
+    """Names of the built-in templates with a text that asks for a box."""
+    return sorted(name for name, text in TEMPLATES.items() if BOX in text)
+
+
 def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
     """The conversation before the assistant's turn."""
     system = [] if chat.system is None else [{"role": "system", "content": chat.system}]
-    asks = chat.ask and "\\boxed" not in question
+    asks = chat.ask and BOX not in f"{chat.system or ''}{question}"
     return [*system, {"role": "user", "content": f"{question}\n{chat.ask}" if asks else question}]
 
 

@@ -11,8 +11,9 @@ import yaml
 from seele.errors import ConfigError
 from seele.records import BOX_REQUEST, Chat
 from seele.rollout.templates import CHAT, NO_CHAT
+from seele.rollout.unanswered import Advice, advise_template
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
-from seele_eval.grading import ANSWERS
+from seele_eval.grading import ANSWERS, BOX, BOX_OR_LAST
 
 # The paper's response limit (arXiv:2509.06923, section 5.1), for a model without a run.
 MAX_TOKENS = 2048
@@ -183,6 +184,20 @@ def check_chat(template: str, chat: Chat | None) -> None:
             f"--system, --chat-template-kwarg, --open-thinking and --ask: need --template {CHAT}, whose text "
             f"is the tokenizer's; got {template!r}"
         )
+
+
+def advise(template: str, chat: Chat, *, answers: str, stop: Sequence[str], max_tokens: int) -> Advice:
+    """What helps against responses without an answer or an end, in the options of this package's commands."""
+    another = advise_template(template, chat, template_option="--template ", ask_option="--ask")
+    last = f"--answers {BOX_OR_LAST}: without a box the last 'answer is ...' or number counts"
+    start = "a warm start on worked solutions: seele model warm-start MODEL --problems FILE"
+    return Advice(
+        no_answer=(*another, *([last] if answers == BOX else []), start),
+        truncated=(
+            f"longer responses: --max-tokens, which is {max_tokens}",
+            f"where texts go on behind the answer: --stop, which is {list(stop)}",
+        ),
+    )
 
 
 def add_stop(group: argparse._ActionsContainer) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_counts
 from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError
-from seele.records import Finish
+from seele.records import Finish, GradeReason
 from seele_eval.arguments import Arguments, parse_arguments
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.grading import BOX
@@ -72,6 +72,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
     drawn = read_predictions(out)
     correct: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
+    no_answer: Counter[str] = Counter()
     for prediction in drawn.predictions:
         # The folder may hold earlier samples: more per problem, other temperatures, another file's problems.
         if (prediction.benchmark, prediction.temperature) == (
@@ -80,6 +81,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
         ) and prediction.sample < samples:
             correct[prediction.instance_id] += prediction.correct
             truncated[prediction.instance_id] += prediction.finish is Finish.LENGTH
+            no_answer[prediction.instance_id] += prediction.reason is GradeReason.NO_ANSWER
     conditions: dict[str, Any] = {**drawn.conditions, "temperature": temperature}
     counts = [
         Count(
@@ -87,6 +89,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
             instance_id=instance.instance_id,
             correct=correct[instance.instance_id],
             truncated=truncated[instance.instance_id],
+            no_answer=no_answer[instance.instance_id],
         )
         for instance in read_problems(file)
     ]

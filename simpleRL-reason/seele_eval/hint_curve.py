@@ -7,7 +7,9 @@ the same problems. The table corresponds to the paper's figure 8 (arXiv:2509.069
 """
 
 import argparse
+import itertools
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +17,18 @@ from pathlib import Path
 from seele.data.storage.files import write_atomically
 from seele.data.storage.schema import read_problems
 from seele.errors import DataError
-from seele.records import Chat, Instance
+from seele.records import Chat, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
-from seele_eval.arguments import add_chat, add_stop, check_chat, chosen_chat, chosen_stop, positive
+from seele.rollout.unanswered import Graded, find_unanswered, warn_of_unanswered
+from seele_eval.arguments import add_chat, add_stop, advise, check_chat, chosen_chat, chosen_stop, positive
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
+from seele_eval.grading import BOX, BOX_OR_LAST, Reading, extract_boxed, judge_found, judge_one
+from seele_eval.problems import Problem, from_instance
 from seele_eval.prompts import Request, stop_of
 
 
@@ -35,6 +40,10 @@ class Point:
     hint_ratio: float
     accuracy: float
     interval_95: tuple[float, float]
+    no_answer_share: float
+    """Share of responses without an answer."""
+    truncated_share: float
+    """Share of responses that the limit of tokens ended."""
 
 
 def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
@@ -51,16 +60,20 @@ def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
     return chosen
 
 
-def curve(corrects: Sequence[Sequence[Sequence[bool]]], *, steps: int) -> list[Point]:
+def curve(responses: Sequence[Sequence[Sequence[Graded]]], *, steps: int) -> list[Point]:
     """One point per hint length.
 
     Args:
-        corrects: [hint length][problem][sample] verdicts.
+        responses: [hint length][problem][sample] responses.
         steps: Steps of every problem.
     """
     points = []
-    for revealed, problems in enumerate(corrects):
-        accuracies = [sum(samples) / len(samples) for samples in problems]
+    for revealed, problems in enumerate(responses):
+        accuracies = [
+            sum(response.reason is GradeReason.CORRECT for response in samples) / len(samples)
+            for samples in problems
+        ]
+        unanswered = find_unanswered(itertools.chain(*problems))
         accuracy = sum(accuracies) / len(accuracies)
         draws = effective_sample_size(accuracies, samples=len(problems[0]))
         points.append(
@@ -69,6 +82,8 @@ def curve(corrects: Sequence[Sequence[Sequence[bool]]], *, steps: int) -> list[P
                 hint_ratio=revealed / steps,
                 accuracy=accuracy,
                 interval_95=wilson_interval(accuracy, draws),
+                no_answer_share=unanswered.no_answer_share,
+                truncated_share=unanswered.truncated_share,
             )
         )
     return points
@@ -76,22 +91,28 @@ def curve(corrects: Sequence[Sequence[Sequence[bool]]], *, steps: int) -> list[P
 
 def markdown(points: Sequence[Point]) -> str:
     """The curve as a Markdown table."""
-    lines = ["| revealed steps | hint ratio | accuracy | 95 % interval |", "|---:|---:|---:|---|"]
+    lines = [
+        "| revealed steps | hint ratio | accuracy | 95 % interval | no answer | truncated |",
+        "|---:|---:|---:|---|---:|---:|",
+    ]
     lines += [
         f"| {point.revealed_steps} | {point.hint_ratio:.2f} | {point.accuracy:.1%} "
-        f"| {point.interval_95[0]:.1%} to {point.interval_95[1]:.1%} |"
+        f"| {point.interval_95[0]:.1%} to {point.interval_95[1]:.1%} "
+        f"| {point.no_answer_share:.1%} | {point.truncated_share:.1%} |"
         for point in points
     ]
     return "\n".join(lines) + "\n"
 
 
 def measure(options: argparse.Namespace) -> list[Point]:
-    """Generate and grade every hint length of every problem."""
+    """Generate and grade every hint length of every problem, and warn where most responses have no answer or
+    no end.
+    """
     check_folder(options.out)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
     find_weights(find_model(str(options.model)))
     options.stop = stop_of(options.template, options.stop, options.model)
-    verdicts = sample_hinted(
+    responses = sample_hinted(
         options.model,
         [(problem, revealed) for revealed in range(options.steps) for problem in problems],
         samples=options.samples,
@@ -100,9 +121,24 @@ def measure(options: argparse.Namespace) -> list[Point]:
         temperature=options.temperature,
         stop=options.stop,
         settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed),
+        answers=options.answers,
     )
-    firsts = range(0, len(verdicts), len(problems))
-    return curve([verdicts[first : first + len(problems)] for first in firsts], steps=options.steps)
+    by_length = [responses[first:][: len(problems)] for first in range(0, len(responses), len(problems))]
+    warning = warn_of_unanswered(
+        {
+            f"{revealed} of {options.steps} steps revealed": find_unanswered(itertools.chain(*each))
+            for revealed, each in enumerate(by_length)
+        },
+        advise(
+            options.template,
+            options.chat,
+            answers=options.answers,
+            stop=options.stop,
+            max_tokens=options.max_tokens,
+        ),
+    )
+    sys.stderr.write(warning)
+    return curve(by_length, steps=options.steps)
 
 
 def sample_hinted(
@@ -115,8 +151,9 @@ def sample_hinted(
     settings: EngineSettings,
     stop: Sequence[str] | None = None,
     chat: Chat = NO_CHAT,
-) -> list[list[bool]]:
-    """Verdicts on ``samples`` completions of each problem behind its revealed steps.
+    answers: str = BOX,
+) -> list[list[Graded]]:
+    """``samples`` graded completions of each problem behind its revealed steps.
 
     Args:
         model: Hugging Face folder.
@@ -127,6 +164,7 @@ def sample_hinted(
         settings: Longest response, and the seed from which each completion's seed is derived.
         stop: Strings that end a completion; None for the template's.
         chat: Further inputs of the template ``chat``.
+        answers: Where an answer may stand in a completion, ``BOX`` or ``BOX_OR_LAST``.
     """
     ends = stop_of(template, stop, model)
     requests = [
@@ -144,13 +182,19 @@ def sample_hinted(
         for sample in range(samples)
     ]
     responses = dict(complete_here(model, requests, settings))
-    sampled = [problem for problem, _ in asked for _ in range(samples)]
+    reading = Reading(answers=answers)
     with GraderPool() as grader:
-        grades = grader.grade_problems(
-            [(responses[index].before_stop(ends).text, problem) for index, problem in enumerate(sampled)]
-        )
-    verdicts = iter(grade.correct for grade in grades)
-    return [[next(verdicts) for _ in range(samples)] for _ in asked]
+
+        def graded(index: int, problem: Problem) -> Graded:
+            response = responses[index].before_stop(ends)
+            found = reading.read(response.text, problem, extract_boxed)
+            verdict = judge_found(judge_one, grader, problem, found)
+            return Graded(response.text, verdict.reason, response.finish)
+
+        return [
+            [graded(index * samples + sample, from_instance(problem)) for sample in range(samples)]
+            for index, (problem, _) in enumerate(asked)
+        ]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -169,6 +213,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_chat(parser)
     add_stop(parser)
     parser.add_argument("--max-tokens", type=positive, default=256, help="longest response")
+    parser.add_argument(
+        "--answers",
+        choices=(BOX, BOX_OR_LAST),
+        default=BOX,
+        help="where an answer may stand: in a box, as in training; or without one in the last "
+        "'answer is ...' or number",
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)

@@ -57,6 +57,8 @@ class Plan:
     conditions: Mapping[str, Any]
     """Conditions that all samples share."""
     template: str
+    chat: Chat
+    """Further inputs of the template ``chat``."""
 
 
 def make_plan(arguments: Arguments) -> Plan:
@@ -103,6 +105,7 @@ def make_plan(arguments: Arguments) -> Plan:
             "versions": installed_versions(),
         },
         template=template,
+        chat=chat,
     )
 
 

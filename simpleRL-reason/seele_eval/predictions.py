@@ -16,6 +16,7 @@ from seele.data.difficulty import COUNTS
 from seele.data.storage.append_log import LineAppender, read_whole_lines
 from seele.errors import CheckpointError, ConfigError
 from seele.records import Finish, GradeReason
+from seele.rollout.unanswered import Graded
 from seele_eval.conditions import differing
 
 PREDICTIONS = "predictions.jsonl"
@@ -52,6 +53,11 @@ class Prediction:
     def key(self) -> Key:
         """Key of the sample."""
         return (self.benchmark, self.temperature, self.instance_id, self.sample)
+
+    @property
+    def graded(self) -> Graded:
+        """Text, verdict and end."""
+        return Graded(self.text, self.reason, self.finish)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
 from seele.records import Instance
 from seele.reward.function_grader import FunctionGrader, open_grader
-from seele_eval.arguments import Arguments, parse_arguments
+from seele.rollout.unanswered import find_unanswered, warn_of_unanswered
+from seele_eval.arguments import Arguments, advise, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
@@ -129,6 +130,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)
     _write(plan, report)
+    sys.stderr.write(warning(plan, predictions))
     return report
 
 
@@ -234,6 +236,27 @@ def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
             for group in groups.values()
         ),
         averages=average_scores(first_of_each),
+    )
+
+
+def warning(plan: Plan, predictions: Sequence[Prediction]) -> str:
+    """What to say where most responses of a benchmark have no answer or no end; empty if none is such."""
+    groups = group_by_decoding(predictions)
+    names = [benchmark for benchmark, _ in groups]
+    return warn_of_unanswered(
+        {
+            name if names.count(name) == 1 else f"{name} at T={temperature:g}": find_unanswered(
+                prediction.graded for prediction in group
+            )
+            for (name, temperature), group in groups.items()
+        },
+        advise(
+            plan.template,
+            plan.chat,
+            answers=plan.conditions["answers"],
+            stop=plan.conditions["stop"],
+            max_tokens=plan.settings.max_tokens,
+        ),
     )
 
 

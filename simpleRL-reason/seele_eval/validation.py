@@ -25,6 +25,14 @@ from seele.records import Finish, Instance
 from seele.reward.extract import text_after_thinking
 from seele.reward.function_grader import Grader, open_grader
 from seele.rollout.sampling import rollout_seed
+from seele.rollout.unanswered import (
+    Graded,
+    Unanswered,
+    advise_run,
+    find_unanswered,
+    share_metrics,
+    warn_of_unanswered,
+)
 from seele_eval.command import end_with_standard_input, exit_quietly, run_command
 from seele_eval.generation import EngineSettings, complete, load_weights, start_engine
 from seele_eval.prompts import Request, Response, begins_thinking, encode_requests, longest_prompt, stop_of
@@ -89,10 +97,13 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
     ]
 
 
-def accuracy_by_split(
+def measure_splits(
     conditions: Conditions, responses: Sequence[Response], grader: Grader
-) -> dict[str, float]:
-    """Share of correct answers of each validation file. A truncated one is judged as in training."""
+) -> tuple[dict[str, float], dict[str, Unanswered]]:
+    """Share of correct answers of each validation file, and its responses without an answer or an end.
+
+    A truncated response is judged as in training.
+    """
     asked = [problem for problem in conditions.problems for _ in range(conditions.samples)]
     responses = [response.before_stop(conditions.stop) for response in responses]
     reward = conditions.seele.reward
@@ -103,14 +114,19 @@ def accuracy_by_split(
         [(text, instance) for (_, instance), text in zip(asked, texts, strict=True)]
     )
     corrects: dict[str, list[bool]] = defaultdict(list)
+    graded: dict[str, list[Graded]] = defaultdict(list)
     for (split, _), response, grade in zip(asked, responses, grades, strict=True):
         counts = response.finish is Finish.STOP or not reward.truncated_is_wrong
         corrects[split].append(grade.correct and counts)
-    return {split: fmean(values) for split, values in corrects.items()}
+        graded[split].append(Graded(response.text, grade.reason, response.finish))
+    return (
+        {split: fmean(values) for split, values in corrects.items()},
+        {split: find_unanswered(values) for split, values in graded.items()},
+    )
 
 
 def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
-    """Step, accuracy by split and seconds of each model, in the order given."""
+    """Step, metrics, warning and seconds of each model, in the order given."""
     conditions, first = read_conditions(run), next(iter(models.values()))
     prompt = conditions.seele.prompt
     conditions = replace(
@@ -119,6 +135,7 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
         begins_thinking=begins_thinking(prompt.template, prompt.chat, first),
     )
     max_tokens = conditions.engine.max_tokens
+    advice = advise_run(conditions.seele, max_tokens=max_tokens, supervised=True)
     prompts = encode_requests(first, requests_of_step(conditions, 0), max_tokens=max_tokens)
     engine = start_engine(first, conditions.engine, context_tokens=longest_prompt(prompts) + max_tokens)
     with open_grader(conditions.seele.reward) as grader:
@@ -129,8 +146,16 @@ def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
             prompts = encode_requests(first, requests_of_step(conditions, step), max_tokens=max_tokens)
             by_request = dict(complete(engine, prompts, conditions.engine))
             responses = [by_request[index] for index in range(len(prompts))]
-            accuracy = accuracy_by_split(conditions, responses, grader)
-            yield {"step": step, "accuracy": accuracy, "seconds": time.monotonic() - started}
+            accuracies, unanswered = measure_splits(conditions, responses, grader)
+            metrics = {f"val/accuracy/{split}": value for split, value in accuracies.items()}
+            for split, each in unanswered.items():
+                metrics |= share_metrics(each, split)
+            groups = {f"step {step}, {split}": each for split, each in unanswered.items()}
+            yield {
+                "step": step,
+                "metrics": metrics | {"timing_s/testing": time.monotonic() - started},
+                "warning": warn_of_unanswered(groups, advice),
+            }
 
 
 def _model_of_step(text: str) -> tuple[int, Path]:

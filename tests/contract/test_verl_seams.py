@@ -324,7 +324,7 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
     monkeypatch.setattr(module.SeeleTrainer.__base__, "step", step)
     trainer = object.__new__(module.SeeleTrainer)
     trainer.global_steps, trainer._visits, trainer.callbacks = 1, {}, Callbacks(())
-    trainer._measure = lambda batch: {"flops": 5.0}
+    trainer._measure, trainer._looked_at = lambda batch: {"flops": 5.0}, {"step"}
     trainer.log = SimpleNamespace(count=lambda metrics: {"flops_total": 6.0}, write_rollouts=lambda *_: None)
     metrics = {}
     trainer.step(metrics, {})
@@ -332,6 +332,75 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
     times = {"timing_s/gen": 2.0, "timing_s/update_actor": 1.5, "timing_s/step": 3.5}
     # verl adds the times to the record by itself.
     assert (metrics, trainer._line) == (counts, counts | times)
+
+
+def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
+    """On verl's validation with its engine taken out."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from seele.config import SeeleConfig
+    from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
+    from seele_verl import trainer as module
+    from seele_verl.protocol import validation_rows
+
+    source = inspect.getsource(PPOTrainer._validate)
+    assert source.index("self._maybe_log_val_generations(") < source.index("return self._val_metrics_update(")
+    assert "outputs=sample_outputs" in source and '.get("reward_extra_info", {})' in source
+
+    instance = Instance(instance_id="i", data_source="toy", question="?", steps=(), answer="1")
+    rollouts = [
+        Rollout(
+            round_index=0,
+            rollout_index=index,
+            share=HintShare(0.0, 3),
+            hint_steps=0,
+            completion=Completion(text=text, token_ids=(1,), log_probs=(), finish=finish),
+            grade=Grade(reason is GradeReason.CORRECT, reason),
+        )
+        for index, (text, reason, finish) in enumerate(
+            [
+                ("one", GradeReason.NO_ANSWER, Finish.STOP),
+                ("one, or", GradeReason.NO_ANSWER, Finish.LENGTH),
+                ("\\boxed{1}", GradeReason.CORRECT, Finish.STOP),
+            ]
+        )
+    ]
+    rows = validation_rows(
+        "uid", instance, rollouts, prompt_ids=[1], data_source="toy/a", model_version=0, global_step=0
+    )
+    infos = {"reward": [0.0, 0.0, 1.0]}
+    for extra in rows.fields["extra_fields"]:
+        for key, value in extra["reward_extra_info"].items():
+            infos.setdefault(key, []).append(value)
+
+    said = []
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.config = OmegaConf.create(
+        {"trainer": {"log_val_generations": 0}, "data": {"max_response_length": 7}}
+    )
+    trainer.seele, trainer._looked_at = SeeleConfig(method="grpo"), set()
+    trainer.log = SimpleNamespace(
+        warn=said.append, count=lambda metrics: {}, write_rollouts=lambda step, rows: None
+    )
+    texts = [rollout.completion.text for rollout in rollouts]
+    for _ in range(2):
+        trainer._maybe_log_val_generations(inputs=["?"] * 3, outputs=texts, scores=infos["reward"])
+        metrics = trainer._val_metrics_update(["toy/a"] * 3, ["uid"] * 3, infos, [2] * 3)
+    assert metrics["val-core/toy/a/reward/mean@3"] == pytest.approx(1 / 3)
+    assert metrics["val/truncated_share/toy/a"] == pytest.approx(1 / 3)
+    assert metrics["val/no_answer_share/toy/a"] == pytest.approx(2 / 3)
+    assert not any("reason" in name or "finish" in name for name in metrics)
+    [warning] = said
+    assert "(validation toy/a: 66.7% of 3)" in warning and '"one, or"' in warning and "no end" not in warning
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "step", lambda self, metrics, timing_raw: None)
+    visit = Visit(instance=instance, step=1, prompt_tokens=1, step_tokens=(), rollouts=tuple(rollouts))
+    trainer._visits, trainer._advantages, trainer._measure = {"uid": visit}, {}, lambda batch: {}
+    trainer.callbacks = SimpleNamespace(on_step_end=lambda step, metrics: {})
+    for trainer.global_steps in (1, 2):
+        trainer.step({}, {})
+    assert len(said) == 2 and "(step 1: 66.7% of 3)" in said[1]
 
 
 def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():

@@ -30,7 +30,8 @@ from seele.endpoint import (
     read_reply,
 )
 from seele.errors import ConfigError, DataError
-from seele.records import BOX_REQUEST, Finish, Instance
+from seele.records import BOX_REQUEST, Finish, GradeReason, Instance
+from seele.rollout.unanswered import Graded
 from seele_eval.difficulty import parse, sample
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import choose_problems, curve, markdown
@@ -394,6 +395,7 @@ def file(tmp_path):
             instance_id=each.instance_id,
             correct=number % 5,
             truncated=SAMPLES if number == 5 else 0,
+            no_answer=SAMPLES if number in (0, 5) else 0,
         )
         for number, each in enumerate(PROBLEMS)
     ]
@@ -421,9 +423,38 @@ def test_the_manifest_says_what_was_kept_and_under_which_conditions(file, tmp_pa
     assert manifest["by_correct_samples"] == {"0": 2, "1": 2, "2": 2, "3": 2, "4": 2}
     assert (manifest["problems"], manifest["kept"], manifest["samples"]) == (10, 2, 4)
     assert manifest["kept_with_all_samples_truncated"] == 1
+    assert (manifest["no_answer_share"], manifest["truncated_share"]) == (0.2, 0.1)
+    assert said.endswith("samples without an answer: 20.0%, truncated: 10.0%")
     assert manifest["conditions"] == {"temperature": 0.6}
     assert manifest["sha256"] == file_sha256(tmp_path / "out.parquet")
     assert manifest["source"]["sha256"] == file_sha256(file)
+
+
+def test_a_filter_warns_where_most_samples_lack_an_answer(tmp_path):
+    write_problems(tmp_path / "in.parquet", PROBLEMS[:2], split="train")
+
+    def said(no_answer, band):
+        counts = [
+            Count(
+                problem=problem_key(each.question, each.answer),
+                instance_id=each.instance_id,
+                correct=0,
+                truncated=0,
+                no_answer=no_answer,
+            )
+            for each in PROBLEMS[:2]
+        ]
+        write_counts(tmp_path / "counts.jsonl", counts, samples=4, conditions={})
+        return filter_file(tmp_path / "in.parquet", tmp_path / "out.parquet", tmp_path / "counts.jsonl", band)
+
+    line = "samples without an answer: 75.0%, truncated: 0.0%; warning: most are without an answer and count"
+    assert line in said(3, Band(0, 0))
+    assert "warning" not in said(2, Band(0, 0))
+    with pytest.raises(DataError, match=r"0 of 2 problems .*without an answer: 75.0%.*; warning: most are"):
+        said(3, Band(1, 4))
+    # Files from before there was the count.
+    assert said(None, Band(0, 0)).endswith("\nsamples truncated: 0.0%")
+    assert json.loads((tmp_path / "out.manifest.json").read_text())["no_answer_share"] is None
 
 
 def test_all_columns_stay_and_the_same_band_gives_the_same_bytes(file, tmp_path):
@@ -533,6 +564,16 @@ def test_samples_are_counted_with_their_conditions(server, tmp_path):
     assert any(0 < by_id[f"sums-{number}"] < 8 for number in range(1, 10, 2))
 
 
+def test_samples_without_an_answer_are_counted_and_warned_of(server, tmp_path, capsys):
+    write_problems(tmp_path / "in.parquet", PROBLEMS[:2], split="train")
+    server.answer = lambda prompt, seed: "It is 2."
+    sample(*parse(sampler_arguments(server, tmp_path, "--samples", "2")))
+    counts = read_counts(tmp_path / "samples" / "counts.jsonl").by_problem.values()
+    assert [(count.no_answer, count.truncated) for count in counts] == [(2, 0), (2, 0)]
+    error = capsys.readouterr().err
+    assert "(problems: 100.0% of 4)" in error and '"It is 2."' in error and "--template chat" in error
+
+
 def test_more_samples_and_problems_cost_only_themselves(server, tmp_path):
     write_problems(tmp_path / "in.parquet", PROBLEMS[:5], split="train")
     sample(*parse(sampler_arguments(server, tmp_path, "--samples", "2")))
@@ -583,7 +624,9 @@ def test_one_command_samples_and_filters_and_another_band_samples_nothing(server
     assert run(*command, *sampling) == 0
     assert kept(tmp_path / "hard.parquet") == [1, 3, 5, 7, 9]
     assert len(server.asked) == 20
-    assert "5 of 10 problems have 0 to 0 correct of 2" in capfd.readouterr().out
+    said = capfd.readouterr()
+    assert "5 of 10 problems have 0 to 0 correct of 2" in said.out
+    assert "samples without an answer: 0.0%, truncated: 0.0%" in said.out and "warning" not in said.err
     easy = ("data", "filter", tmp_path / "in.parquet", "--out", tmp_path / "easy.parquet", "--band", "1:2")
     assert run(*easy) == 0
     assert kept(tmp_path / "easy.parquet") == [0, 2, 4, 6, 8]
@@ -638,11 +681,16 @@ def test_only_problems_of_the_same_length_are_compared(tmp_path):
 
 
 def test_hand_worked_curve():
+    right = Graded("\\boxed{1}", GradeReason.CORRECT, Finish.STOP)
+    wrong = Graded("\\boxed{2}", GradeReason.WRONG, Finish.LENGTH)
+    none = Graded("1, I think", GradeReason.NO_ANSWER, Finish.STOP)
     # Two problems, two samples: without hint 1 of 4 correct, after one step 3 of 4.
-    points = curve([[[True, False], [False, False]], [[True, True], [True, False]]], steps=2)
+    points = curve([[[right, none], [none, wrong]], [[right, right], [right, wrong]]], steps=2)
+    assert [(p.no_answer_share, p.truncated_share) for p in points] == [(0.5, 0.25), (0.0, 0.25)]
     assert [(p.revealed_steps, p.hint_ratio, p.accuracy) for p in points] == [(0, 0.0, 0.25), (1, 0.5, 0.75)]
     assert all(low < p.accuracy < high for p in points for low, high in [p.interval_95])
     assert "| 1 | 0.50 | 75.0% |" in markdown(points)
+    assert markdown(points).endswith("| 0.0% | 25.0% |\n")
 
 
 @pytest.mark.parametrize("option", ["--samples", "--limit", "--steps", "--max-tokens"])
@@ -655,7 +703,7 @@ def test_numbers_are_positive(option, capsys):
 def test_a_curves_conditions_say_how_the_model_was_asked(tmp_path):
     arguments = ["--model", "m", "--problems", "p.parquet", "--out", str(tmp_path), "--template", "chat"]
     options = parse_hint_curve([*arguments, "--system", "Be brief."])
-    table = write_hint_curve(curve([[[True], [False]]], steps=1), options)
+    table = write_hint_curve(curve([[[Graded("", GradeReason.CORRECT, Finish.STOP)]]], steps=1), options)
     assert (tmp_path / "hint_curve.md").read_text() == table
     conditions = json.loads((tmp_path / "hint_curve.json").read_text())["conditions"]
     assert conditions["chat"] == {"system": "Be brief.", "kwargs": {}, "ask": BOX_REQUEST}

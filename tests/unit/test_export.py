@@ -457,6 +457,9 @@ def test_the_snippet_chats_where_training_did(vllm):
     system, user = ("system", "Be brief."), ("user", f"What is 7 times 8?\n{BOX_REQUEST}")
     message = [{"role": role, "content": content} for role, content in (system, user)]
     assert vllm.asked == [(message, {"chat_template_kwargs": {"enable_thinking": False}})]
+    # What asks for the box already is not asked to once more.
+    exec(render_snippet(form("chat", None, chat=Chat("Use \\boxed{}.")), model="m", dtype=None), {})
+    assert vllm.asked[-1][0][-1]["content"] == "What is 7 times 8?"
 
 
 def test_the_card_tells_the_chat_templates_settings(run):

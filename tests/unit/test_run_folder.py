@@ -363,6 +363,20 @@ def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
     assert capfd.readouterr().out == ""
 
 
+def test_a_warning_is_told_while_it_is_followed_and_not_again(tmp_path, capfd):
+    log = RunLog(tmp_path)
+    log.warn("")
+    assert not (tmp_path / "logs").exists()
+    log.warn("before\n")
+    with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
+        log.warn("most responses: äöü\n- wait\n")
+    assert capfd.readouterr().out == "most responses: äöü\n- wait\n"
+    with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
+        pass
+    assert capfd.readouterr().out == ""
+    assert (tmp_path / "logs" / "warnings.log").read_text() == "before\nmost responses: äöü\n- wait\n"
+
+
 def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):
     import os
 

@@ -1,7 +1,9 @@
 """Samples of the policy: their noise, their cache, where they stop, and un-hinted accuracy."""
 
 import dataclasses
+import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,18 +19,19 @@ from omegaconf import OmegaConf
 from seele.config import PromptConfig, RewardConfig, SeeleConfig, from_mapping
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
-from seele.records import Completion, Finish, Instance
+from seele.records import Chat, Completion, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed, text_before_stop
 from seele.rollout.templates import STOP_STRINGS, TEMPLATES, render_prompt, stop_strings
+from seele.rollout.unanswered import Advice, Graded, advise_run, find_unanswered, warn_of_unanswered
 from seele_eval import difficulty, hint_curve, run, validation
-from seele_eval.arguments import parse_arguments
+from seele_eval.arguments import advise, parse_arguments
 from seele_eval.conditions import differing
 from seele_eval.generation import EngineSettings
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Prompt, Request, Response
 from seele_eval.server import Server, complete_on_server
-from seele_eval.validation import Conditions, accuracy_by_split, read_conditions, requests_of_step
+from seele_eval.validation import Conditions, measure_splits, read_conditions, requests_of_step
 from seele_verl.engine import seeded_sampling
 from seele_verl.engine.seeded_sampling import GAMMA, draw_tokens, exponential_noise, mix_32, mix_64, seeds_of
 from seele_verl.rollout_cache import RolloutCache, check_rollout_cache
@@ -446,8 +449,8 @@ def test_a_hint_curve_stops_there_too(monkeypatch, tmp_path):
     engine = RunsOn()
     monkeypatch.setattr(hint_curve, "complete_here", lambda model, requests, settings: engine(requests))
 
-    def verdicts(template, stop=None):
-        return hint_curve.sample_hinted(
+    def is_right(template, stop=None):
+        [[response]] = hint_curve.sample_hinted(
             tmp_path,
             [(FOUR, 1)],
             samples=1,
@@ -456,10 +459,130 @@ def test_a_hint_curve_stops_there_too(monkeypatch, tmp_path):
             settings=EngineSettings(max_tokens=9),
             stop=stop,
         )
+        return response.reason is GradeReason.CORRECT
 
-    assert verdicts("r1_zero") == [[True]]
+    assert is_right("r1_zero")
     assert engine.requests[0].stop == STOP_STRINGS["r1_zero"]
-    assert verdicts("r1_zero", ()) == verdicts("plain") == [[False]]
+    assert not is_right("r1_zero", ()) and not is_right("plain")
+
+
+def test_a_hint_curve_tells_format_from_knowledge(monkeypatch, problems, tmp_path, capsys):
+    monkeypatch.setattr(hint_curve, "find_weights", lambda model: [])
+    monkeypatch.setattr(hint_curve, "find_model", lambda model: model)
+    said = "So 2+2 is 4."
+
+    def complete_here(model, requests, settings):
+        # Only a hint makes the model box its answer.
+        for index, request in enumerate(requests):
+            text = ANSWER if request.hint_steps else said
+            yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+
+    monkeypatch.setattr(hint_curve, "complete_here", complete_here)
+
+    def points(*argv):
+        common = ["--model", str(tmp_path), "--problems", str(problems), "--out", str(tmp_path / "out")]
+        assert hint_curve.main([*common, "--steps", str(len(FOUR.steps)), *argv]) == 0
+        written = json.loads((tmp_path / "out" / "hint_curve.json").read_text())["points"]
+        return [(p["accuracy"], p["no_answer_share"]) for p in written], capsys.readouterr().err
+
+    in_boxes, warning = points()
+    assert in_boxes[0] == (0.0, 1.0) and in_boxes[1] == (1.0, 0.0)
+    first, *advice, head, quote = warning.splitlines()
+    assert "no answer (0 of 2 steps revealed: 100.0% of 1)" in first and "1 of 2" not in first
+    assert (head, quote) == ("For example:", f'  "{said}"')
+    assert (
+        "--template chat" in advice[0] and "--answers box-or-last" in advice[1] and "warm-start" in advice[2]
+    )
+    followed, silence = points("--answers", "box-or-last")
+    assert followed == [(1.0, 0.0), (1.0, 0.0)] and silence == ""
+
+
+# Responses without an answer or an end
+
+
+def responses(*, silent, endless, others):
+    """Graded responses of which so many have no answer, so many no end, and the others neither."""
+    rows = [Graded(f"silent {n}", GradeReason.NO_ANSWER, Finish.STOP) for n in range(silent)]
+    rows += [Graded(f"endless {n}", GradeReason.WRONG, Finish.LENGTH) for n in range(endless)]
+    fine = Graded("fine", GradeReason.CORRECT, Finish.STOP)
+    return find_unanswered([*rows, *[fine] * others])
+
+
+ADVICE = Advice(no_answer=("box it",), truncated=("wait",))
+
+
+def test_a_warning_names_the_groups_of_which_more_than_half_lack_something():
+    groups = {
+        "a": responses(silent=7, endless=0, others=6),
+        "b": responses(silent=1, endless=0, others=1),
+        "c": responses(silent=2, endless=0, others=1),
+    }
+    assert [group.no_answer_share for group in groups.values()] == [7 / 13, 0.5, 2 / 3]
+    first, advice, head, *quotes = warn_of_unanswered(groups, ADVICE).splitlines()
+    assert "(a: 53.8% of 13, c: 66.7% of 3)" in first and (advice, head) == ("- box it", "For example:")
+    # Three of the nine, evenly spaced.
+    assert quotes == ['  "silent 0"', '  "silent 3"', '  "silent 6"']
+    assert warn_of_unanswered({"b": groups["b"], "none": find_unanswered([])}, ADVICE) == ""
+
+
+def test_responses_without_an_end_are_warned_of_and_quoted_by_both_their_ends():
+    text = "x" * 200 + "y" * 100 + "\n" + "z" * 79
+    groups = {"a": find_unanswered([Graded(text, GradeReason.WRONG, Finish.LENGTH)])}
+    first, advice, _, quote = warn_of_unanswered(groups, ADVICE).splitlines()
+    assert "no end" in first and "(a: 100.0% of 1)" in first and advice == "- wait"
+    assert quote == f'  "{"x" * 200} [...] \\n{"z" * 79}"'
+    both = {"a": find_unanswered([Graded("both", GradeReason.NO_ANSWER, Finish.LENGTH)])}
+    assert warn_of_unanswered(both, ADVICE).count("both") == 1, "quoted once"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "advised"),
+    [
+        ({"template": "plain"}, "seele.prompt.template=chat for a model with a chat template"),
+        ({"template": "chat", "ask": ""}, "seele.prompt.ask, whose text here does not"),
+        ({"template": "chat"}, None),
+        ({"template": "chat", "ask": "", "system": "Use \\boxed{}."}, None),
+        ({"template": "r1_zero"}, None),
+    ],
+)
+def test_a_prompt_that_asks_for_the_box_is_advised_where_this_one_does_not(prompt, advised):
+    advice = advise_run(SeeleConfig(method="grpo", prompt=PromptConfig(**prompt)), max_tokens=9).no_answer
+    assert (advised is None and "method=sft" in advice[0]) or advised in advice[0]
+
+
+def test_advice_names_options_and_templates_that_there_are():
+    run_advice = advise_run(SeeleConfig(method="grpo", prompt=PromptConfig(template="plain")), max_tokens=9)
+    command = advise("plain", Chat(), answers="box", stop=("Q:",), max_tokens=9)
+    said = " ".join([*run_advice.no_answer, *run_advice.truncated, *command.no_answer, *command.truncated])
+    settings = {name.rstrip(".") for name in re.findall(r"seele(?:\.\w+){2}|data\.\w+", said)}
+    config = compose(["method=grpo", "hardware=cpu", "job=tiny"])
+    for name in settings:
+        functools.reduce(getattr, name.split("."), config)  # raises for a key that there is not
+    assert len(settings) == 5
+    options = set(re.findall(r"--[a-z-]+", said))
+    assert options == {"--template", "--answers", "--max-tokens", "--stop", "--problems"}
+    parse_arguments(["--model", "m", "--template", "chat", "--answers", "box-or-last", "--max-tokens", "9"])
+    assert said.count("one of luffy, prime, qwen, r1_zero, sec_math") == 2
+
+
+def test_an_evaluation_warns_once_of_all_its_benchmarks(model, problems, tmp_path, capsys):
+    write_problems(tmp_path / "q.parquet", [replace(FOUR, question="5-1")], split="p")
+
+    def say(text, *argv):
+        def engine(requests):
+            for index in range(len(requests)):
+                yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+
+        files = [f"p={problems}", f"q={tmp_path / 'q.parquet'}"]
+        arguments = ["--model", str(model), "--out", str(tmp_path / "out"), "--problems", *files, *argv]
+        run.evaluate(parse_arguments(arguments), complete=engine)
+        return capsys.readouterr().err.partition("warning: ")[2]
+
+    warning = say("It is 4.")
+    assert "(p: 100.0% of 1, q: 100.0% of 1)" in warning and warning.count('"It is 4."') == 2
+    # What is there already is told again, as the scores are.
+    assert say("nothing is drawn") == warning
+    assert say("It is 4.", "--answers", "box-or-last") == ""
 
 
 def test_validation_stops_there_too():
@@ -474,8 +597,8 @@ def test_validation_stops_there_too():
     assert [request.stop for request in requests_of_step(conditions, 1)] == [STOP_STRINGS["r1_zero"]]
     response = Response(text=RUNS_ON, num_tokens=30, finish=Finish.STOP)
     with GraderPool() as grader:
-        assert accuracy_by_split(conditions, [response], grader) == {"d/p": 1.0}
-        assert accuracy_by_split(replace(conditions, stop=()), [response], grader) == {"d/p": 0.0}
+        assert measure_splits(conditions, [response], grader)[0] == {"d/p": 1.0}
+        assert measure_splits(replace(conditions, stop=()), [response], grader)[0] == {"d/p": 0.0}
 
 
 # --- Un-hinted accuracy of checkpoints: asked and judged as the RL trainer's own validation
@@ -504,7 +627,7 @@ def conditions(*, samples: int = 1, temperature: float = 0.0, truncated_is_wrong
 def test_accuracy_is_a_share_of_each_file():
     answers = [response(r"\boxed{1}"), response(r"\boxed{7}"), response(r"\boxed{3}")]
     with GraderPool() as grader:
-        assert accuracy_by_split(conditions(), answers, grader) == {"chains/heldout": 0.5, "gsm8k/hard": 1.0}
+        assert measure_splits(conditions(), answers, grader)[0] == {"chains/heldout": 0.5, "gsm8k/hard": 1.0}
 
 
 @pytest.mark.parametrize(("truncated_is_wrong", "accuracy"), [(True, 0.0), (False, 0.5)])
@@ -512,7 +635,7 @@ def test_a_truncated_answer_counts_as_in_training(truncated_is_wrong, accuracy):
     answers = [response(r"\boxed{1}", Finish.LENGTH), response("no"), response("no")]
     asked = conditions(truncated_is_wrong=truncated_is_wrong)
     with GraderPool() as grader:
-        assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
+        assert measure_splits(asked, answers, grader)[0]["chains/heldout"] == accuracy
 
 
 @pytest.mark.parametrize(("begins_thinking", "accuracy"), [(True, 0.5), (False, 1.0)])
@@ -525,7 +648,7 @@ def test_thoughts_count_as_in_training(begins_thinking, accuracy):
         begins_thinking=begins_thinking,
     )
     with GraderPool() as grader:
-        assert accuracy_by_split(asked, answers, grader)["chains/heldout"] == accuracy
+        assert measure_splits(asked, answers, grader)[0]["chains/heldout"] == accuracy
 
 
 def test_samples_have_the_seeds_of_an_rl_validation_at_that_step():
@@ -579,7 +702,23 @@ def test_one_engine_measures_all_models_in_turn(evaluated_run, monkeypatch, capf
     assert validation.main(["--run", str(evaluated_run), "--models", "0=base", "10=trained"]) == 0
     assert loaded == [Path("base"), Path("trained")]
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [(line["step"], line["accuracy"]) for line in lines] == [
-        (0, {"chains/heldout": 1.0}),
-        (10, {"chains/heldout": 0.5}),
+    shares = {"val/no_answer_share/chains/heldout": 0.0, "val/truncated_share/chains/heldout": 0.0}
+    assert all(line["metrics"].pop("timing_s/testing") >= 0.0 for line in lines)
+    assert lines == [
+        {"step": 0, "metrics": shares | {"val/accuracy/chains/heldout": 1.0}, "warning": ""},
+        {"step": 10, "metrics": shares | {"val/accuracy/chains/heldout": 0.5}, "warning": ""},
     ]
+
+
+def test_models_that_mostly_give_no_answer_are_warned_of(evaluated_run, monkeypatch):
+    prompts = [Prompt(token_ids=[n], temperature=0.0, seed=n) for n in (1, 2)]
+    monkeypatch.setattr(validation, "encode_requests", lambda *_, **__: prompts)
+    monkeypatch.setattr(validation, "start_engine", lambda *_, **__: "engine")
+    said = [(0, response("It is 1.", Finish.LENGTH)), (1, response("It is 2."))]
+    monkeypatch.setattr(validation, "complete", lambda *_: iter(said))
+    [measured] = validation.validate(evaluated_run, {10: Path("trained")})
+    assert measured["metrics"]["val/no_answer_share/chains/heldout"] == 1.0
+    assert measured["metrics"]["val/truncated_share/chains/heldout"] == 0.5
+    warning = measured["warning"]
+    assert "(step 10, chains/heldout: 100.0% of 2)" in warning and '"It is 1."' in warning
+    assert "seele.sft.epochs" in warning and "warm start" not in warning and "no end" not in warning

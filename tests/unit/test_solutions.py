@@ -394,6 +394,11 @@ def test_both_stand_in_the_prompt(chat_tokenizer):
     assert text_of(chat_tokenizer, without.prompt_ids) == (
         f"<|im_start|>user\n1+1?\n{BOX_REQUEST}<|im_end|>\n<|im_start|>assistant\n"
     )
+    asked = Chat("Answer in \\boxed{}.")
+    system = f"<|im_start|>system\n{asked.system}<|im_end|>\n"
+    assert text_of(chat_tokenizer, encode_problem(chat_tokenizer, "1+1?", [], "chat", asked).prompt_ids) == (
+        f"{system}<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
+    )
     for question, chat in (("A number in \\boxed{}: 1+1?", Chat()), ("1+1?", Chat(ask=""))):
         silent = encode_problem(chat_tokenizer, question, [], "chat", chat)
         assert text_of(chat_tokenizer, silent.prompt_ids) == (

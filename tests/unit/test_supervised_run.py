@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import io
 import json
 import shutil
 from pathlib import Path
@@ -22,7 +23,7 @@ from seele_verl.runs.checkpoints import last_complete_step
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
-from seele_verl.sft.run import due_models, supervised_steps
+from seele_verl.sft.run import due_models, supervised_steps, train_supervised
 from seele_verl.train import compose
 
 
@@ -370,6 +371,25 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     assert list(due_models(config, tmp_path, last_step=7)) == [2, 6, 7]
     config.trainer.test_freq = -1
     assert due_models(config, tmp_path, last_step=7) == {}
+
+
+def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, monkeypatch):
+    lines = [
+        {"step": step, "metrics": {"val/accuracy/a/b": 0.5}, "warning": f"warning: step {step}\n"}
+        for step in (0, 4)
+    ]
+    said = "".join(json.dumps(line) + "\n" for line in lines)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
+    python.chmod(0o755)
+    trainer = {"val_before_train": True, "test_freq": -1, "max_actor_ckpt_to_keep": None}
+    model = {"actor_rollout_ref": {"model": {"path": "base"}}}
+    config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
+    terminal = io.StringIO()
+    train_supervised(config, tmp_path, python=str(python), total_steps=4, resumed_at=4, terminal=terminal)
+    assert terminal.getvalue().splitlines()[-1] == "warning: step 4" and "step 0\n" not in terminal.getvalue()
+    assert (tmp_path / "logs" / "warnings.log").read_text() == "warning: step 4\n"
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").open()] == [0, 4]
 
 
 def test_a_line_is_amended_in_its_place(tmp_path):

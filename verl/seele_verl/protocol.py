@@ -25,6 +25,9 @@ from seele.records import Instance, Origin, Rollout
 INSTANCE_IDS = "instance_ids"
 """Row field: the problem, where the run has loss terms of the user's own, whose faults are told with it."""
 
+REASON, FINISH = "reason", "finish"
+"""Further values of a validation row's reward: the grader's verdict, and how the response ended."""
+
 ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
 """Row tags: advantages of the rollout's tokens, in every run without a critic."""
 
@@ -185,7 +188,12 @@ def validation_rows(
         row = _row(uid, prompt_ids, rollout, prefix_ids=[], reward=float(rollout.grade.correct))
         row.fields["data_source"] = data_source
         row.fields["reward_model"] = {"style": "rule", "ground_truth": instance.answer}
-        row.fields["extra_fields"] = {}
+        row.fields["extra_fields"] = {
+            "reward_extra_info": {
+                REASON: rollout.grade.reason.value,
+                FINISH: rollout.completion.finish.value,
+            }
+        }
         rows.append(row)
     return _together(rows, model_version, global_step)
 

@@ -33,8 +33,22 @@ from seele.errors import CheckpointError
 from seele.maths.model_shapes import model_flops
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Completion, Visit
-from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens, tokens_by_round
+from seele.records import Completion, Finish, GradeReason, Visit
+from seele.rollout.metrics import (
+    rollout_rows,
+    step_metrics,
+    teacher_forced_tokens,
+    tokens_by_round,
+    unanswered_of,
+)
+from seele.rollout.unanswered import (
+    Graded,
+    Unanswered,
+    advise_run,
+    find_unanswered,
+    share_metrics,
+    warn_of_unanswered,
+)
 from seele_verl.changes import with_changes
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
@@ -51,8 +65,10 @@ from seele_verl.off_policy import (
 )
 from seele_verl.protocol import (
     CRITIC_COLUMNS,
+    FINISH,
     LENGTH_TAGS,
     LOG_PROB_COLUMNS,
+    REASON,
     UPDATE_COLUMNS,
     count_of,
     parse_row_key,
@@ -104,6 +120,10 @@ class SeeleTrainer(PPOTrainerSync):
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
         self._nothing_to_learn = False
+        self._validated_texts: list[str] = []
+        """The responses of the last validation."""
+        self._looked_at: set[str] = set()
+        """What responses were looked at for a warning, which is given once."""
         self._line: dict[str, float] = {}
         """What is known of the step's line when the step is saved."""
         self._parameters = count_parameters(config.actor_rollout_ref.model.path)
@@ -352,12 +372,49 @@ class SeeleTrainer(PPOTrainerSync):
         self.callbacks.on_validation_end(self.global_steps, _scalars(metrics))
         return metrics
 
+    def _maybe_log_val_generations(self, inputs: list[str], outputs: list[str], scores: list[float]) -> None:
+        self._validated_texts = outputs
+        super()._maybe_log_val_generations(inputs=inputs, outputs=outputs, scores=scores)
+
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list[Any]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> dict[str, float]:
+        metrics: dict[str, float] = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, *args, **kwargs
+        )
+        responses: dict[str, list[Graded]] = defaultdict(list)
+        reasons, finishes = reward_extra_infos_dict[REASON], reward_extra_infos_dict[FINISH]
+        for split, *response in zip(data_sources, self._validated_texts, reasons, finishes, strict=True):
+            text, reason, finish = response
+            responses[split].append(Graded(text, GradeReason(reason), Finish(finish)))
+        unanswered = {split: find_unanswered(graded) for split, graded in responses.items()}
+        for split, each in unanswered.items():
+            metrics |= share_metrics(each, split)
+        self._warn_once("validation", unanswered)
+        return metrics
+
+    def _warn_once(self, what: str, unanswered: dict[str, Unanswered]) -> None:
+        """Say on the terminal where most responses have no answer or no end, the first time that this process
+        looks at such.
+        """
+        if what not in self._looked_at:
+            self._looked_at.add(what)
+            advice = advise_run(self.seele, max_tokens=self.config.data.max_response_length)
+            groups = {f"{what} {name}".strip(): each for name, each in unanswered.items()}
+            self.log.warn(warn_of_unanswered(groups, advice))
+
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
         """verl's, and before the step is saved, all of its record but validation and the times of what comes
         then.
         """
         batch: KVBatchMeta = super().step(metrics, timing_raw)
         metrics |= self._measure(batch)
+        self._warn_once("step", {str(self.global_steps): unanswered_of(self._visits.values())})
         metrics |= self.log.count(metrics)
         metrics |= self.callbacks.on_step_end(self.global_steps, _scalars(metrics))
         times = {f"timing_s/{phase}": seconds for phase, seconds in timing_raw.items()}

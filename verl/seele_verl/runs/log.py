@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from seele.data.storage.files import write_atomically
 
 METRICS = "metrics.jsonl"
+WARNINGS = Path("logs") / "warnings.log"
+"""What the terminal is told beside its lines of steps."""
 FIRST_STAGE = "sft"
 """Folder in a run of two stages that holds the first one's run. What that has spent counts from the start."""
 TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained", "tokens/teacher_forced", "flops")
@@ -82,6 +84,14 @@ class RunLog:
         rows = {row["step"]: row for row in rows_of(self._run)}
         rows[step] = {"step": step} | rows.get(step, {}) | dict(metrics)
         write_atomically(self._run / METRICS, "".join(_line(rows[number]) for number in sorted(rows)))
+
+    def warn(self, text: str) -> None:
+        """Say something on the terminal; whole lines, or nothing where there is none."""
+        if text:
+            path = self._run / WARNINGS
+            path.parent.mkdir(exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
 
     def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write ``rollouts/step_N.jsonl``, replacing what an interrupted run left."""

@@ -1,4 +1,4 @@
-"""Progress on the terminal: one line per step, from the run's ``metrics.jsonl``.
+"""Progress on the terminal: one line per step, from the run's ``metrics.jsonl``, and the run's warnings.
 
 All other output goes to the run's log file.
 """
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from seele_verl.runs.log import rows_of
+from seele_verl.runs.log import WARNINGS, rows_of
 
 POLL_INTERVAL_S = 0.5
 
@@ -77,14 +77,19 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
-    """Print a line for every step after ``after_step`` that is logged while the context is open."""
+    """Print a line for every step after ``after_step`` that is logged while the context is open, and what is
+    warned of meanwhile.
+    """
     done = threading.Event()
+    warnings = _Warnings(run)
 
     def follow() -> None:
         printed = after_step
         while not done.wait(POLL_INTERVAL_S):
             printed = _print_new_steps(run, printed, total_steps, terminal)
+            terminal.write(warnings.new())
         _print_new_steps(run, printed, total_steps, terminal)
+        terminal.write(warnings.new())
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()
@@ -93,6 +98,24 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
     finally:
         done.set()
         thread.join()
+
+
+class _Warnings:
+    """The run's warnings from now on."""
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / WARNINGS
+        self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
+
+    def new(self) -> str:
+        """Whole lines that were written since the last call."""
+        if not self._path.exists():
+            return ""
+        with self._path.open("rb") as file:
+            file.seek(self._read_bytes)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._read_bytes += len(whole + newline)
+        return (whole + newline).decode("utf-8")
 
 
 def _print_new_steps(run: Path, printed: int, total_steps: int, terminal: TextIO) -> int:

@@ -42,9 +42,14 @@ def train_supervised(
         with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
             _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
     last = max(done, total_steps)
-    for step, metrics in _measure(run, due_models(config, run, last_step=last), python):
+    last_warning = ""
+    for step, metrics, warning in _measure(run, due_models(config, run, last_step=last), python):
         RunLog(run).amend(step, metrics)
         print(format_step({"step": step} | metrics, total_steps), file=terminal)
+        last_warning = warning
+    # Of the last model alone: the first ones have yet to learn how to answer.
+    RunLog(run).warn(last_warning)
+    terminal.write(last_warning)
     if keep := config.trainer.max_actor_ckpt_to_keep:
         drop_old_checkpoints(run, newest=last, keep=keep)
 
@@ -82,8 +87,10 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
     return {step: model for step, model in models.items() if step not in measured}
 
 
-def _measure(run: Path, models: Mapping[int, Path], python: str) -> Iterator[tuple[int, dict[str, float]]]:
-    """Un-hinted accuracy of each model on each validation file, as soon as it is known."""
+def _measure(
+    run: Path, models: Mapping[int, Path], python: str
+) -> Iterator[tuple[int, dict[str, float], str]]:
+    """Step, metrics and warning of each model, as soon as they are known."""
     if not models:
         return
     command = [python, "-m", "seele_eval.validation", "--attached", "--run", str(run), "--models"]
@@ -93,7 +100,6 @@ def _measure(run: Path, models: Mapping[int, Path], python: str) -> Iterator[tup
         assert process.stdout is not None, "it is a pipe"
         for line in process.stdout:
             measured = json.loads(line)
-            accuracy = {f"{ACCURACY}{split}": value for split, value in measured["accuracy"].items()}
-            yield measured["step"], {**accuracy, "timing_s/testing": measured["seconds"]}
+            yield measured["step"], measured["metrics"], measured["warning"]
     if process.returncode:
         raise RuntimeError(f"the evaluation of {list(map(str, models.values()))} failed")
