@@ -515,7 +515,8 @@ def _without_gpus(plan: Plan) -> dict[str, float]:
         "rollouts of a step": 2.0 * ROW_BYTES * plan.rollouts * plan.update.longest,
     }
     if plan.engine is not None:
-        parts["engine"] = plan.engine.weights + (plan.engine.kv_cache or 0.0)
+        # It multiplies with a packed copy of its weights (seele_verl.engine.plugin).
+        parts["engine"] = 2 * plan.engine.weights + (plan.engine.kv_cache or 0.0)
     if plan.reference is not None:
         parts["reference"] = 4.0 * plan.policy.shape.parameters
     return parts

@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seele.config import HintConfig, SeeleConfig, from_mapping
+from seele.host import computes_in_bfloat16
 
 
 def read_settings(config: DictConfig) -> SeeleConfig:
@@ -53,13 +54,17 @@ def engine_sequences(
     return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, requests))
 
 
+def cpu_dtype() -> str:
+    """In what models of some size compute on this machine's processor; others emulate bfloat16."""
+    return "bfloat16" if computes_in_bfloat16() else "float32"
+
+
 def register() -> None:
-    """Make ``${sum:...}``, ``${max:...}`` and ``${engine_sequences:...}`` known to OmegaConf; again does
-    nothing.
-    """
+    """Make the functions of configuration files, such as ``${sum:...}``, known; again does nothing."""
     OmegaConf.register_new_resolver("sum", lambda *numbers: sum(numbers), replace=True)
     OmegaConf.register_new_resolver("max", lambda *numbers: max(numbers), replace=True)
     OmegaConf.register_new_resolver("engine_sequences", engine_sequences, replace=True)
+    OmegaConf.register_new_resolver("cpu_dtype", cpu_dtype, replace=True)
 
 
 register()

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
+from seele_verl.options import OWN_RECIPES
 
 # Sections that are handed on as they are, to Ray, vLLM, transformers or a part of the run: new keys are
 # welcome there.
@@ -43,7 +44,8 @@ def check_job(overrides: Iterable[str]) -> None:
     typed = dict(override.partition("=")[::2] for override in overrides)
     hardware = typed.get("hardware", "")
     job = SIZES_WERE_SET_BY.get(hardware)
-    if job is None or "job" in typed:
+    # A recipe for a CPU has sizes of its own, and is newer than the choice.
+    if job is None or "job" in typed or typed.get("recipe") in OWN_RECIPES:
         return
     # Sizes of a recipe always stood above those of gpu1, and never above those of a tiny job.
     if job == "small" and typed.get("recipe", "null") != "null":

@@ -5,6 +5,7 @@ engine runs.
 """
 
 import os
+import weakref
 from fractions import Fraction
 from typing import Any
 
@@ -13,9 +14,11 @@ import torch
 from seele_verl.cpu.resources import threads_per_rank
 from seele_verl.engine.seeded_sampling import sample_seeded_at_once
 
+_packed_layers: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
-def keep_live_weights() -> None:
-    """Keep linear layers on their live weight.
+
+def keep_packed_weights() -> None:
+    """Keep the weights of layers that multiply with a packed copy of them, so that both can be renewed.
 
     ``vllm/model_executor/layers/utils.py: dispatch_cpu_unquantized_gemm`` packs a layer's weight for the
     CPU kernels after loading and drops the parameter; the next weight update then fails with "'Parameter'
@@ -23,14 +26,28 @@ def keep_live_weights() -> None:
     """
     import vllm.model_executor.layers.utils as layer_utils
 
-    def keep_live_weight(layer: torch.nn.Module, remove_weight: bool) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
+    dispatch = layer_utils.dispatch_cpu_unquantized_gemm
+    if hasattr(dispatch, "__wrapped__"):
+        return  # vLLM loads its plug-ins more than once per process.
 
-    layer_utils.dispatch_cpu_unquantized_gemm = keep_live_weight
+    def pack_and_keep(layer: torch.nn.Module, remove_weight: bool) -> None:
+        dispatch(layer, remove_weight=False)
+        _packed_layers.add(layer)
+
+    pack_and_keep.__wrapped__ = dispatch  # type: ignore[attr-defined]
+    layer_utils.dispatch_cpu_unquantized_gemm = pack_and_keep
+
+
+def pack_weights_again() -> None:
+    """Have all layers multiply with their weights of now."""
+    import vllm.model_executor.layers.utils as layer_utils
+
+    for layer in list(_packed_layers):
+        layer_utils.dispatch_cpu_unquantized_gemm(layer, remove_weight=False)
 
 
 def copy_received_weights() -> None:
-    """Give the engine weights of its own instead of views into shared memory.
+    """Give the engine weights of its own instead of views into shared memory, and pack them.
 
     ``BucketedWeightReceiver.receive_weights`` moves each tensor with ``.to(device)``, which copies nothing
     on a CPU; closing the segment afterwards raises "cannot close exported pointers exist".
@@ -47,6 +64,7 @@ def copy_received_weights() -> None:
             weights.clear()
 
         receive_weights(self, load_copies)
+        pack_weights_again()
 
     receive_copies.__wrapped__ = receive_weights  # type: ignore[attr-defined]
     BucketedWeightReceiver.receive_weights = receive_copies
@@ -68,7 +86,7 @@ def register() -> None:
     sample_seeded_at_once()
     if not current_platform.is_cpu():
         return
-    keep_live_weights()
+    keep_packed_weights()
     if os.environ.get("VERL_PLATFORM") == "cpu":
         copy_received_weights()
         use_share_of_cores()
