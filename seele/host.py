@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from seele.errors import ConfigError
+
 CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -35,3 +37,16 @@ def computes_in_bfloat16() -> bool:
     except OSError:
         return False
     return any(name in said.split() for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def check_bfloat16(setting: str) -> None:
+    """Raise ``ConfigError`` unless the processor multiplies matrices in bfloat16.
+
+    Args:
+        setting: Where that was asked for, and how.
+    """
+    if not computes_in_bfloat16():
+        raise ConfigError(
+            f"{setting}, but this processor has neither AVX512-BF16 nor AMX and emulates bfloat16, ten times "
+            "slower or more; allowed here is 'float32'"
+        )

@@ -51,6 +51,7 @@ class Arguments:
     data_parallel: int | None = None
     tensor_parallel: int = 1
     gpu_memory_share: float = 0.9
+    dtype: str = "auto"
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Arguments:
@@ -227,6 +228,17 @@ def _add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--data-parallel", type=positive, help="copies of the model (default: all GPUs)")
     group.add_argument("--tensor-parallel", type=positive, default=1, help="GPUs per copy")
     group.add_argument("--gpu-memory-share", type=_share, default=0.9, help="for weights and cache")
+    add_dtype(group)
+
+
+def add_dtype(group: argparse._ActionsContainer) -> None:
+    """The option ``--dtype``, of the engine's weights."""
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="of the engine's weights; auto is the model's own on a GPU, float32 on a CPU",
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -43,6 +43,9 @@ UNLESS_RECORDED: Mapping[str, Any] = {
     "chat": describe_chat(Chat(ask="")),
     "answers": BOX,
     "after_thinking": False,
+    "dtype": "auto",
+    # the earlier name of dtype, which did nothing on a CPU
+    "gpu_dtype": "auto",
 }
 """Conditions that apply to a file without them."""
 

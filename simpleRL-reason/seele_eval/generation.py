@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.errors import DataError, DependencyError
+from seele.host import check_bfloat16
 from seele.records import Finish
 from seele_eval.prompts import Prompt, Request, Response, Responses, encode_requests, longest_prompt
 
@@ -81,8 +82,8 @@ class EngineSettings:
     tensor_parallel: int = 1
     """GPUs per copy of the model."""
     gpu_memory_share: float = 0.9
-    gpu_dtype: str = "auto"
-    """vLLM's data type of the weights on a GPU; a CPU uses single precision."""
+    dtype: str = "auto"
+    """vLLM's data type of the weights; ``auto`` is single precision on a CPU."""
 
 
 def complete_here(model: Path, requests: Sequence[Request], settings: EngineSettings) -> Responses:
@@ -123,7 +124,7 @@ def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) 
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     # Only vLLM's CPU back end reads these: GiB of cache, and no pinning to cores that a container may lack.
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     # Seeds as in training (docs/rollout.md).
     os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
@@ -182,11 +183,14 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
-        # On a model small enough for a CPU, compiling costs more than it saves. Many CPUs emulate bfloat16.
+        dtype = "float32" if settings.dtype == "auto" else settings.dtype
+        if dtype == "bfloat16":
+            check_bfloat16("--dtype: got 'bfloat16'")
+        # On a model small enough for a CPU, compiling costs more than it saves.
         # A prefill in pieces makes vLLM rewind a seeded request's generator, which torch cannot do on a CPU.
-        return {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
+        return {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}
     return {
         "tensor_parallel_size": settings.tensor_parallel,
         "gpu_memory_utilization": settings.gpu_memory_share,
-        "dtype": settings.gpu_dtype,
+        "dtype": settings.dtype,
     }

@@ -22,7 +22,16 @@ from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele.rollout.unanswered import Graded, find_unanswered, warn_of_unanswered
-from seele_eval.arguments import add_chat, add_stop, advise, check_chat, chosen_chat, chosen_stop, positive
+from seele_eval.arguments import (
+    add_chat,
+    add_dtype,
+    add_stop,
+    advise,
+    check_chat,
+    chosen_chat,
+    chosen_stop,
+    positive,
+)
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
@@ -120,7 +129,7 @@ def measure(options: argparse.Namespace) -> list[Point]:
         chat=options.chat,
         temperature=options.temperature,
         stop=options.stop,
-        settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed),
+        settings=EngineSettings(max_tokens=options.max_tokens, seed=options.seed, dtype=options.dtype),
         answers=options.answers,
     )
     by_length = [responses[first:][: len(problems)] for first in range(0, len(responses), len(problems))]
@@ -221,6 +230,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "'answer is ...' or number",
     )
     parser.add_argument("--seed", type=int, default=0)
+    add_dtype(parser)
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)
     chat = chosen_chat(parser, vars(options))

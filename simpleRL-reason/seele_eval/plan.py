@@ -77,6 +77,7 @@ def make_plan(arguments: Arguments) -> Plan:
         seed=arguments.seed,
         tensor_parallel=arguments.tensor_parallel,
         gpu_memory_share=arguments.gpu_memory_share,
+        dtype=arguments.dtype,
     )
     tasks = choose_tasks(arguments, defaults)
     stop = _choose_stop(arguments, defaults, template)

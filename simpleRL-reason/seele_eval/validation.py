@@ -72,7 +72,7 @@ def read_conditions(run: Path) -> Conditions:
             seed=config.seele.seed,
             tensor_parallel=rollout.tensor_model_parallel_size,
             gpu_memory_share=rollout.gpu_memory_utilization,
-            gpu_dtype=rollout.dtype,
+            dtype=rollout.dtype,
         ),
         temperature=rollout.val_kwargs.temperature,
         samples=rollout.val_kwargs.n,

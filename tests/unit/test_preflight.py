@@ -16,6 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from seele import host
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
@@ -27,7 +28,7 @@ from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.plan import worker_variables
-from seele_verl.settings import read_settings
+from seele_verl.settings import cpu_dtype, read_settings
 from seele_verl.train import set_environment, verl_config_folder
 
 MODEL_PATH = "actor_rollout_ref.model.path"
@@ -745,3 +746,18 @@ def test_what_a_packed_update_cannot_compute_is_refused(check, model):
                     check()
         finally:
             config.write_text(own)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["rollout.dtype=bfloat16", "actor.fsdp_config.mixed_precision.param_dtype=bf16"],
+)
+def test_a_cpu_computes_in_bfloat16_only_where_its_processor_does(check, monkeypatch, tmp_path, setting):
+    monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
+    host.CPU_INFO.write_text("flags : avx2 avx512f avx512_bf16\n")
+    assert check(f"actor_rollout_ref.{setting}").num_problems == 8
+    assert cpu_dtype() == "bfloat16"
+    host.CPU_INFO.write_text("flags : avx2 avx512f\n")
+    assert cpu_dtype() == "float32"
+    with pytest.raises(ConfigError, match=r"got 'bf.*', but this processor .* allowed here is 'float32'"):
+        check(f"actor_rollout_ref.{setting}")

@@ -16,6 +16,7 @@ pytest.importorskip("omegaconf", reason="omegaconf is not installed")
 import torch
 from omegaconf import OmegaConf
 
+from seele import host
 from seele.config import PromptConfig, RewardConfig, SeeleConfig, from_mapping
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
@@ -678,7 +679,7 @@ def evaluated_run(tmp_path) -> Path:
 
 def test_conditions_are_the_runs(evaluated_run):
     found = read_conditions(evaluated_run)
-    assert (found.engine.max_tokens, found.engine.tensor_parallel, found.engine.gpu_dtype) == (
+    assert (found.engine.max_tokens, found.engine.tensor_parallel, found.engine.dtype) == (
         9,
         2,
         "bfloat16",
@@ -722,3 +723,12 @@ def test_models_that_mostly_give_no_answer_are_warned_of(evaluated_run, monkeypa
     warning = measured["warning"]
     assert "(step 10, chains/heldout: 100.0% of 2)" in warning and '"It is 1."' in warning
     assert "seele.sft.epochs" in warning and "warm start" not in warning and "no end" not in warning
+
+
+def test_bfloat16_is_refused_where_the_processor_emulates_it(tmp_path, monkeypatch):
+    pytest.importorskip("vllm.platforms", reason="vLLM is not installed")
+    from seele_eval.generation import start_engine
+
+    monkeypatch.setattr(host, "CPU_INFO", tmp_path / "cpuinfo")
+    with pytest.raises(ConfigError, match=r"--dtype: got 'bfloat16', but this processor .* is 'float32'"):
+        start_engine(tmp_path, EngineSettings(max_tokens=9, dtype="bfloat16"), context_tokens=10)

@@ -16,7 +16,7 @@ from seele.data.steps.hint_units import check_unit, for_hints
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.hints import check_controller
-from seele.host import computes_in_bfloat16
+from seele.host import check_bfloat16
 from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.reasoning import check_reference
@@ -236,22 +236,16 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
             )
 
 
-_EMULATED = ("bf16", "bfloat16", "auto")
-
-
 def _check_cpu_dtypes(config: DictConfig) -> None:
-    """Raise ``ConfigError`` if something computes in bfloat16."""
+    """Raise ``ConfigError`` where engine or trainer would emulate bfloat16."""
     own = config.actor_rollout_ref
-    asked = {
+    dtypes = {
         "rollout.dtype": own.rollout.dtype,
         "actor.fsdp_config.mixed_precision.param_dtype": own.actor.fsdp_config.mixed_precision.param_dtype,
     }
-    for key, dtype in asked.items():
-        if dtype in _EMULATED:
-            raise ConfigError(
-                f"actor_rollout_ref.{key}: got {dtype!r}, but this processor has neither AVX512-BF16 nor AMX "
-                "and emulates bfloat16, ten times slower or more; allowed here is 'float32'"
-            )
+    for key, dtype in dtypes.items():
+        if dtype in ("bf16", "bfloat16"):
+            check_bfloat16(f"actor_rollout_ref.{key}: got {dtype!r}")
 
 
 def _check_device(config: DictConfig, *, supervised: bool) -> None:
@@ -263,7 +257,7 @@ def _check_device(config: DictConfig, *, supervised: bool) -> None:
             f"actor_rollout_ref.actor.strategy: got {config.actor_rollout_ref.actor.strategy!r}; "
             "allowed on a CPU is 'fsdp2'"
         )
-    if config.trainer.device == "cpu" and not computes_in_bfloat16():
+    if config.trainer.device == "cpu":
         _check_cpu_dtypes(config)
     joins = cluster_address(config) != LOCAL
     if config.trainer.device != "cuda" or (joins and not supervised):
