@@ -1,0 +1,185 @@
+"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K: killed runs go on, finished ones are stored and
+skipped.
+
+    python benchmarks/evidence/pretrained.py tuning     # the learning rate
+    python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
+    python benchmarks/evidence/pretrained.py table      # from the stored runs
+
+It needs what scripts/recipes/smollm2_gsm8k.sh makes before it trains (ONLY=curves). A run is an ordinary one
+of ``seele_verl.train`` in runs/pretrained/. Its last model answers the first 500 held-out problems without a
+hint, greedily and four times at temperature 1 (in tuning: the tuning problems, at temperature 1). Then run
+card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and
+checkpoints are removed.
+"""
+
+import argparse
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+from archive import add, read, read_scores, run_names
+from run import run_modules
+
+from seele.maths.tables import markdown_table
+
+TASK = "pretrained"
+WORK = Path("runs") / TASK
+PROBLEMS = Path("data/prepared/gsm8k_smollm2")
+MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
+COMMON = (
+    *("recipe=smollm2_gsm8k", "hardware=cpu", "trainer.logger=[console]"),
+    *(f"data.val_files=[{PROBLEMS}/heldout.parquet]", "data.val_max_samples=200", "trainer.save_freq=10"),
+)
+RATE = "actor_rollout_ref.actor.optim.lr"
+BUDGET = ("seele.max_generated_tokens=250000", "trainer.total_training_steps=200")
+ARMS = {
+    "grpo": ("method=grpo", *BUDGET, "trainer.test_freq=10"),
+    "seele": ("method=seele", *BUDGET, "trainer.test_freq=20"),
+    # Its hints end with the planned steps, so it has no budget of tokens.
+    "uft": (
+        *("method=uft", "seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=40"),
+        "trainer.test_freq=10",
+    ),
+    "sft": (
+        *("method=sft", "seele.sft.epochs=1", "seele.sft.batch_size=16", "seele.sft.learning_rate=1e-4"),
+        "trainer.test_freq=70",
+    ),
+}
+SUPERVISED = ("sft",)
+SEEDS = (0, 1, 2)
+RATES = (1e-5, 3e-5, 1e-4)
+TUNING_BUDGET = ("seele.max_generated_tokens=60000", "trainer.test_freq=-1", "trainer.val_before_train=false")
+SAMPLED = ("--samples", "4", "--dtype", "bfloat16")
+REPORTED = (f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500", "--temperature", "0", "1")
+TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run, and how its model is asked."""
+
+    name: str
+    overrides: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+def tuning_jobs() -> Iterator[Job]:
+    """GRPO at each learning rate."""
+    for rate in RATES:
+        overrides = (*COMMON, *ARMS["grpo"], *TUNING_BUDGET, f"{RATE}={rate:g}", "seele.seed=1000")
+        yield Job(f"tuning/lr_{rate:g}", overrides, TUNED_ON)
+
+
+def jobs(arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
+    """All arms with the first seed before any has the second."""
+    rate = max(RATES, key=tuned_accuracy)
+    for seed, arm in product(seeds, arms):
+        own = () if arm in SUPERVISED else (f"{RATE}={rate:g}",)
+        yield Job(f"{arm}/seed_{seed}", (*COMMON, *ARMS[arm], *own, f"seele.seed={seed}"), REPORTED)
+
+
+def do(job: Job) -> None:
+    """Run, or go on with, one job; ends the command where a part of it fails."""
+    if job.name in run_names(TASK):
+        return
+    work = WORK / job.name
+    commands = [
+        ["seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"],
+        ["seele_verl.merge", str(work)],
+        ["seele_eval.run", "--run", str(work), *SAMPLED, "--problems", *job.asked],
+    ]
+    sys.stdout.write(f"{job.name}: log in {work}/launcher.log\n")
+    sys.stdout.flush()
+    if status := run_modules(commands, work):
+        sys.exit(f"{job.name} failed with status {status}, see {work}/launcher.log")
+    add(TASK, job.name, work)
+    for folder in (work / "merged", *work.glob("global_step_*")):
+        shutil.rmtree(folder)
+
+
+def ask_models() -> None:
+    """The models that training begins with, like the trained ones."""
+    for name, model in MODELS.items():
+        work = WORK / name
+        if name in run_names(TASK):
+            continue
+        where = ("--model", model, "--template", "chat", "--max-tokens", "160", "--out", f"{work}/eval")
+        if status := run_modules([["seele_eval.run", *where, *SAMPLED, "--problems", *REPORTED]], work):
+            sys.exit(f"{name} failed with status {status}, see {work}/launcher.log")
+        add(TASK, name, work)
+
+
+def tuned_accuracy(rate: float) -> float:
+    """Un-hinted accuracy on the tuning problems of GRPO at this rate."""
+    return accuracy(f"tuning/lr_{rate:g}", temperature=1)
+
+
+def accuracy(name: str, *, temperature: float) -> float:
+    """Mean over samples of a stored run's last model, in percent."""
+    (score,) = (
+        each for each in read_scores(Path(TASK) / name)["scores"] if each["temperature"] == temperature
+    )
+    return 100 * float(score["accuracy"])
+
+
+def table() -> str:
+    """Every arm at the end of its runs: mean over seeds, with all of them, and what a run cost on average."""
+    names = run_names(TASK)
+    rows = [
+        [name, "", *(f"{accuracy(name, temperature=each):.1f}" for each in (0, 1)), *[""] * 5]
+        for name in MODELS
+        if name in names
+    ]
+    for arm in ARMS:
+        runs = [name for name in names if name.startswith(f"{arm}/")]
+        if not runs:
+            continue
+        metrics = [read(Path(TASK) / name).metrics for name in runs]
+        rows.append(
+            [
+                f"`{arm}`",
+                str(len(runs)),
+                *(_over_seeds([accuracy(name, temperature=each) for name in runs]) for each in (0, 1)),
+                f"{fmean(each[-1]['step'] for each in metrics):.0f}",
+                *(
+                    f"{fmean(each[-1].get(f'{cost}_total', 0.0) for each in metrics) / scale:.0f}"
+                    for cost, scale in (("tokens/generated", 1e3), ("tokens/trained", 1e3), ("flops", 1e12))
+                ),
+                f"{fmean(math.fsum(row['timing_s/step'] for row in each[1:]) for each in metrics) / 60:.0f}",
+            ]
+        )
+    heads = ["model or arm", "seeds", "greedy, %", "avg@4, %", "steps"]
+    return markdown_table([*heads, "generated, k", "trained, k", "TFLOP", "minutes of steps"], rows)
+
+
+def _over_seeds(values: Sequence[float]) -> str:
+    return f"{fmean(values):.1f} ({', '.join(f'{value:.1f}' for value in values)})"
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("tuning", "compare", "table"))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=tuple(ARMS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    options = parser.parse_args()
+    if options.what == "table":
+        sys.stdout.write(table() + "\n")
+        return
+    if missing := [each for each in MODELS.values() if not Path(each).exists()]:
+        parser.error(f"{', '.join(missing)}: missing; run ONLY=curves bash scripts/recipes/smollm2_gsm8k.sh")
+    if options.what == "compare":
+        ask_models()
+    for job in tuning_jobs() if options.what == "tuning" else jobs(options.arms, options.seeds):
+        do(job)
+
+
+if __name__ == "__main__":
+    main()
