@@ -1,5 +1,4 @@
-"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K: killed runs go on, finished ones are stored and
-skipped.
+"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K. Killed runs go on; finished ones are stored.
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
