@@ -1,11 +1,11 @@
 """A run that is killed at random times and goes on, beside the same run in one piece.
 
-    python benchmarks/kills.py --out runs/kills recipe=smollm2_gsm8k hardware=cpu trainer.total_training_steps=20 \
-        trainer.save_freq=1 trainer.test_freq=-1 trainer.val_before_train=false
+    python benchmarks/kills.py --out runs/kills recipe=smollm2_gsm8k hardware=cpu trainer.save_freq=1 \
+        trainer.total_training_steps=20 trainer.test_freq=-1 trainer.val_before_train=false
 
-Prints where each kill came and where the run went on, then step by step how many problems, first hints, all hints
-and responses are those of the whole run, and whether the controller's last state is. Without --kills the run is
-killed ten times, each time between 30 and 90 seconds after it began or began again.
+Prints where each kill came and where the run went on, then step by step how many problems, first hints, all
+hints and responses are those of the whole run, and whether the controller's last state is. The run is killed
+ten times, each time between 30 and 90 seconds after it began or began again.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,26 +60,19 @@ def dumped(run: Path, step: int) -> dict[tuple[str, int, int], Mapping[str, Any]
 def compare(whole: Path, killed: Path) -> list[list[str]]:
     """A row for each step, with shares of the whole run's that the other has."""
 
-    def same(of: Callable[[Mapping[str, Any]], Hashable], rounds: range) -> str:
-        pairs = [(of(row), of(theirs.get(key, {}))) for key, row in own.items() if key[1] in rounds]
-        return f"{sum(first == second for first, second in pairs)} of {len(pairs)}"
+    def same(column: str, rounds: range) -> str:
+        equal = [
+            row[column] == theirs.get(key, {}).get(column) for key, row in own.items() if key[1] in rounds
+        ]
+        return f"{sum(equal)} of {len(equal)}"
 
     rows = []
     for step in range(1, 1 + len([*whole.glob("rollouts/step_*.jsonl")])):
         own, theirs = dumped(whole, step), dumped(killed, step)
         problems = {key[0] for key in own}
-        shared = len(problems & {key[0] for key in theirs})
-        hint, text = (lambda row: row.get("hint")), (lambda row: row.get("text"))
+        shared = f"{len(problems & {key[0] for key in theirs})} of {len(problems)}"
         every = range(1 + max(key[1] for key in own))
-        rows.append(
-            [
-                str(step),
-                f"{shared} of {len(problems)}",
-                same(hint, range(1)),
-                same(hint, every),
-                same(text, every),
-            ]
-        )
+        rows.append([str(step), shared, same("hint", range(1)), same("hint", every), same("text", every)])
     return rows
 
 

@@ -49,9 +49,11 @@ ARMS = {
         "trainer.test_freq=70",
     ),
 }
-SUPERVISED = ("sft",)
 SEEDS = (0, 1, 2)
 RATES = (1e-5, 3e-5, 1e-4)
+HINTS = "seele.hints.revealing"
+REVEALING = ("forbid", "allow")
+TUNING = "tuning"
 TUNING_BUDGET = ("seele.max_generated_tokens=60000", "trainer.test_freq=-1", "trainer.val_before_train=false")
 SAMPLED = ("--samples", "4", "--dtype", "bfloat16")
 REPORTED = (f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500", "--temperature", "0", "1")
@@ -68,17 +70,28 @@ class Job:
 
 
 def tuning_jobs() -> Iterator[Job]:
-    """GRPO at each learning rate."""
+    """GRPO at each learning rate, then SEELE with and without hints that state the answer."""
     for rate in RATES:
-        overrides = (*COMMON, *ARMS["grpo"], *TUNING_BUDGET, f"{RATE}={rate:g}", "seele.seed=1000")
-        yield Job(f"tuning/lr_{rate:g}", overrides, TUNED_ON)
+        yield tuning_job(f"lr_{rate:g}", "grpo", f"{RATE}={rate:g}")
+    for revealing in REVEALING:
+        yield tuning_job(revealing, "seele", f"{RATE}={tuned_rate():g}", f"{HINTS}={revealing}")
+
+
+def tuning_job(name: str, arm: str, *settings: str) -> Job:
+    """A short run, of a seed that no report has."""
+    overrides = (*COMMON, *ARMS[arm], *TUNING_BUDGET, *settings, "seele.seed=1000")
+    return Job(f"{TUNING}/{name}", overrides, TUNED_ON)
 
 
 def jobs(arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
     """All arms with the first seed before any has the second."""
-    rate = max(RATES, key=tuned_accuracy)
+    settings = {
+        "grpo": [f"{RATE}={tuned_rate():g}"],
+        "seele": [f"{RATE}={tuned_rate():g}", f"{HINTS}={max(REVEALING, key=tuned_accuracy)}"],
+        "uft": [f"{RATE}={tuned_rate():g}"],
+    }
     for seed, arm in product(seeds, arms):
-        own = () if arm in SUPERVISED else (f"{RATE}={rate:g}",)
+        own = settings.get(arm, [])
         yield Job(f"{arm}/seed_{seed}", (*COMMON, *ARMS[arm], *own, f"seele.seed={seed}"), REPORTED)
 
 
@@ -113,9 +126,14 @@ def ask_models() -> None:
         add(TASK, name, work)
 
 
-def tuned_accuracy(rate: float) -> float:
-    """Un-hinted accuracy on the tuning problems of GRPO at this rate."""
-    return accuracy(f"tuning/lr_{rate:g}", temperature=1)
+def tuned_rate() -> float:
+    """The learning rate with which GRPO is best on the tuning problems."""
+    return max(RATES, key=lambda rate: tuned_accuracy(f"lr_{rate:g}"))
+
+
+def tuned_accuracy(name: str) -> float:
+    """Un-hinted accuracy on the tuning problems after a short run."""
+    return accuracy(f"{TUNING}/{name}", temperature=1)
 
 
 def accuracy(name: str, *, temperature: float) -> float:
