@@ -202,6 +202,16 @@ def train_command(problems, base_model):
 
 
 @pytest.fixture(scope="session")
+def smollm2():
+    """Folder of the real SmolLM2-135M-Instruct, where somebody has fetched it: 90 MB from PyPI, and 40 s."""
+    folder = Path(os.environ.get("SEELE_SMOLLM2", TESTS.parent / "models" / "smollm2-135m"))
+    if not folder.is_dir():
+        reason = f"{folder} is missing (`seele model fetch smollm2-135m`); SEELE_SMOLLM2 names another one"
+        pytest.skip(reason)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def supervised_command(problems, base_model, python):
     """The command line of a run with a supervised stage, given its method, folder and further overrides."""
 

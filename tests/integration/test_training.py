@@ -219,3 +219,28 @@ def test_every_metric_is_documented(run, resumed):
     unknown = sorted(name for name in logged if not any(pattern.fullmatch(name) for pattern in patterns))
     assert unknown == []
     assert {"val/accuracy/chains/heldout", "accuracy/round_1", "tokens/generated_total"} <= logged
+
+
+def test_a_pretrained_model_trains_a_step_and_agrees_with_the_engine(
+    smollm2, tmp_path, train_command, finish
+):
+    # 49,152 tokens, tied embeddings, a chat template. Of the suite's machines few have the model.
+    run = tmp_path / "smollm2"
+    sizes = ("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
+    sizes += ("data.max_prompt_length=256", "data.max_response_length=16", "trainer.total_training_steps=1")
+    sizes += ("seele.hints.rollouts_per_prompt=2", "seele.hints.rounds=1", "seele.prompt.template=chat")
+    limits = [f"actor_rollout_ref.{part}.log_prob_max_token_len_per_gpu=1024" for part in ("ref", "rollout")]
+    limits += ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1024"]
+    others = ("trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=-1")
+    others += (
+        "algorithm.rollout_correction.bypass_mode=false",
+        "reward.reward_kwargs.overlong_buffer_cfg.len=4",
+    )
+    model = f"actor_rollout_ref.model.path={smollm2}"
+    finish(train_command(run, model, *sizes, *limits, *others), log=run / "logs" / "train.log")
+    (_, line) = rows_of(run / "metrics.jsonl")
+    assert line["training/rollout_probs_diff_max"] < 1e-4
+    # The hints are imitated, whatever the rollouts bring.
+    assert line["actor/grad_norm"] > 0
+    assert line["tokens/generated"] <= 2 * 2 * 16
+    assert len(rows_of(run / "rollouts" / "step_1.jsonl")) == 4

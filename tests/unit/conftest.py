@@ -3,13 +3,11 @@
 import contextlib
 import hashlib
 import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -160,16 +158,6 @@ def other_server():
     stand_in = StandInServer()
     yield stand_in
     stand_in.close()
-
-
-@pytest.fixture(scope="session")
-def smollm2():
-    """Folder of the real SmolLM2-135M-Instruct, where somebody has fetched it: 90 MB from PyPI."""
-    folder = Path(os.environ.get("SEELE_SMOLLM2", Path(__file__).parents[2] / "models" / "smollm2-135m"))
-    if not folder.is_dir():
-        reason = f"{folder} is missing (`seele model fetch smollm2-135m`); SEELE_SMOLLM2 names another one"
-        pytest.skip(reason)
-    return folder
 
 
 CONTEXT_TOKENS = 32
