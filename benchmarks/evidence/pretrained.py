@@ -6,8 +6,8 @@
 
 It needs what scripts/recipes/smollm2_gsm8k.sh makes before it trains (ONLY=curves). A run is an ordinary one
 of ``seele_verl.train`` in runs/pretrained/. Its last model answers the first 500 held-out problems without a
-hint, greedily and four times at temperature 1 (in tuning: the tuning problems, at temperature 1). Then run
-card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and
+hint, greedily and four times at the temperature of training (in tuning: the tuning problems, sampled). Then
+run card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and
 checkpoints are removed.
 """
 
@@ -55,9 +55,10 @@ HINTS = "seele.hints.revealing"
 REVEALING = ("forbid", "allow")
 TUNING = "tuning"
 TUNING_BUDGET = ("seele.max_generated_tokens=60000", "trainer.test_freq=-1", "trainer.val_before_train=false")
+TEMPERATURE = "0.7"
 SAMPLED = ("--samples", "4", "--dtype", "bfloat16")
-REPORTED = (f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500", "--temperature", "0", "1")
-TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", "1")
+REPORTED = (f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500", "--temperature", "0", TEMPERATURE)
+TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", TEMPERATURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def tuned_rate() -> float:
 
 def tuned_accuracy(name: str) -> float:
     """Un-hinted accuracy on the tuning problems after a short run."""
-    return accuracy(f"{TUNING}/{name}", temperature=1)
+    return accuracy(f"{TUNING}/{name}", temperature=float(TEMPERATURE))
 
 
 def accuracy(name: str, *, temperature: float) -> float:
@@ -148,7 +149,12 @@ def table() -> str:
     """Every arm at the end of its runs: mean over seeds, with all of them, and what a run cost on average."""
     names = run_names(TASK)
     rows = [
-        [name, "", *(f"{accuracy(name, temperature=each):.1f}" for each in (0, 1)), *[""] * 5]
+        [
+            name,
+            "",
+            *(f"{accuracy(name, temperature=each):.1f}" for each in (0.0, float(TEMPERATURE))),
+            *[""] * 5,
+        ]
         for name in MODELS
         if name in names
     ]
@@ -161,7 +167,10 @@ def table() -> str:
             [
                 f"`{arm}`",
                 str(len(runs)),
-                *(_over_seeds([accuracy(name, temperature=each) for name in runs]) for each in (0, 1)),
+                *(
+                    _over_seeds([accuracy(name, temperature=each) for name in runs])
+                    for each in (0.0, float(TEMPERATURE))
+                ),
                 f"{fmean(each[-1]['step'] for each in metrics):.0f}",
                 *(
                     f"{fmean(each[-1].get(f'{cost}_total', 0.0) for each in metrics) / scale:.0f}"

@@ -15,11 +15,11 @@ problems=data/prepared/gsm8k_smollm2 base=models/smollm2-135m
 run bash scripts/setup.sh
 run seele model fetch smollm2-135m --out models
 run seele data prepare gsm8k --steps 2-4 --warm-start 0.4 --tuning 0.05 --out "$problems" ${GSM8K:+--source "$GSM8K"}
-run seele model warm-start "$base" --problems "$problems/warm_start.parquet" --out models
+run seele model warm-start "$base" --problems "$problems/warm_start.parquet" --limit 2961 --out models
 for model in "$base" "$base-warm"; do
     curve="$OUT/curves/${model##*/}"
     [ -e "$curve/hint_curve.md" ] || run python -m seele_eval.hint_curve --model "$model" --template chat \
-        --problems "$problems/heldout.parquet" --steps 4 --limit 200 --max-tokens 160 --out "$curve"
+        --problems "$problems/heldout.parquet" --steps 4 --limit 200 --max-tokens 160 --temperature 0.7 --out "$curve"
 done
 [ "${ONLY:-}" = curves ] || run python -m seele_verl.train recipe=smollm2_gsm8k hardware=cpu \
     trainer.default_local_dir="$(quoted "$OUT/run")" "$@"
