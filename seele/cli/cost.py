@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -38,7 +40,23 @@ HEADS = (
 )
 
 
+# Another process, because nothing here may know verl.
+_MEASURER = "seele_verl.measured_cost"
+
+
 def cost_command(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="With --measure: the run's, as seele train takes them."
+        ),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Train one step of a run here, in about two minutes, and tell its cost."
+        ),
+    ] = False,
     model: Annotated[
         str, typer.Option(help="qwen2.5-{0.5b,1.5b,3b,7b,14b,32b,72b} and others.")
     ] = "qwen2.5-7b",
@@ -87,9 +105,15 @@ def cost_command(
 ) -> None:
     """Predict the seconds of a training step by phase, a line for every combination of repeated options.
 
+    With --measure, those of a run on this machine: seele cost --measure recipe=smollm2_gsm8k hardware=cpu
+
     Raises:
         ConfigError: If a name is unknown or a number not allowed.
     """
+    if measure:
+        raise typer.Exit(subprocess.run([sys.executable, "-m", _MEASURER, *(settings or [])]).returncode)
+    if settings:
+        raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")
     from seele.data.storage.files import write_atomically
     from seele.simulate.cost import step_cost
     from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup

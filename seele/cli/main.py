@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import typer
 
+from seele.cli import data_reasoning
 from seele.cli.cost import cost_command
-from seele.cli.data import data_app
+from seele.cli.data_annotate import annotate_command
+from seele.cli.data_filter import filter_command
+from seele.cli.data_inspect import inspect_problems
+from seele.cli.data_prepare import prepare_app
 from seele.cli.doctor.command import doctor_command
 from seele.cli.engines import HELP, find_engine_command
 from seele.cli.export import export_command
@@ -22,6 +26,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="SEELE: reinforcement learning with hints, each problem at the edge of what the model can do.",
 )
+data_reasoning.register(prepare_app)
+data_app = typer.Typer(no_args_is_help=True, help="Prepare, annotate, filter and inspect problems.")
+data_app.add_typer(prepare_app, name="prepare")
+data_app.command("annotate")(annotate_command)
+data_app.command("filter", context_settings={"allow_extra_args": True})(filter_command)
+data_app.command("inspect")(inspect_problems)
+
 for name, text in HELP.items():
     # Listed here; ``main`` runs them, because they read their arguments themselves.
     app.command(name, help=text)(lambda: None)

@@ -21,12 +21,13 @@ from seele.config import SeeleConfig
 from seele.data.overlong import Fits
 from seele.errors import ConfigError
 from seele.methods import METHODS, check_method
-from seele_verl import options, runner, train
+from seele_verl import measured_cost, options, runner, train
 from seele_verl.changes import with_changes
 from seele_verl.checks.command_line import SIZES_WERE_SET_BY, check_job
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
 from seele_verl.cpu import ENVIRONMENT
+from seele_verl.measured_cost import cost_table, planned_steps
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import missed_validation
@@ -484,3 +485,28 @@ def test_settings_are_read_from_a_plan_as_from_what_was_composed(planned):
     plan = planned("method=seele")
     assert read_settings(plan) == read_settings(train.compose(["hardware=cpu", "job=tiny"]))
     assert isinstance(read_settings(plan), SeeleConfig)
+
+
+def test_a_measured_step_tells_what_the_run_takes(planned):
+    config = planned("method=seele", "trainer.total_training_steps=40", "trainer.test_freq=20")
+    step = {"timing_s/gen": 20.0, "timing_s/update_actor": 30.0, "timing_s/ref": 0.01, "timing_s/step": 60.0}
+    step |= {"timing_s/testing": 16.0, "tokens/generated": 2000, "tokens/trained": 12_000}
+    table = cost_table(config, step, problems=100, validated=64)
+    cells = {line.split(" | ")[0].strip("| *"): line.split(" | ")[1:] for line in table.splitlines()[2:]}
+    assert cells["rollouts"] == ["20.0", "2,000 tokens, 100 a second |"]
+    assert cells["update"] == ["30.0", "12,000 tokens, 400 a second |"]
+    assert "reference" not in cells
+    assert cells["the rest"][0] == "10.0" and cells["step"][0] == "60.0"
+    assert cells["a validation"] == ["32.0", "64 problems, from 32 |"]
+    assert cells["run"] == ["2496", "42 minutes: 40 steps, 3 validations |"]
+    # A budget of tokens ends the run earlier; without steps the passes over the problems decide.
+    budget = planned("method=seele", "trainer.total_training_steps=40", "seele.max_generated_tokens=9000")
+    assert planned_steps(budget, 2000.0, 100) == 5
+    passes = planned("method=seele", "data.train_batch_size=8", "trainer.total_training_steps=null")
+    assert planned_steps(passes, 2000.0, 100) == passes.trainer.total_epochs * 12
+
+
+def test_a_step_is_measured_of_runs_with_rollouts_only(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["measured_cost", "method=sft", "hardware=cpu", "job=tiny"])
+    assert measured_cost.main() == 2
+    assert "--measure: method=sft trains without rollouts" in capsys.readouterr().err

@@ -5,8 +5,10 @@ import itertools
 import json
 import math
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -730,3 +732,15 @@ def test_what_is_not_known_is_not_short() -> None:
 def test_a_table_shows_the_parts_that_count() -> None:
     need = Need(place="GPU", phase="update", parts={"small": 1.0, "logits": 2.0 * GIB}, available=None)
     assert memory_table([need]).splitlines()[2] == "| GPU | update | logits 2.0 | 2.0 | ? |"
+
+
+def test_settings_of_a_run_need_measure(monkeypatch, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["cost", "method=grpo"])
+    assert "method=grpo: settings of a run need --measure" in capsys.readouterr().err
+    handed: list[list[str]] = []
+    done = SimpleNamespace(returncode=3)
+    monkeypatch.setattr("subprocess.run", lambda command: handed.append(command) or done)
+    with pytest.raises(SystemExit, match="3"):
+        main(["cost", "--measure", "method=grpo", "hardware=cpu"])
+    assert handed == [[sys.executable, "-m", "seele_verl.measured_cost", "method=grpo", "hardware=cpu"]]
