@@ -96,7 +96,7 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
     minutes = (steps * whole + passes * testing) / 60
     plan = f"{minutes:.0f} minutes: {steps} steps, {passes} validations"
     table.append(["**run**", f"{60 * minutes:.0f}", plan])
-    return markdown_table(["", "seconds", ""], table, num_names=1)
+    return markdown_table(["phase", "seconds", "from"], table)
 
 
 def main() -> int:
