@@ -5,15 +5,14 @@
     python benchmarks/evidence/pretrained.py table      # from the stored runs
 
 It needs what scripts/recipes/smollm2_gsm8k.sh makes before it trains (ONLY=curves). A run is an ordinary one
-of ``seele_verl.train`` in runs/pretrained/. Its last model answers the first 500 held-out problems without a
+of ``seele_verl.train`` in runs/evidence/. Its last model answers the first 500 held-out problems without a
 hint, greedily and four times at the temperature of training (in tuning: the tuning problems, sampled). Then
-run card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and
-checkpoints are removed.
+run card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and the
+rest is removed.
 """
 
 import argparse
 import math
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,12 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from archive import add, read, read_scores, run_names
-from run import run_modules
+from archive import read, read_scores, run_names
+from run import WORK, run_modules, store
 
 from seele.maths.tables import markdown_table
 
 TASK = "pretrained"
-WORK = Path("runs") / TASK
 PROBLEMS = Path("data/prepared/gsm8k_smollm2")
 MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
 COMMON = (
@@ -55,10 +53,13 @@ HINTS = "seele.hints.revealing"
 REVEALING = ("forbid", "allow")
 TUNING = "tuning"
 TUNING_BUDGET = ("seele.max_generated_tokens=60000", "trainer.test_freq=-1", "trainer.val_before_train=false")
-TEMPERATURE = "0.7"
+GREEDY, TEMPERATURE = 0.0, 0.7
 SAMPLED = ("--samples", "4", "--dtype", "bfloat16")
-REPORTED = (f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500", "--temperature", "0", TEMPERATURE)
-TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", TEMPERATURE)
+REPORTED = (
+    *(f"heldout={PROBLEMS}/heldout.parquet", "--limit", "500"),
+    *("--temperature", str(GREEDY), str(TEMPERATURE)),
+)
+TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", str(TEMPERATURE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +98,34 @@ def jobs(arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
 
 
 def do(job: Job) -> None:
-    """Run, or go on with, one job; ends the command where a part of it fails."""
-    if job.name in run_names(TASK):
-        return
-    work = WORK / job.name
-    commands = [
+    """Train, or go on training, and ask the trained model."""
+    work = WORK / TASK / job.name
+    finish(
+        job.name,
         ["seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"],
         ["seele_verl.merge", str(work)],
         ["seele_eval.run", "--run", str(work), *SAMPLED, "--problems", *job.asked],
-    ]
-    sys.stdout.write(f"{job.name}: log in {work}/launcher.log\n")
-    sys.stdout.flush()
-    if status := run_modules(commands, work):
-        sys.exit(f"{job.name} failed with status {status}, see {work}/launcher.log")
-    add(TASK, job.name, work)
-    for folder in (work / "merged", *work.glob("global_step_*")):
-        shutil.rmtree(folder)
+    )
 
 
 def ask_models() -> None:
     """The models that training begins with, like the trained ones."""
     for name, model in MODELS.items():
-        work = WORK / name
-        if name in run_names(TASK):
-            continue
-        where = ("--model", model, "--template", "chat", "--max-tokens", "160", "--out", f"{work}/eval")
-        if status := run_modules([["seele_eval.run", *where, *SAMPLED, "--problems", *REPORTED]], work):
-            sys.exit(f"{name} failed with status {status}, see {work}/launcher.log")
-        add(TASK, name, work)
+        # A run's folder says these of itself.
+        settings = ("--template", "chat", "--max-tokens", "160", "--out", f"{WORK / TASK / name}/eval")
+        finish(name, ["seele_eval.run", "--model", model, *settings, *SAMPLED, "--problems", *REPORTED])
+
+
+def finish(name: str, *commands: Sequence[str]) -> None:
+    """Run the modules of a run and store it, unless it is there; ends the command where one fails."""
+    if name in run_names(TASK):
+        return
+    work = WORK / TASK / name
+    sys.stdout.write(f"{name}: log in {work}/launcher.log\n")
+    sys.stdout.flush()
+    if status := run_modules(commands, work):
+        sys.exit(f"{name} failed with status {status}, see {work}/launcher.log")
+    store(f"{TASK}/{name}")
 
 
 def tuned_rate() -> float:
@@ -134,7 +135,7 @@ def tuned_rate() -> float:
 
 def tuned_accuracy(name: str) -> float:
     """Un-hinted accuracy on the tuning problems after a short run."""
-    return accuracy(f"{TUNING}/{name}", temperature=float(TEMPERATURE))
+    return accuracy(f"{TUNING}/{name}", temperature=TEMPERATURE)
 
 
 def accuracy(name: str, *, temperature: float) -> float:
@@ -152,7 +153,7 @@ def table() -> str:
         [
             name,
             "",
-            *(f"{accuracy(name, temperature=each):.1f}" for each in (0.0, float(TEMPERATURE))),
+            *(f"{accuracy(name, temperature=each):.1f}" for each in (GREEDY, TEMPERATURE)),
             *[""] * 5,
         ]
         for name in MODELS
@@ -169,7 +170,7 @@ def table() -> str:
                 str(len(runs)),
                 *(
                     _over_seeds([accuracy(name, temperature=each) for name in runs])
-                    for each in (0.0, float(TEMPERATURE))
+                    for each in (GREEDY, TEMPERATURE)
                 ),
                 f"{fmean(each[-1]['step'] for each in metrics):.0f}",
                 *(
