@@ -19,7 +19,7 @@ from typing import Any
 
 from seele.data.storage.files import read_json_lines
 from seele.maths.tables import markdown_table
-from seele_verl.runs.checkpoints import load_part, saved_steps, step_folder
+from seele_verl.runs.checkpoints import last_complete_step, load_part, step_folder
 
 
 def start(run: Path, overrides: list[str]) -> subprocess.Popen[str]:
@@ -42,7 +42,7 @@ def kill_at_random(run: Path, overrides: list[str], options: argparse.Namespace)
             process.kill()
             process.wait()
         dumped = len([*run.glob("rollouts/step_*.jsonl")])
-        rows.append([str(kill + 1), f"{seconds:.0f}", str(dumped), str(max(saved_steps(run), default=0))])
+        rows.append([str(kill + 1), f"{seconds:.0f}", str(dumped), str(last_complete_step(run) or 0)])
     if start(run, overrides).wait():
         raise SystemExit(f"the run failed, see {run.with_suffix('.log')}")
     begins = re.findall(r"^seele (starts|resumes after step \d+)", run.with_suffix(".log").read_text(), re.M)
@@ -96,7 +96,7 @@ def main() -> None:
     heads = ["step", "problems", "hints of the first round", "hints", "responses"]
     sys.stdout.write(markdown_table(heads, compare(whole, killed)) + "\n\n")
     states = [
-        load_part(Path(step_folder(run, max(saved_steps(run)))), "controller") for run in (whole, killed)
+        load_part(step_folder(run, last_complete_step(run) or 0), "controller") for run in (whole, killed)
     ]
     sys.stdout.write(f"the controller's last state is the same: {states[0] == states[1]}\n")
 

@@ -45,6 +45,7 @@ _MEASURER = "seele_verl.measured_cost"
 
 
 def cost_command(
+    context: typer.Context,
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -111,6 +112,12 @@ def cost_command(
         ConfigError: If a name is unknown or a number not allowed.
     """
     if measure:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = {
+            name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+        }
+        if given - {"settings", "measure"}:
+            raise ConfigError("--measure: takes a run's settings (KEY=VALUE) and no other option")
         raise typer.Exit(subprocess.run([sys.executable, "-m", _MEASURER, *(settings or [])]).returncode)
     if settings:
         raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")

@@ -738,6 +738,9 @@ def test_settings_of_a_run_need_measure(monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["cost", "method=grpo"])
     assert "method=grpo: settings of a run need --measure" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["cost", "--measure", "--gpus", "8", "method=grpo"])
+    assert "--measure: takes a run's settings (KEY=VALUE) and no other option" in capsys.readouterr().err
     handed: list[list[str]] = []
     done = SimpleNamespace(returncode=3)
     monkeypatch.setattr("subprocess.run", lambda command: handed.append(command) or done)

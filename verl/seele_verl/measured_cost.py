@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from seele.data.storage.files import read_json_lines
@@ -21,6 +22,7 @@ from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
+from seele_verl.checks.command_line import explain
 from seele_verl.train import compose
 
 VALIDATED = 32
@@ -113,8 +115,9 @@ def main() -> int:
             len(read_problem_files(config.data[f"{name}_files"], config.data[f"{name}_max_samples"]))
             for name in ("train", "val")
         )
-    except SeeleError as error:
-        sys.stderr.write(f"error: {error}\n")
+    except (SeeleError, HydraException) as error:
+        said = explain(str(error), compose([])) if isinstance(error, HydraException) else error
+        sys.stderr.write(f"error: {said}\n")
         return 2
     sys.stdout.write(cost_table(config, step, problems=problems, validated=validated) + "\n")
     sys.stdout.write(
