@@ -31,11 +31,11 @@ class WarmStart:
     """Hugging Face folder."""
     problems: Path
     """Parquet in our schema."""
-    limit: int = 1024
+    limit: int = 2048
     """Largest number of problems."""
     template: str = "chat"
     epochs: int = 1
-    batch_size: int = 16
+    batch_size: int = 8
     learning_rate: float = 3e-4
     max_prompt_tokens: int = 256
     max_response_tokens: int = 256
@@ -61,7 +61,7 @@ class WarmStart:
             f"seele.sft.epochs={self.epochs}",
             f"seele.sft.batch_size={self.batch_size}",
             f"seele.sft.learning_rate={self.learning_rate}",
-            "seele.sft.save_freq=16",
+            "seele.sft.save_freq=32",
             "trainer.max_actor_ckpt_to_keep=1",
             "trainer.val_before_train=false",
             "trainer.test_freq=-1",

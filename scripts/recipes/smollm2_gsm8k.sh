@@ -15,7 +15,7 @@ problems=data/prepared/gsm8k_smollm2 base=models/smollm2-135m
 run bash scripts/setup.sh
 run seele model fetch smollm2-135m --out models
 run seele data prepare gsm8k --steps 2-4 --warm-start 0.4 --tuning 0.05 --out "$problems" ${GSM8K:+--source "$GSM8K"}
-run seele model warm-start "$base" --problems "$problems/warm_start.parquet" --limit 2961 --out models
+run seele model warm-start "$base" --problems "$problems/warm_start.parquet" --out models
 for model in "$base" "$base-warm"; do
     curve="$OUT/curves/${model##*/}"
     [ -e "$curve/hint_curve.md" ] || run python -m seele_eval.hint_curve --model "$model" --template chat \

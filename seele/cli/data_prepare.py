@@ -163,7 +163,7 @@ def prepare_gsm8k(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Share of the training split, with any number of steps, that goes to warm_start.parquet.",
+            help="Share of the training split that goes to warm_start.parquet.",
         ),
     ] = 0.0,
     tuning: Annotated[

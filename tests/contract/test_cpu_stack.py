@@ -212,14 +212,32 @@ class WorkerGroup:
 
 @pytest.mark.parametrize(("ranks", "threads"), [(1, 6), (2, 3), (4, 1), (8, 1)])
 def test_ranks_divide_the_cores(monkeypatch, ranks, threads):
-    import torch
-
-    from seele_verl.cpu.resources import use_all_cores
+    from seele_verl.cpu.resources import prepare_rank, prepare_ranks, threads_per_rank
 
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)))
     group = WorkerGroup()
-    use_all_cores(group, ranks=ranks)
-    assert group.asked == [("execute_func_rank_zero", torch.set_num_threads, threads)]
+    prepare_ranks(group, ranks=ranks)
+    assert group.asked == [("execute_func_rank_zero", prepare_rank, ranks)]
+    assert threads_per_rank(ranks) == threads
+
+
+def test_freed_memory_serves_again(run_python):
+    code = """
+import resource, torch
+from seele_verl.cpu.resources import keep_freed_memory, return_free_memory
+def faults(megabytes):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        torch.zeros(megabytes << 18)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+anew = faults(64)
+keep_freed_memory()
+faults(64)
+print(anew > 10 * max(1, faults(64)))
+return_free_memory()
+print(faults(64) > 1000)
+"""
+    assert run_python(code, cpu=True) == ["True", "True"]
 
 
 def test_verl_mixes_lengths_in_a_micro_batch(run_python):

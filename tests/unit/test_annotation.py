@@ -255,7 +255,7 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     server.misbehave = lambda number: failure
     with pytest.raises(DataError, match=f"no reply about 20 problems in a row.*{failure[1]}"):
         annotate([problem(number) for number in range(200)], concurrency=1, tries=2)
-    assert asked <= len(server.asked) <= asked + 2
+    assert len(server.asked) == asked
 
 
 def test_what_the_server_said_against_some_problems_is_shown(server, annotate):
@@ -294,12 +294,12 @@ def test_an_interrupt_while_tasks_are_submitted_cancels_those_that_were(server, 
     run, tasks = annotation(math.inf)
 
     def interrupted():
-        yield from tasks
+        yield tasks[0]
         raise KeyboardInterrupt
 
     with run.ledger, pytest.raises(KeyboardInterrupt):
         run.run(interrupted(), concurrency=2, on_outcome=lambda outcome: None)
-    assert len(server.asked) <= 2
+    assert len(server.asked) <= 1
 
 
 def test_who_waits_for_money_when_the_run_ends_asks_nothing(server, annotation):

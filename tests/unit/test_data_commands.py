@@ -107,11 +107,10 @@ def test_gsm8k_keeps_parts_of_its_training_split_for_a_warm_start_and_for_tuning
     assert set(parts) == {"train", "heldout", "warm_start", "tuning"}
     ids = [each.instance_id for name in ("train", "warm_start", "tuning") for each in parts[name]]
     assert len(ids) == len(set(ids))
-    assert 60 <= len(parts["warm_start"]) <= 100
+    assert 30 <= len(parts["warm_start"]) <= 70
     assert 3 <= len(parts["tuning"]) <= 25
-    assert {len(each.steps) for each in parts["warm_start"]} == {2, 3, 4, 5, 6}
-    for name in ("train", "heldout", "tuning"):
-        assert {len(each.steps) for each in parts[name]} == {2, 3, 4}
+    for part in parts.values():
+        assert {len(each.steps) for each in part} == {2, 3, 4}
     # A larger share of the one keeps what it had.
     assert run("data", "prepare", *arguments[:4], tmp_path / "more", "--warm-start", "0.6") == 0
     more = {each.instance_id for each in read_problems(tmp_path / "more" / "warm_start.parquet")}

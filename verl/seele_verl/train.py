@@ -157,7 +157,8 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
     sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
     sys.stdout.write(describe_fits(preflight.fits, preflight))
-    if preflight.num_validation_trained_on:
+    validates = config.trainer.val_before_train or config.trainer.test_freq > 0
+    if validates and preflight.num_validation_trained_on:
         sys.stdout.write(
             f"{preflight.num_validation_trained_on} of {preflight.num_validation} validation problems are "
             "training problems, word for word: accuracy there says little of unseen ones\n"

@@ -52,7 +52,7 @@ from seele.rollout.unanswered import (
 from seele_verl.changes import with_changes
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
-from seele_verl.cpu.resources import return_free_memory, use_all_cores
+from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults
@@ -283,7 +283,7 @@ class SeeleTrainer(PPOTrainerSync):
             self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, terms=self.terms))
         call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
-            use_all_cores(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
+            prepare_ranks(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
         super().on_init_end()
 
     def _balance_batch(

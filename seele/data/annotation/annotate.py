@@ -7,8 +7,9 @@ killed and how many requests were under way.
 """
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from seele.data.annotation.calls import Annotator, Call, Task
 from seele.data.annotation.cost import Budget, Prices
@@ -91,17 +92,21 @@ class Annotation:
         with ThreadPoolExecutor(concurrency) as threads:
             # Within the try: an interrupt while tasks are submitted must cancel them, too.
             try:
-                pending = {threads.submit(self.work_out, task): task for task in tasks}
-                for future in as_completed(pending):
-                    outcome = outcomes[pending.pop(future)] = future.result()
-                    on_outcome(outcome)
-                    streak = streak + 1 if outcome.failure and not outcome.replies else 0
-                    if streak >= _LONGEST_STREAK and outcome.failure is not Rejection.BUDGET:
-                        raise DataError(
-                            f"no reply about {streak} problems in a row, the last time because: "
-                            f"{outcome.failure_text}. What was replied before is kept; the same command "
-                            "goes on"
-                        )
+                left = iter(tasks)
+                # No more than can be under way: each outcome decides whether another task begins.
+                pending = {threads.submit(self.work_out, task): task for task in islice(left, concurrency)}
+                while pending:
+                    for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                        outcome = outcomes[pending.pop(future)] = future.result()
+                        on_outcome(outcome)
+                        streak = streak + 1 if outcome.failure and not outcome.replies else 0
+                        if streak >= _LONGEST_STREAK and outcome.failure is not Rejection.BUDGET:
+                            raise DataError(
+                                f"no reply about {streak} problems in a row, the last time because: "
+                                f"{outcome.failure_text}. What was replied before is kept; the same command "
+                                "goes on"
+                            )
+                        pending |= {threads.submit(self.work_out, task): task for task in islice(left, 1)}
             finally:
                 # Whatever is under way is still waited for and recorded: it is paid for.
                 self.patience.stop()

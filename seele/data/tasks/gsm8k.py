@@ -64,8 +64,7 @@ def divide(
     Args:
         train: Problems of the training split.
         test: Problems of the test split.
-        steps: Allowed numbers of steps, the one that states the answer included; None allows all. A warm
-            start, which learns form and style, has problems of any length.
+        steps: Allowed numbers of steps, the one that states the answer included; None allows all.
         warm_start: Share of the training split, by a hash of the ids, that supervised training is to have.
         tuning: Share of it that settings are to be tuned on.
 
@@ -83,8 +82,10 @@ def divide(
         else:
             parts["train"].append(instance)
     if steps is not None:
-        for name in ("train", "heldout", "tuning"):
-            parts[name] = [instance for instance in parts[name] if len(instance.steps) in steps]
+        parts = {
+            name: [instance for instance in part if len(instance.steps) in steps]
+            for name, part in parts.items()
+        }
     wanted = {"warm_start": warm_start, "tuning": tuning}
     return {name: part for name, part in parts.items() if wanted.get(name, 1.0)}
 

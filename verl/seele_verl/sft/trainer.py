@@ -24,7 +24,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
-from seele_verl.cpu.resources import return_free_memory, threads_per_rank
+from seele_verl.cpu.resources import prepare_rank, return_free_memory
 from seele_verl.runs.log import RunLog
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
@@ -129,7 +129,7 @@ def main() -> None:
     end_with(os.getppid())
     config: Any = OmegaConf.load(options.run / "resolved.yaml")
     if config.trainer.device == "cpu":
-        torch.set_num_threads(threads_per_rank(config.trainer.n_gpus_per_node))
+        prepare_rank(config.trainer.n_gpus_per_node)
     sft_config = verl_sft_config(
         config,
         verl_folder=verl_config_folder(),
