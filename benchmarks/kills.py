@@ -1,7 +1,7 @@
 """A run that is killed at random times and goes on, beside the same run in one piece.
 
     python benchmarks/kills.py --out runs/kills recipe=smollm2_gsm8k hardware=cpu trainer.save_freq=1 \
-        trainer.total_training_steps=20 trainer.test_freq=-1 trainer.val_before_train=false
+        trainer.total_training_steps=16 trainer.test_freq=-1 trainer.val_before_train=false
 
 Prints where each kill came and where the run went on, then step by step how many problems, first hints, all
 hints and responses are those of the whole run, and whether the controller's last state is. The run is killed

@@ -33,7 +33,7 @@ COMMON = (
     *(f"data.val_files=[{PROBLEMS}/heldout.parquet]", "data.val_max_samples=200", "trainer.save_freq=10"),
 )
 RATE = "actor_rollout_ref.actor.optim.lr"
-BUDGET = ("seele.max_generated_tokens=250000", "trainer.total_training_steps=200")
+BUDGET = ("seele.max_generated_tokens=100000", "trainer.total_training_steps=200")
 ARMS = {
     "grpo": ("method=grpo", *BUDGET, "trainer.test_freq=10"),
     "seele": ("method=seele", *BUDGET, "trainer.test_freq=20"),
@@ -44,7 +44,7 @@ ARMS = {
     ),
     "sft": (
         *("method=sft", "seele.sft.epochs=1", "seele.sft.batch_size=16", "seele.sft.learning_rate=1e-4"),
-        "trainer.test_freq=70",
+        *("trainer.total_training_steps=60", "trainer.test_freq=30"),
     ),
 }
 SEEDS = (0, 1, 2)
@@ -52,7 +52,7 @@ RATES = (1e-5, 3e-5, 1e-4)
 HINTS = "seele.hints.revealing"
 REVEALING = ("forbid", "allow")
 TUNING = "tuning"
-TUNING_BUDGET = ("seele.max_generated_tokens=60000", "trainer.test_freq=-1", "trainer.val_before_train=false")
+TUNING_BUDGET = ("seele.max_generated_tokens=30000", "trainer.test_freq=-1", "trainer.val_before_train=false")
 GREEDY, TEMPERATURE = 0.0, 0.7
 SAMPLED = ("--samples", "4", "--dtype", "bfloat16")
 REPORTED = (

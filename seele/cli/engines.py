@@ -15,7 +15,7 @@ HELP = {
     "train": "Train a model: settings and groups as NAME=VALUE; docs/methods has the methods.",
     "eval": "Evaluate a model without hints, on benchmarks or on problems of one's own.",
     "merge": "Merge a run's checkpoint into a Hugging Face folder.",
-    "model": "Make a small base model on a CPU, in minutes.",
+    "model": "Fetch a pretrained model, warm-start it, or make a small base model on a CPU.",
 }
 
 
