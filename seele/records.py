@@ -17,6 +17,20 @@ only (JSON).
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A value on the way through a worked solution, its final answer as the last one."""
+
+    value: str
+    """As the solution states it; a number without commas and closing zeros."""
+
+    end: int
+    """Characters of the solution up to the end of the value: a hint of so many states it."""
+
+    left: str = ""
+    """The left side of its equation without units, such as ``48/2``; empty where there is none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """One training or evaluation problem with its worked solution (x and y in the paper)."""
@@ -44,6 +58,11 @@ class Instance:
     revealed_at: int | None = None
     """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
     where nobody looked (``seele.data.steps.leakage``).
+    """
+
+    milestones: tuple[Milestone, ...] | None = None
+    """Values that the worked solution computes on the way, in order; None where nobody looked
+    (``seele.reward.milestones``).
     """
 
     longest_hint: int | None = None
