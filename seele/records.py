@@ -27,8 +27,10 @@ class Milestone:
     end: int
     """Characters of the solution up to the end of the value: a hint of so many states it."""
 
-    left: str = ""
-    """The left side of its equation without units, such as ``48/2``; empty where there is none."""
+    equations: tuple[str, ...] = ()
+    """What the solution computes since the milestone before, without blanks and units, such as
+    ``48/2=24``. The last one is its own where it has one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from seele.records import Instance, Milestone
@@ -70,47 +70,58 @@ def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[M
     """
     text = "".join(steps)
     if _CHAIN_QUESTION.fullmatch(question.strip()) and (links := list(_CHAIN_STEP.finditer(text))):
-        found = [Milestone(link["value"], link.end(), link["left"]) for link in links[:-1]]
-        return (*found, Milestone(answer, len(text), links[-1]["left"]))
-    found, own_left = [], ""
-    end = 0
-    for step, stated in zip(steps, stated_values(question, steps), strict=True):
-        for result in reversed(stated):
-            if _same_value(result.value, answer):
-                own_left = result.left
-                break
-            if result.is_new:
-                found.append(Milestone(result.value, end + result.end, result.left))
-                break
-        end += len(step)
-    return (*found, Milestone(answer, len(text), own_left))
+        found = [Milestone(link["value"], link.end(), (link[0],)) for link in links]
+        return (*found[:-1], replace(found[-1], value=answer, end=len(text)))
+    found, equations, step_start = [], [], 0
+    for step, stated in zip(steps, _stated(question, steps), strict=True):
+        own: _Equation | None = None
+        for equation, is_new in stated:
+            equations += [equation.written] if equation.written else []
+            if is_new:
+                own = equation
+        if own is not None and own.value is not None and not _same_value(own.value, answer):
+            equations.append(own.written)
+            found.append(Milestone(own.value, step_start + own.end, tuple(filter(None, equations))))
+            equations = []
+        step_start += len(step)
+    return (*found, Milestone(answer, len(text), tuple(equations)))
 
 
-class StatedValue(NamedTuple):
-    """A value that a step computes."""
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many milestones there are to walk along: counts over problems or steps, the last steps left out."""
 
-    value: str
-    end: int
-    """Characters of the step up to the end of the value."""
-    left: str
-    """The left side of its equation, blanks and units left out; empty where that is not all numbers."""
-    is_new: bool
-    """Whether it stands neither in the question nor in an earlier step."""
+    problems: int = 0
+    with_two: int = 0
+    """Problems with at least two milestones, the final answer among them."""
+    steps: int = 0
+    stating: int = 0
+    """Steps that state a value behind a sign of equality."""
+    new: int = 0
+    """Steps that state a value which stands neither in the question nor in an earlier step."""
 
 
-def stated_values(question: str, steps: Sequence[str]) -> list[list[StatedValue]]:
-    """The results of each step's equations, in order."""
+def coverage(instances: Iterable[Instance]) -> Coverage:
+    """Count milestones as ``find_milestones`` finds them, and stored ones where there are some."""
+    problems = with_two = steps = stating = new = 0
+    for instance in instances:
+        problems += 1
+        with_two += len(milestones_of(instance)) >= 2
+        for stated in _stated(instance.question, instance.steps)[:-1]:
+            steps += 1
+            stating += bool(stated)
+            new += any(is_new for _, is_new in stated)
+    return Coverage(problems, with_two, steps, stating, new)
+
+
+def _stated(question: str, steps: Sequence[str]) -> list[list[tuple["_Equation", bool]]]:
+    """The equations of each step, in order, and whether their right sides are new values."""
     known = _numbers(_tokens(question))
-    found: list[list[StatedValue]] = []
+    found = []
     for step in steps:
         tokens = _tokens(step)
-        results = [equation for equation in _equations(tokens) if equation.value is not None]
         found.append(
-            [
-                StatedValue(each.value, each.end, each.left, each.value not in known)
-                for each in results
-                if each.value is not None
-            ]
+            [(each, each.value is not None and each.value not in known) for each in _equations(tokens)]
         )
         known |= _numbers(tokens)
     return found
@@ -192,14 +203,16 @@ class _Chain:
     @classmethod
     def of(cls, milestones: Sequence[Milestone]) -> "_Chain | None":
         """None where the milestones are not a chain's."""
-        if not all(re.fullmatch(r"\d(?:[a-z][-+*]\d)+", milestone.left) for milestone in milestones):
+        links = [_CHAIN_STEP.fullmatch("".join(milestone.equations)) for milestone in milestones]
+        lefts = [link["left"] for link in links if link is not None]
+        if len(lefts) < len(milestones):
             return None
         answer = milestones[-1].value
-        places = [_place(milestone.left) for milestone in milestones]
+        places = [_place(left) for left in lefts]
         values = [*(milestone.value for milestone in milestones[:-1]), answer[-1:]]
         at_place = dict(zip(places, values, strict=True))
-        operations = re.findall(r"[a-z]([-+*])(\d)", "".join(milestone.left[1:] for milestone in milestones))
-        runs = [_run_chain(int(milestones[0].left[0]), operations, modulus) for modulus in range(3, 11)]
+        operations = re.findall(r"[a-z]([-+*])(\d)", "".join(left[1:] for left in lefts))
+        runs = [_run_chain(int(lefts[0][0]), operations, modulus) for modulus in range(3, 11)]
         runs = [run for run in runs if all(run[p - 1 : p] == [v] for p, v in at_place.items())]
         allowed = (
             frozenset({at_place[place]}) if place in at_place else frozenset(run[place - 1] for run in runs)
@@ -241,73 +254,133 @@ def _run_chain(value: int, operations: Sequence[tuple[str, str]], modulus: int) 
 def _free_events(milestones: Sequence[Milestone], text: str) -> Iterator[_Event]:
     by_value: dict[str, list[int]] = {}
     by_left: dict[str, list[int]] = {}
+    stated: set[str] = set()
     for index, milestone in enumerate(milestones):
         by_value.setdefault(milestone.value, []).append(index)
-        by_left.setdefault(milestone.left, []).append(index)
+        stated.update(milestone.equations)
+        for own in milestone.equations[-1:]:
+            by_left.setdefault(own.partition("=")[0], []).append(index)
     for equation in _equations(_tokens(text)):
-        if equation.is_false:
-            own = by_left.get(equation.left, []) if equation.left else []
-            yield _Event(equation.start, equation.end, True, tuple(own))
+        # What the worked solution says is no error, be it as it may.
+        if equation.is_false and equation.written not in stated:
+            left = equation.written.partition("=")[0]
+            yield _Event(equation.start, equation.end, True, tuple(by_left.get(left, ())))
         elif equation.value in by_value:
             yield _Event(equation.start, equation.end, False, tuple(by_value[equation.value]))
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 class _Token(NamedTuple):
     kind: str
+    """One character of ``_KINDS``."""
     text: str
     start: int
     end: int
 
 
-_MOST_TOKENS = 60
-"""Of a side of an equation; longer ones are not read."""
-
-# One character a kind: n number, w word, + sign, ( ) brackets, f fraction, % per cent, = equals, ~ about, | other
-# relations and ends, \n end of line, . punctuation, ? anything else. Blanks and dressing are left out.
+# Blanks and dressing, what carries no name below, are left out.
 _TOKEN = re.compile(
-    r"(?P<blank>[ \t\r\u00a0]+|\\(?:left|right|displaystyle|boxed|quad|qquad|mathbf)(?![a-zA-Z])"
-    r"|\\[,;:!()\[\] ]|&|\\?[$]|[£€]|<<|(?<!\d)\*\*|\*\*(?!\d)|`)"
+    r"[ \t\r\u00a0]+|\\(?:left|right|displaystyle|boxed|quad|qquad|mathbf)(?![a-zA-Z])|\\[,;:!()\[\] ]|&"
+    r"|\\?[$]|[£€`]|<<|(?<!\d)\*\*|\*\*(?!\d)"
     r"|(?P<line>\n|\\\\)"
-    r"|(?P<number>\d{1,3}(?:(?:,|\{,\}|\\,)\d{3}){1,5}(?!\d)(?:\.\d{1,15})?|\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})"
+    r"|(?P<number>\d{1,9} \d{1,3}/\d{1,3}(?![\d/.,])"
+    r"|\d{1,3}(?:(?:,|\{,\}|,?\\[,!])\d{3}){1,5}(?!\d)(?:\.\d{1,15})?|\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})"
     r"|\\(?:text|textbf|mathrm|mbox|textit)\s?\{(?P<note>[^{}\n]{0,80})\}"
     r"|(?P<fraction>\\[dt]?frac(?![a-zA-Z]))"
-    r"|(?P<sign>[-+*/^×·⋅∙÷−–—]|\\(?:times|cdot|div)(?![a-zA-Z]))"
+    r"|(?P<word>(?:(?<=\d)-(?=[^\W\d_]{2}))?[^\W\d_]+(?:['\u2019][^\W\d_]+)*)"
+    r"|(?P<sum>[-+\u2212\u2013\u2014])"
+    r"|(?P<product>[*\u00d7·⋅∙]|\\(?:times|cdot)(?![a-zA-Z]))"
+    r"|(?P<quotient>[/÷]|\\div(?![a-zA-Z]))"
+    r"|(?P<power>\^)"
     r"|(?P<percent>\\?%)"
-    r"|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*)"
     r"|(?P<open>[({\[])|(?P<close>[)}\]])"
-    r"|(?P<end>[=<>!:]=+|=+[<>]|[≠<>≤≥→⇒⟹|]+|\\(?:[lg]eq?|neq?|to|Rightarrow|implies)(?![a-zA-Z]))"
+    r"|(?P<relation>[=<>!:]=+|=+[<>]|[≠<>≤≥→⇒⟹]+|\\(?:[lg]eq?|neq?|to|Rightarrow|implies)(?![a-zA-Z]))"
     r"|(?P<equals>=)"
     r"|(?P<about>[≈≃≅~]|\\(?:approx|sim|simeq|cong)(?![a-zA-Z]))"
-    r"|(?P<punctuation>[.,;:!?\"'“”])"
+    r"|(?P<bar>\|)"
+    r"|(?P<punctuation>[.,;:!?\"'\u2019\u201c\u201d])"
     r"|(?P<other>\\[a-zA-Z]+|.)",
     re.DOTALL,
 )
 _KINDS = {
+    "line": "\n",
     "number": "n",
-    "fraction": "f",
-    "sign": "+",
-    "percent": "%",
-    "word": "w",
     "note": "w",
+    "fraction": "f",
+    "word": "w",
+    "sum": "+",
+    "product": "*",
+    "quotient": "/",
+    "power": "^",
+    "percent": "%",
     "open": "(",
     "close": ")",
-    "end": "|",
+    "relation": ">",
     "equals": "=",
     "about": "~",
+    "bar": "|",
     "punctuation": ".",
-    "line": "\n",
     "other": "?",
 }
-_SIGNS = {**dict.fromkeys("*×·⋅∙xX", "*"), **dict.fromkeys(("\\times", "\\cdot", "times"), "*")}
-_SIGNS |= {**dict.fromkeys("/÷", "/"), "\\div": "/", **dict.fromkeys("-−–—", "-"), "+": "+", "^": "^"}
+# Words have further kinds: "w" may be a unit, "c" joins sentences, "v" is a letter that stands for a number or
+# belongs to one, "q" is an "of" that takes no share; "x" and a share's "of" become signs.
+_JOINING = _words("""
+    and or so then is was are were be but which that because since if gives give get gets makes means leaves
+    equals therefore thus hence has have had
+    """)
+_GLUED_UNITS = _words(
+    "km cm mm kg mg ml mph ft lb lbs oz hrs hr min mins sec cents hours minutes miles inches g"
+)
 
 
 def _tokens(text: str) -> list[_Token]:
-    return [
+    found = [
         _Token(_KINDS[match.lastgroup], match[match.lastgroup], *match.span(match.lastgroup))
         for match in _TOKEN.finditer(text)
-        if match.lastgroup is not None and match.lastgroup != "blank"
+        if match.lastgroup is not None
     ]
+    tokens: list[_Token] = []
+    for token, after in zip(found, [*found[1:], None], strict=True):
+        if token.kind == "w":
+            token = token._replace(kind=_kind_of_word(token, tokens, after))
+        elif token.kind == "(" and tokens and tokens[-1].kind in "n)" and tokens[-1].end == token.start:
+            tokens += [] if _in_fraction(tokens) else [_Token("*", "*", token.start, token.start)]
+        tokens.append(token)
+    return tokens
+
+
+def _in_fraction(tokens: Sequence[_Token]) -> bool:
+    """Whether the bracket that was closed last is the upper half of a fraction."""
+    depth = 0
+    for back in range(len(tokens) - 1, max(len(tokens) - 20, 0), -1):
+        depth += (tokens[back].kind == ")") - (tokens[back].kind == "(")
+        if not depth:
+            return tokens[back].kind == "(" and tokens[back - 1].kind == "f"
+    return False
+
+
+def _kind_of_word(word: _Token, before: Sequence[_Token], after: _Token | None) -> str:
+    low = word.text.lower()
+    last = before[-1] if before else None
+    begins_number = after is not None and after.kind in "nf("
+    is_glued = last is not None and last.end == word.start and last.kind in "n)"
+    glued_behind = after is not None and after.start == word.end
+    if low == "times" and begins_number:
+        return "*"
+    if low == "x" and begins_number and last is not None and last.kind in "n%)w":
+        return "v" if glued_behind and after is not None and after.kind == "(" else "*"
+    if low == "of" and last is not None and last.kind in "n%)":
+        is_share = last.kind == "%" or (last.kind == "n" and "/" in last.text)
+        is_share |= len(before) > 2 and before[-2].kind == "/" and before[-3].kind == "n"
+        return "*" if is_share and begins_number else "q"
+    if is_glued and not low.startswith("-") and low not in _GLUED_UNITS:
+        return "v"
+    if len(low) == 1 and not (low in "ai" and not is_glued and after is not None and after.kind in "wn"):
+        return "v"
+    return "c" if low in _JOINING else "w"
 
 
 def _numbers(tokens: Sequence[_Token]) -> set[str]:
@@ -316,6 +389,8 @@ def _numbers(tokens: Sequence[_Token]) -> set[str]:
 
 def _plain(digits: str) -> str:
     """``"1,230.50"`` as ``"1230.5"``."""
+    if "/" in digits:
+        return digits
     whole, _, part = re.sub(r"[^\d.]", "", digits).partition(".")
     return f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
 
@@ -331,283 +406,217 @@ def _undressed(text: str) -> str:
     return _plain(bare) if re.fullmatch(r"[\d,]*\.?\d+", bare) else bare
 
 
+class _Side(NamedTuple):
+    """An expression: numbers and signs, with or without units, in the kinds of tokens next to each other."""
+
+    first: int
+    stop: int
+    """Behind its last token, a unit included where the expression goes on."""
+    items: tuple[_Token, ...]
+    """Without units."""
+
+
 class _Equation(NamedTuple):
-    """One sign of equality and the sides next to it."""
+    """A sign of equality and the sides next to it."""
 
     start: int
     """Where the right side's first number begins."""
     end: int
-    """Behind the right side."""
-    left: str
-    """The left side's numbers and signs; empty where it has others."""
+    """Behind the right side, its unit left out."""
+    written: str
+    """Both sides, without blanks and units; empty where the left one has no numbers."""
     value: str | None
     """The right side where that is one number, else None."""
     is_false: bool
     """Whether no reading of it is true."""
 
 
-class _Side(NamedTuple):
-    """A side of an equation as far as it consists of numbers and signs."""
-
-    items: tuple[_Token, ...]
-    words: frozenset[str]
-    """What else stands there, in small letters."""
-    is_sure: bool
-    """Whether nothing next to it may change its value."""
+_ATOM = r"(?:n%?|f\([n+*/%]{1,15}\)\([n+*/%]{1,15}\)%?)"
+_POWER = r"(?:\^(?:n|\(\+?n\)))?"
+# "apples", "miles/hour", "/hour", where the expression goes on behind it.
+_UNIT = r"(?:(?:w{1,4}(?:/w{1,2})?|/w{1,4})(?=\n?[=~]|[-+*/)^]))?"
+_OPERAND = rf"\({{0,8}}\+?\({{0,8}}{_ATOM}{_POWER}{_UNIT}\){{0,8}}{_POWER}%?{_UNIT}"
+# A leading sign only where nothing stands before that it may take from.
+_EXPRESSION = re.compile(rf"(?:(?<![^\n=~.>(])[+*])?{_OPERAND}(?:[+*/]\n?{_OPERAND}){{0,59}}")
 
 
 def _equations(tokens: Sequence[_Token]) -> Iterator[_Equation]:
-    for at, relation in enumerate(tokens):
-        if relation.kind not in "=~":
+    kinds = "".join(token.kind for token in tokens)
+    by_start: dict[int, _Side] = {}
+    by_stop: dict[int, _Side] = {}
+    for match in _EXPRESSION.finditer(kinds):
+        side = _Side(*match.span(), _without_units(tokens[match.start() : match.end()]))
+        by_start[side.first] = by_stop[side.stop] = side
+    for at in (match.start() for match in re.finditer("[=~]", kinds)):
+        right = by_start.get(at + 1 + (kinds[at + 1 : at + 2] == "\n"))
+        left = by_stop.get(at) or (by_stop.get(at - 1) if kinds[at - 1 : at] == "\n" else None)
+        if right is None:
             continue
-        right = _right_side(tokens, at)
-        if not right.items:
+        stated = _balanced(right.items)
+        numbers = [item for item in stated if item.kind == "n"]
+        if not numbers:
             continue
-        left = _left_side(tokens, at)
-        numbers = [token for token in right.items if token.kind == "n"]
-        value = _plain(numbers[0].text) if len(numbers) == 1 and len(right.items) == 1 else None
-        is_false = relation.kind == "=" and _is_surely_false(left, right)
-        written = "".join(
-            _plain(item.text) if item.kind == "n" else _SIGNS.get(item.text, item.text) for item in left.items
-        )
-        yield _Equation(numbers[0].start, right.items[-1].end, written, value, is_false)
+        value = _plain(numbers[0].text) if {item.kind for item in stated} <= set("n()%") else None
+        is_false = left is not None and kinds[at] == "=" and _is_surely_false(tokens, left, right)
+        written = f"{_written(left.items)}={_written(right.items)}" if left else ""
+        yield _Equation(numbers[0].start, stated[-1].end, written, value, is_false)
 
 
-def _left_side(tokens: Sequence[_Token], at: int) -> _Side:
-    """What stands before the relation at ``at``: the longest expression that ends there."""
-    end = at - (at > 0 and tokens[at - 1].kind == "\n")
-    start = end
-    while start > 0 and end - start < _MOST_TOKENS:
-        before = tokens[start - 1]
-        if before.kind in "=~|?." or (before.kind == "\n" and tokens[start - 2].kind != "+"):
-            break
-        start -= 1
-    else:
-        if start > 0:
-            return _Side((), frozenset(), False)
-    part = [token for token in tokens[start:end] if token.kind != "\n"]
-    scan = _scan(part, from_left=False)
-    is_sure = scan.is_sure and scan.stop == len(part)
-    if start > 0 and scan.start == 0 and part:
-        border = tokens[start - 1]
-        glued = border.end == part[0].start and start > 1 and tokens[start - 2].end == border.start
-        is_sure &= border.kind != "?" and not (glued and border.kind == "." and tokens[start - 2].kind == "n")
+def _without_units(tokens: Sequence[_Token]) -> tuple[_Token, ...]:
+    nexts = [*(token.kind for token in tokens[1:]), ""]
+    return tuple(
+        token
+        for token, after in zip(tokens, nexts, strict=True)
+        if token.kind not in "w\n" and not (token.kind == "/" and after == "w")
+    )
+
+
+def _balanced(items: tuple[_Token, ...]) -> tuple[_Token, ...]:
+    """Without brackets at the beginning that are closed later, and at the end that were opened before."""
+    unclosed = sum(item.kind == "(" for item in items) - sum(item.kind == ")" for item in items)
+    while unclosed > 0 and items and items[0].kind == "(":
+        items, unclosed = items[1:], unclosed - 1
+    while unclosed < 0 and items and items[-1].kind == ")":
+        items, unclosed = items[:-1], unclosed + 1
+    return items
+
+
+def _written(items: Sequence[_Token]) -> str:
+    return "".join(_plain(item.text) if item.kind == "n" else _sign(item) for item in _balanced(tuple(items)))
+
+
+def _sign(item: _Token) -> str:
+    if item.kind == "+":
+        return "+" if item.text == "+" else "-"
+    return item.text if item.kind in "()" else item.kind
+
+
+# --- What is sure
+
+_ABOUT = "about approximately approx roughly around nearly almost rounded rounding round estimate"
+_OTHER_ARITHMETIC = "mod modulo base binary remainder am pm o'clock clock"
+_DENIED = "not wrong incorrect mistake cannot isn't doesn't"
+_DOUBTFUL = _words(f"{_ABOUT} {_OTHER_ARITHMETIC} {_DENIED}")
+
+# "half of 30 + 2", "5 more than 3 * 4", "the price of 3 shirts + 5"
+_FACTORS_IN_WORDS = _words("""
+    half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths sixth
+    sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root percent
+    percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
+    """)
+_TAKING_WORDS = _words(
+    "than as minus plus less more by over into from under negative between divided multiplied per"
+)
+_TOTALS = _words("total sum amount number cost distance weight profit height width length")
+_LINKS = _words("to with from at for of by")
+_PREPOSITIONS = _words("of for in per on at with after before to by")
+
+
+def _is_surely_false(tokens: Sequence[_Token], left: _Side, right: _Side) -> bool:
+    """Whether an equation is false however it is read, and nothing around it may change what it says."""
+    items = _balanced(left.items)
+    signs = [
+        item for before, item in itertools.pairwise(items) if item.kind in "+*/^" and before.kind in "n)%"
+    ]
+    if not signs or _agree_plainly(items, right.items):
+        return False
+    if not _begins_freely(tokens, left) or not _ends_freely(tokens, right) or _is_range(items):
+        return False
+    # "gcd(12, 5 + 3) = (4"
+    if items[-1:] != left.items[-1:] or _balanced(right.items)[:1] != right.items[:1]:
+        return False
+    words = _words_of_clause(tokens, left, right)
+    factors = _factors(words, has_percent=any(item.kind == "%" for item in (*items, *right.items)))
+    if words & _DOUBTFUL or factors is None:
+        return False
+    known, stated = _readings(items, is_left=True), _readings(_balanced(right.items), is_left=False)
+    if not known or not stated:
+        return False
+    return not any(_agree(one, other, places, factors) for one, _ in known for other, places in stated)
+
+
+def _agree_plainly(items: Sequence[_Token], stated: Sequence[_Token]) -> bool:
+    """Whether the first reading of both sides is true: of nearly every equation there is."""
+    left, right = (_Reader(side, "usual", "share").whole() for side in (items, stated))
+    return left is not None and right is not None and left.value == right.value
+
+
+def _is_range(items: Sequence[_Token]) -> bool:
+    """Whether this may be "Weeks 3-4"."""
+    return "".join(item.kind for item in items) == "n+n" and (
+        items[0].end == items[1].start and _sign(items[1]) == "-" and len(items[0].text) <= len(items[2].text)
+    )
+
+
+def _words_of_clause(tokens: Sequence[_Token], left: _Side, right: _Side) -> set[str]:
+    """The words of both sides and of what stands around them, up to the next sign, number or stop."""
+    first, stop = left.first, right.stop
+    while first > 0 and left.first - first < 8 and tokens[first - 1].kind in "wc":
+        first -= 1
+    while stop < len(tokens) and stop - right.stop < 12 and tokens[stop].kind in "wc/(":
+        stop += 1
+    return {
+        word
+        for token in tokens[first:stop]
+        if token.kind in "wc"
+        for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", token.text.lower())
+    }
+
+
+def _begins_freely(tokens: Sequence[_Token], side: _Side) -> bool:
+    """Whether what stands before a left side leaves its value alone."""
+    if side.first == 0:
+        return True
+    begin, before = tokens[side.first], tokens[side.first - 1]
+    earlier = tokens[side.first - 2].kind if side.first > 1 else "\n"
+    is_glued = before.end == begin.start
+    if _balanced(side.items)[:1] != side.items[:1]:
+        # "(5 + 3 = 8)" is an equation in brackets, "f(5 + 3 = 8" is not.
+        return not is_glued and before.kind not in "+*/^"
+    if before.kind == "\n":
         # Perhaps the line goes on with what the line before began.
-        goes_on = border.kind == "\n" and start > 1 and tokens[start - 2].kind in "n)%"
-        is_sure &= not (goes_on and part[0].kind == "+")
-    context = [token.text.lower() for token in part[: scan.start] if token.kind == "w"]
-    before_words = part[: scan.start]
-    is_sure &= not _is_hazardous(context, before_words, has_units=scan.has_units)
-    if scan.items and scan.items[0].kind == "+" and scan.start > 0:
-        is_sure = False
-    words = frozenset(token.text.lower() for token in part if token.kind == "w")
-    return _Side(scan.items, words, is_sure)
+        return begin.kind not in "+*" or earlier not in "n)%w"
+    if before.kind == ".":
+        cuts_number = earlier == "n" and (is_glued or (before.text == "," and len(begin.text) == 3))
+        return (
+            before.text not in "'!?" and not cuts_number and earlier not in "+*/" and begin.kind not in "+*"
+        )
+    if before.kind not in "wc":
+        return before.kind in "=~>"
+    return not is_glued and begin.kind not in "+*" and not _is_taken(tokens, side)
 
 
-def _right_side(tokens: Sequence[_Token], at: int) -> _Side:
-    """What stands behind the relation at ``at``: the longest expression that begins there."""
-    start = at + 1 + (at + 1 < len(tokens) and tokens[at + 1].kind == "\n")
-    end = start
-    while end < len(tokens) and end - start < _MOST_TOKENS:
-        token = tokens[end]
-        if token.kind in "=~|?." or (token.kind == "\n" and tokens[end - 1].kind != "+"):
-            break
-        end += 1
-    part = [token for token in tokens[start:end] if token.kind != "\n"]
-    scan = _scan(part, from_left=True)
-    if scan.start > 0:
-        return _Side((), frozenset(), False)
-    is_sure = scan.is_sure
-    if scan.stop == len(part) and end < len(tokens):
-        border = tokens[end]
-        glued = border.end == tokens[end + 1].start if end + 1 < len(tokens) else False
-        touches = part and border.start == part[-1].end
-        is_sure &= border.kind != "?" and border.text not in "?!"
-        is_sure &= not (border.kind == "." and touches and glued and tokens[end + 1].kind == "n")
-        is_sure &= not (border.text == "'" and touches)
-    words = frozenset(token.text.lower() for token in part if token.kind == "w")
-    return _Side(scan.items, words, is_sure)
-
-
-class _Scan(NamedTuple):
-    items: tuple[_Token, ...]
-    start: int
-    """Of the part's tokens, the first that belongs to the expression."""
-    stop: int
-    """Behind the last one, units included."""
-    is_sure: bool
-    has_units: bool
-
-
-def _scan(part: Sequence[_Token], *, from_left: bool) -> _Scan:
-    """The expression at the beginning of ``part`` (``from_left``) or at its end.
-
-    Units, such as ``pandas`` in ``16 pandas / 2``, are left out.
-    """
-    items: list[_Token] = []
-    opened: list[tuple[int, int]] = []
-    start, is_sure, has_units = 0, True, False
-    waiting = 0  # words since the last item
-    at = 0
-    while at < len(part):
-        token, after = part[at], part[at + 1] if at + 1 < len(part) else None
-        is_operand = bool(items) and items[-1].kind in "n)%"
-        is_glued = at > 0 and part[at - 1].end == token.start
-        kind = token.kind
-        if kind == "w":
-            low = token.text.lower()
-            begins_operand = after is not None and after.kind in "n(f"
-            if is_operand and not waiting and low in ("x", "times") and begins_operand:
-                items.append(token._replace(kind="+"))
-            elif is_operand and low == "of" and begins_operand and _is_share(items):
-                items.append(token._replace(kind="+", text="*"))
-                waiting = 0
-            else:
-                if len(token.text) == 1 and not (low in "ai" and not is_glued) and (items or from_left):
-                    is_sure = False
-                waiting += 1
-                has_units |= is_operand
-                if items and not is_operand:
-                    # "/hour" and "-page" are units; "+ apples" is not.
-                    unit = items[-1].text in ("/", "÷") or (
-                        items[-1].kind == "+" and is_glued and waiting == 1
-                    )
-                    unit &= len(items) > 1 and items[-2].kind in "n)%"
-                    if unit:
-                        items.pop()
-                        has_units = True
-                    else:
-                        is_sure = False
-        elif kind == "+":
-            if waiting and (not is_operand or waiting > 4):
-                if from_left:
-                    break
-                # Words stand where a number should.
-                items, opened, start, is_sure, has_units = [], [], at, False, False
-            waiting = 0
-            if is_operand and not from_left and after is None:
-                is_sure = False
-            items.append(token)
-        elif kind in "nf(":
-            if waiting or (is_operand and kind != "("):
-                if from_left:
-                    is_sure &= bool(waiting)
-                    if not waiting and (mixed := _mixed(items, part, at)):
-                        items[-1:] = mixed
-                        at += 3
-                        is_sure = True
-                        continue
-                    break
-                if not waiting and (mixed := _mixed(items, part, at)):
-                    items[-1:] = mixed
-                    at += 3
-                    continue
-                is_sure = bool(waiting) and (not items or is_operand)
-                if kind == "(" and is_glued:
-                    is_sure = False
-                items, opened, start, has_units = [], [], at, False
-                waiting = 0
-            elif kind == "(" and is_operand:
-                if not is_glued:
-                    if from_left:
-                        break
-                    is_sure = False
-                items.append(token._replace(kind="+", text="*"))
-            if kind == "(":
-                opened.append((len(items), at))
-            items.append(token)
-        elif kind == "%":
-            if not is_operand or waiting:
-                is_sure = False
-                if from_left:
-                    break
-                items, opened, start = [], [], at + 1
-            else:
-                items.append(token)
-        elif kind == ")":
-            if not opened:
-                if from_left:
-                    break
-                items, opened, start, is_sure, has_units = [], [], at + 1, True, False
-                waiting = 0
-            else:
-                opened.pop()
-                waiting = 0
-                items.append(token)
-        at += 1
-    if opened:
-        first, where = opened[-1] if not from_left else opened[0]
-        if from_left:
-            del items[first:]
-        else:
-            # "(5 + 3 = 8)" is an equation in brackets; "f(5 + 3 = 8" is not.
-            glued = where > 0 and part[where - 1].end == part[where].start and part[where - 1].kind in "nw)"
-            is_sure &= not glued
-            items, start = items[first + 1 :], where + 1
-    while items and items[-1].kind in "+f":
-        if not from_left:
-            is_sure = False
-        if from_left and len(items) > 1 and items[-1].kind == "+" and at >= len(part):
-            is_sure = False
-        items.pop()
-    return _Scan(tuple(items), start if items else len(part), at, is_sure, has_units)
-
-
-def _is_share(items: Sequence[_Token]) -> bool:
-    """Whether a per cent or a fraction stands last: what "of" takes its share by."""
-    return items[-1].kind in "%)" or (len(items) > 2 and items[-2].text in ("/", "÷"))
-
-
-def _mixed(items: Sequence[_Token], part: Sequence[_Token], at: int) -> list[_Token]:
-    """``3 1/2`` as ``(3 + 1 / 2)``; empty where that is not what stands at ``at``."""
-    three = part[at : at + 3]
-    if len(three) < 3 or not items or items[-1].kind != "n" or three[1].text != "/":
-        return []
-    whole, above, below = items[-1], three[0], three[2]
-    if above.kind != "n" or below.kind != "n" or not all(t.text.isdecimal() for t in (whole, above, below)):
-        return []
-    if whole.end == above.start or above.end != three[1].start or three[1].end != below.start:
-        return []
-    bracket = whole._replace(kind="(", text="(", end=whole.start)
-    plus = whole._replace(kind="+", text="+", start=whole.end)
-    return [bracket, whole, plus, *three, below._replace(kind=")", text=")", start=below.end)]
-
-
-_ABOUT = frozenset(
-    "about approximately approx roughly around nearly almost rounded rounding round estimate".split()
-)
-_OTHER_ARITHMETIC = frozenset(
-    "mod modulo base binary remainder am pm o'clock clock not wrong incorrect mistake cannot isn't".split()
-)
-_FACTORS_IN_WORDS = frozenset(
-    "half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths "
-    "sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root "
-    "percent percentage fraction ratio product difference log ln sin cos tan choose factorial dozen".split()
-)
-_BEFORE_NO_EXPRESSION = frozenset(
-    "than as minus plus less more by over into from under negative between divided multiplied per".split()
-)
-_TAKES_OF = frozenset("total sum amount number cost distance weight profit height width length".split())
-_OF_SOMETHING = frozenset("of for in per on at with after before to by".split())
-
-
-def _is_hazardous(context: Sequence[str], before: Sequence[_Token], *, has_units: bool) -> bool:
-    """Whether the words before an expression may belong to it, as in "half of 30 + 2"."""
-    if not context or not before or before[-1].kind != "w":
-        return bool(before) and before[-1].kind in "n%+"
-    last = context[-1]
-    if last in _BEFORE_NO_EXPRESSION or _FACTORS_IN_WORDS.intersection(context[-4:]):
+def _is_taken(tokens: Sequence[_Token], side: _Side) -> bool:
+    """Whether the words before an expression belong to it."""
+    last = tokens[side.first - 1].text.lower()
+    first = side.first
+    while first > 0 and side.first - first < 4 and tokens[first - 1].kind in "wc":
+        first -= 1
+    words = [token.text.lower() for token in tokens[first : side.first]]
+    if last in _TAKING_WORDS or _FACTORS_IN_WORDS.intersection(words):
         return True
-    if last == "of" and not _TAKES_OF.intersection(context[-2:-1]):
+    if last == "of":
+        return not _TOTALS.intersection(words[-2:-1])
+    earlier = tokens[first - 1].kind if first > 0 else "\n"
+    if earlier in "%v?+*/^" or (earlier in "n)" and (words[0] == "and" or _LINKS.intersection(words))):
+        # "3 and 4 + 5", "20 + 10 added to the 5 + 3", "4 at 5 - 2"
         return True
-    if last == "and" and len(before) > 1 and before[-2].kind in "n%)":
-        return True
-    if len(last) == 1 and last not in "ai":
-        return True
-    return has_units and last in _OF_SOMETHING
+    has_units = any(token.kind == "w" for token in tokens[side.first : side.stop])
+    return has_units and last in _PREPOSITIONS
 
 
-# --- Values
+def _ends_freely(tokens: Sequence[_Token], side: _Side) -> bool:
+    """Whether what stands behind a right side leaves its value alone."""
+    after = tokens[side.stop : side.stop + 2]
+    if not after:
+        return True
+    is_glued = after[0].start == tokens[side.stop - 1].end
+    if after[0].kind == "/":
+        return len(after) > 1 and after[1].kind == "w"
+    if after[0].kind == ".":
+        cuts_number = len(after) > 1 and after[1].kind == "n" and is_glued and after[1].start == after[0].end
+        return after[0].text not in "?!" and not cuts_number and not (is_glued and after[0].text in "'")
+    return after[0].kind in "wc\n=~>|()" and not (after[0].kind == "(" and is_glued)
 
 
 class _Value(NamedTuple):
@@ -642,29 +651,13 @@ _UNITS: tuple[tuple[frozenset[str], tuple[float, ...]], ...] = tuple(
         ("degree radian", (180, 90, 360)),
     )
 )
-_MOST_POWER = 20
+_MOST_POWER = 40
 
 
-def _is_surely_false(left: _Side, right: _Side) -> bool:
-    signs = sum(item.kind == "+" for item in left.items[1:])
-    if not (left.is_sure and right.is_sure and signs):
-        return False
-    words = left.words | right.words
-    if words & _ABOUT or words & _OTHER_ARITHMETIC:
-        return False
-    known = _readings(left.items, is_left=True)
-    stated = _readings(right.items, is_left=False)
-    if not known or not stated:
-        return False
-    factors = _factors(words, has_percent=any(item.kind == "%" for item in (*left.items, *right.items)))
-    return factors is not None and not any(
-        _agree(one, other, decimals, factors) for one, _ in known for other, decimals in stated
-    )
-
-
-def _factors(words: frozenset[str], *, has_percent: bool) -> list[float] | None:
+def _factors(words: set[str], *, has_percent: bool) -> list[float] | None:
     """By what the sides may differ for their units; None where several units make that anybody's guess."""
-    factors: list[float] = [1, 100] if has_percent else [1]
+    # Thousands and millions are often left out.
+    factors: list[float] = [1, 1e3, 1e6, 100] if has_percent else [1, 1e3, 1e6]
     bare = {word[:-1] if word.endswith("s") else word for word in words}
     for names, known in _UNITS:
         if found := names & bare:
@@ -675,15 +668,16 @@ def _factors(words: frozenset[str], *, has_percent: bool) -> list[float] | None:
 
 
 def _agree(known: _Value, stated: _Value, decimals: int | None, factors: Sequence[float]) -> bool:
-    for factor in factors:
+    # Shares are often said as per cents.
+    for factor in (*factors, 100) if abs(known.value) <= 1 else factors:
         for scale in (factor, 1 / factor):
             low, value, high = (part * scale for part in known)
             slack = 1e-9 * max(1.0, abs(stated.value))
             if factor != 1:
-                slack = max(slack, 0.005 * abs(value))
+                slack = max(slack, 0.02 * abs(value))
             if low - slack <= stated.high and stated.low <= high + slack:
                 return True
-            if decimals is None:
+            if decimals is None or factor != 1:
                 continue
             last_place = 10.0**-decimals
             is_whole = abs(value / last_place - round(value / last_place)) < 1e-6
@@ -695,45 +689,53 @@ def _agree(known: _Value, stated: _Value, decimals: int | None, factors: Sequenc
     return False
 
 
-def _readings(items: Sequence[_Token], *, is_left: bool) -> list[tuple[_Value, int | None]]:
-    """The values that an expression may be meant to have, with the decimals of a lone number."""
-    parts = [tuple(items)]
-    depth = 0
+def _readings(items: tuple[_Token, ...], *, is_left: bool) -> list[tuple[_Value, int | None]]:
+    """The values that an expression may be meant to have, with the decimals of a lone number.
+
+    Empty where the whole has none, or more readings than are worth listing (``7/12 / 1/12``).
+    """
+    kinds = "".join(item.kind for item in items)
+    if not items or kinds.count("/") > 1 or kinds.count("(") > _MOST_BRACKETS:
+        return []
+    parts, depth = [items], 0
     for index, item in enumerate(items):
-        depth += (item.kind in "(f") - (item.kind == ")") if item.kind in "()" else 0
-        if item.kind != "+" or depth or not index:
+        depth += (item.kind == "(") - (item.kind == ")")
+        if depth or not index or item.kind not in "+*/":
             continue
         if not is_left:
             # 5 + 3 = 8 * 2
-            parts.append(tuple(items[:index]))
-        elif item.text in "-–—" and items[index - 1].end < item.start:
-            # "Day 2 - 5 + 3 = 8"
-            rest = tuple(items[index + 1 :])
-            parts += [rest] if any(each.kind == "+" for each in rest[1:]) else []
-    if items and items[0].kind == "+":
+            parts.append(items[:index])
+        elif (
+            _sign(item) == "-"
+            and items[index - 1].end < item.start
+            and re.search(r"[n)%][+*/]", kinds[index:])
+        ):
+            # Day 2 - 5 * 3 = 15
+            parts.append(items[index + 1 :])
+        if item.kind == "/" and not {"(", "f"} & set(kinds):
+            # 8+6/120+80, with a sign for a bar
+            opened, closed = item._replace(kind="("), item._replace(kind=")")
+            parts.append((opened, *items[:index], closed, item, opened, *items[index + 1 :], closed))
+    if kinds[0] in "+*":
         # A list's mark.
-        parts.append(tuple(items[1:]))
-    has_percent = any(item.kind == "%" for item in items)
-    has_difference = is_left and any(item.kind == "+" and _SIGNS[item.text] == "-" for item in items)
+        parts.append(items[1:])
+    percents = _PERCENTS if "%" in kinds else _PERCENTS[:1]
+    has_difference = is_left and any(_sign(item) == "-" for item in items)
     found: list[tuple[_Value, int | None]] = []
     for part in parts:
-        decimals = (
-            len(_plain(part[0].text).partition(".")[2])
-            if len(part) < 3 and part and part[0].kind == "n"
-            else None
-        )
-        if decimals is not None:
-            decimals = max(decimals, len(part[0].text.partition(".")[2]))
-        for grouping, percents in itertools.product(_GROUPINGS, _PERCENTS if has_percent else _PERCENTS[:1]):
-            value = _Reader(part, grouping, percents).whole()
-            if value is None:
-                continue
-            found.append((value, decimals))
+        places = len(part[0].text.partition(".")[2]) if len(part) == 1 or kinds == "n%" else None
+        values = [_Reader(part, *reading).whole() for reading in itertools.product(_GROUPINGS, percents)]
+        if part is items and kinds[0] != "*" and None in values:
+            return []
+        for value in filter(None, values):
+            found.append((value, places))
             if has_difference:
-                found.append((_Value(-value.high, -value.value, -value.low), decimals))
+                # Written in the wrong order.
+                found.append((_negative(value), places))
     return found
 
 
+_MOST_BRACKETS = 20
 _GROUPINGS = ("usual", "in turn", "below")
 """Signs by their strength; from left to right; and ``6/2*3`` as 6 over 2 * 3."""
 _PERCENTS = ("share", "bare", "change")
@@ -741,7 +743,7 @@ _PERCENTS = ("share", "bare", "change")
 
 
 class _Reader:
-    """Evaluates items from left to right; None for what is no expression or has no value."""
+    """Evaluates items from left to right, with one method per rule of the grammar."""
 
     def __init__(self, items: Sequence[_Token], grouping: str, percents: str) -> None:
         self._items = items
@@ -750,68 +752,54 @@ class _Reader:
         self._place = 0
 
     def whole(self) -> _Value | None:
+        """None for what is no expression or has no value."""
         try:
             value = self._sum()
         except (_NoValueError, ArithmeticError):
             return None
-        is_whole = self._place == len(self._items) and all(map(math.isfinite, value))
-        return value if is_whole else None
+        return value if self._place == len(self._items) and all(map(math.isfinite, value)) else None
 
     def _sum(self) -> _Value:
+        in_turn = self._grouping == "in turn"
         value = self._product()
-        while sign := self._take("+-*/" if self._grouping == "in turn" else "+-"):
+        while sign := self._take("+-*/" if in_turn else "+-"):
             begin = self._place
-            right = self._signed() if self._grouping == "in turn" else self._product()
-            ended = self._items[self._place - 1].kind == "%" and self._place - begin == 2
-            if ended and self._percents == "change" and sign in "+-":
+            right = self._signed() if in_turn else self._product()
+            is_share = self._place - begin == 2 and self._items[begin + 1].kind == "%"
+            if is_share and self._percents == "change" and sign in "+-":
                 right = _apply("*", value, right)
             value = _apply(sign, value, right)
         return value
 
     def _product(self) -> _Value:
         value = self._signed()
-        if self._grouping == "in turn":
-            return value
-        while sign := self._take("*/"):
+        while self._grouping != "in turn" and (sign := self._take("*/")):
             right = self._product() if sign == "/" and self._grouping == "below" else self._signed()
             value = _apply(sign, value, right)
         return value
 
     def _signed(self) -> _Value:
-        negative = False
-        while sign := self._take("+-"):
-            negative ^= sign == "-"
-        value = self._power()
-        return _Value(-value.high, -value.value, -value.low) if negative else value
+        return _negative(self._power()) if self._take("-") else self._power()
 
     def _power(self) -> _Value:
         value = self._atom()
-        if self._take("^"):
-            exponent = self._signed().value
-            if exponent != int(exponent) or not 0 <= exponent <= _MOST_POWER:
-                raise _NoValueError
-            result = _Value(1.0, 1.0, 1.0)
-            for _ in range(int(exponent)):
-                result = _apply("*", result, value)
-            return result
-        return value
+        if not self._take("^"):
+            return value
+        exponent = self._signed().value
+        if exponent != int(exponent) or not 0 <= exponent <= _MOST_POWER:
+            raise _NoValueError
+        return _Value(*(part ** int(exponent) for part in value))
 
     def _atom(self) -> _Value:
-        token = self._next()
+        token = self._next("n(f")
         if token.kind == "n":
-            value = _number(token.text, is_percent=self._is_percent())
+            value = _number(token.text, is_percent=self._has("%"))
         elif token.kind == "(":
             value = self._closed()
-        elif token.kind == "f":
-            parts = []
-            for _ in range(2):
-                if self._next().text != "{":
-                    raise _NoValueError
-                parts.append(self._closed())
-            value = _apply("/", *parts)
         else:
-            raise _NoValueError
-        if self._is_percent():
+            above, _, below = self._next("(") and self._closed(), self._next("("), self._closed()
+            value = _apply("/", above, below)
+        if self._has("%"):
             self._place += 1
             if self._percents != "bare":
                 value = _Value(*(part / 100 for part in value))
@@ -819,26 +807,23 @@ class _Reader:
 
     def _closed(self) -> _Value:
         value = self._sum()
-        if self._next().kind != ")":
-            raise _NoValueError
+        self._next(")")
         return value
 
-    def _next(self) -> _Token:
-        if self._place == len(self._items):
+    def _has(self, kinds: str) -> bool:
+        return self._place < len(self._items) and self._items[self._place].kind in kinds
+
+    def _next(self, kinds: str) -> _Token:
+        if not self._has(kinds):
             raise _NoValueError
         self._place += 1
         return self._items[self._place - 1]
 
-    def _is_percent(self) -> bool:
-        return self._place < len(self._items) and self._items[self._place].kind == "%"
-
     def _take(self, signs: str) -> str:
         """The next token's sign if it is one of these, else nothing."""
-        if self._place < len(self._items) and self._items[self._place].kind == "+":
-            sign = _SIGNS[self._items[self._place].text]
-            if sign in signs:
-                self._place += 1
-                return sign
+        if self._has("+*/^") and (sign := _sign(self._items[self._place])) in signs:
+            self._place += 1
+            return sign
         return ""
 
 
@@ -848,17 +833,23 @@ class _NoValueError(Exception):
 
 def _number(digits: str, *, is_percent: bool) -> _Value:
     """A number as it stands; one that may have been rounded, between what may have been meant."""
-    value = float(re.sub(r"[^\d.]", "", digits))
+    if re.match(r"0\d", digits):
+        # An hour, a code.
+        raise _NoValueError
+    if "/" in digits:
+        whole, above, below = map(int, re.split("[ /]", digits))
+        return _Value(*[whole + above / below] * 3)
+    value = float(_plain(digits) or 0)
     places = len(digits.partition(".")[2])
-    is_rounded = places > 0 and not (places <= 2 and digits[-1] in "05")
-    if not places and is_percent:
-        is_rounded = value % 5 != 0
+    is_rounded = value % 5 != 0 if is_percent and not places else places > 0
+    if is_rounded and places <= 2 and digits[-1] in "05":
+        is_rounded = False
     last_place = 10.0**-places
-    return (
-        _Value(value - 0.5 * last_place, value, value + last_place)
-        if is_rounded
-        else _Value(value, value, value)
-    )
+    return _Value(value - 0.5 * last_place, value, value + last_place) if is_rounded else _Value(*[value] * 3)
+
+
+def _negative(value: _Value) -> _Value:
+    return _Value(-value.high, -value.value, -value.low)
 
 
 def _apply(sign: str, left: _Value, right: _Value) -> _Value:

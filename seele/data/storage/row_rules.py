@@ -34,6 +34,29 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
             f"{at}, column 'revealed_at': expected an integer from 0 to {len(steps)}, the number of steps, "
             f"or null (unknown), got {shown(revealed_at)}"
         )
+    _check_milestones(row.get("milestones"), sum(map(len, steps)), at)
+
+
+def _check_milestones(milestones: Any, solution_chars: int, at: str) -> None:
+    if milestones is None:
+        return
+    allowed = (
+        "null (unknown) or a list of milestones {value: a text that is not blank, end: an integer, equations: a "
+        f"list of texts}} whose ends rise within the {solution_chars} characters of the solution, the final "
+        "answer last; write it with `seele data milestones`"
+    )
+    ends = [-1]
+    for milestone in milestones if isinstance(milestones, list) else ():
+        value, end, equations = (
+            milestone.get(key) if isinstance(milestone, dict) else None for key in ("value", "end", "equations")
+        )
+        is_text = isinstance(value, str) and bool(value.strip())
+        texts = equations is None or all(isinstance(equation, str) for equation in equations)
+        if not (is_text and texts and _is_count(end) and ends[-1] < end <= solution_chars):
+            raise DataError(f"{at}, column 'milestones', number {len(ends) - 1}: expected {allowed}; got {shown(milestone)}")
+        ends.append(end)
+    if len(ends) < 2:
+        raise DataError(f"{at}, column 'milestones': expected {allowed}; got {shown(milestones)}")
 
 
 def is_unicode(text: str) -> bool:
