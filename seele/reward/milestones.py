@@ -72,19 +72,23 @@ def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[M
     if _CHAIN_QUESTION.fullmatch(question.strip()) and (links := list(_CHAIN_STEP.finditer(text))):
         found = [Milestone(link["value"], link.end(), (link[0],)) for link in links]
         return (*found[:-1], replace(found[-1], value=answer, end=len(text)))
-    found, equations, step_start = [], [], 0
+    found, waiting, step_start = [], [], 0
     for step, stated in zip(steps, _stated(question, steps), strict=True):
         own: _Equation | None = None
         for equation, is_new in stated:
-            equations += [equation.written] if equation.written else []
+            waiting.append(equation)
             if is_new:
                 own = equation
         if own is not None and own.value is not None and not _same_value(own.value, answer):
-            equations.append(own.written)
-            found.append(Milestone(own.value, step_start + own.end, tuple(filter(None, equations))))
-            equations = []
+            behind = waiting.index(own) + 1
+            found.append(Milestone(own.value, step_start + own.end, _written_of(waiting[:behind])))
+            waiting = waiting[behind:]
         step_start += len(step)
-    return (*found, Milestone(answer, len(text), tuple(equations)))
+    return (*found, Milestone(answer, len(text), _written_of(waiting)))
+
+
+def _written_of(equations: Iterable["_Equation"]) -> tuple[str, ...]:
+    return tuple(equation.written for equation in equations if equation.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,11 @@ class Coverage:
 
 
 def coverage(instances: Iterable[Instance]) -> Coverage:
-    """Count milestones as ``find_milestones`` finds them, and stored ones where there are some."""
+    """Count milestones as ``find_milestones`` finds them."""
     problems = with_two = steps = stating = new = 0
     for instance in instances:
         problems += 1
-        with_two += len(milestones_of(instance)) >= 2
+        with_two += len(find_milestones(instance.question, instance.steps, instance.answer)) >= 2
         for stated in _stated(instance.question, instance.steps)[:-1]:
             steps += 1
             stating += bool(stated)
@@ -325,8 +329,8 @@ _KINDS = {
     "punctuation": ".",
     "other": "?",
 }
-# Words have further kinds: "w" may be a unit, "c" joins sentences, "v" is a letter that stands for a number or
-# belongs to one, "q" is an "of" that takes no share; "x" and a share's "of" become signs.
+# Words have further kinds: "w" may be a unit, "c" joins sentences, "v" is a letter that stands for a number
+# or belongs to one, "q" is an "of" that takes no share; "x" and a share's "of" become signs.
 _JOINING = _words("""
     and or so then is was are were be but which that because since if gives give get gets makes means leaves
     equals therefore thus hence has have had
@@ -343,7 +347,7 @@ def _tokens(text: str) -> list[_Token]:
         if match.lastgroup is not None
     ]
     tokens: list[_Token] = []
-    for token, after in zip(found, [*found[1:], None], strict=True):
+    for token, after in zip(found, [*found, None][1:], strict=True):
         if token.kind == "w":
             token = token._replace(kind=_kind_of_word(token, tokens, after))
         elif token.kind == "(" and tokens and tokens[-1].kind in "n)" and tokens[-1].end == token.start:
@@ -500,9 +504,9 @@ _DOUBTFUL = _words(f"{_ABOUT} {_OTHER_ARITHMETIC} {_DENIED}")
 
 # "half of 30 + 2", "5 more than 3 * 4", "the price of 3 shirts + 5"
 _FACTORS_IN_WORDS = _words("""
-    half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths sixth
-    sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root percent
-    percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
+    half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
+    sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root
+    percent percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
     """)
 _TAKING_WORDS = _words(
     "than as minus plus less more by over into from under negative between divided multiplied per"
@@ -598,6 +602,9 @@ def _is_taken(tokens: Sequence[_Token], side: _Side) -> bool:
     if last == "of":
         return not _TOTALS.intersection(words[-2:-1])
     earlier = tokens[first - 1].kind if first > 0 else "\n"
+    if earlier == "n" and first > 1 and tokens[first - 2].kind in "=~":
+        # "48/2 = 24 and 24 + 48 = 72"
+        return False
     if earlier in "%v?+*/^" or (earlier in "n)" and (words[0] == "and" or _LINKS.intersection(words))):
         # "3 and 4 + 5", "20 + 10 added to the 5 + 3", "4 at 5 - 2"
         return True

@@ -40,23 +40,25 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
 def _check_milestones(milestones: Any, solution_chars: int, at: str) -> None:
     if milestones is None:
         return
+    at = f"{at}, column 'milestones'"
     allowed = (
-        "null (unknown) or a list of milestones {value: a text that is not blank, end: an integer, equations: a "
-        f"list of texts}} whose ends rise within the {solution_chars} characters of the solution, the final "
-        "answer last; write it with `seele data milestones`"
+        "null (unknown) or a list of milestones with value (a text that is not blank), end (an integer, none "
+        f"below the one before or above {solution_chars}, the solution's characters) and equations (texts), "
+        "the final answer last; `seele data milestones` writes it"
     )
-    ends = [-1]
-    for milestone in milestones if isinstance(milestones, list) else ():
-        value, end, equations = (
-            milestone.get(key) if isinstance(milestone, dict) else None for key in ("value", "end", "equations")
-        )
-        is_text = isinstance(value, str) and bool(value.strip())
-        texts = equations is None or all(isinstance(equation, str) for equation in equations)
-        if not (is_text and texts and _is_count(end) and ends[-1] < end <= solution_chars):
-            raise DataError(f"{at}, column 'milestones', number {len(ends) - 1}: expected {allowed}; got {shown(milestone)}")
-        ends.append(end)
-    if len(ends) < 2:
-        raise DataError(f"{at}, column 'milestones': expected {allowed}; got {shown(milestones)}")
+    if not isinstance(milestones, list) or not milestones:
+        raise DataError(f"{at}: expected {allowed}; got {shown(milestones)}")
+    least = 0
+    for number, milestone in enumerate(milestones):
+        match milestone:
+            case {"value": str(value), "end": int(end), "equations": list(equations)} if (
+                value.strip()
+                and least <= end <= solution_chars
+                and all(isinstance(e, str) for e in equations)
+            ):
+                least = end
+            case _:
+                raise DataError(f"{at}, number {number}: expected {allowed}; got {shown(milestone)}")
 
 
 def is_unicode(text: str) -> bool:

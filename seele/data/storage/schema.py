@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seele.data.storage.files import how_to_make
-from seele.data.storage.parquet import ParquetSink
+from seele.data.storage.parquet import ParquetSink, set_column
 from seele.data.storage.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError
 from seele.records import Instance, Milestone
@@ -114,7 +114,8 @@ def read_problems(path: Path) -> list[Instance]:
     Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
     (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
     blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps, or null) and
-    ``milestones`` (see ``seele.data.storage.row_rules``, or null) may be absent. Instances with fewer than two steps are kept: see ``count_unhintable``.
+    ``milestones`` (a list of the fields of ``Milestone``, or null) may be absent. Instances with fewer than
+    two steps are kept: see ``count_unhintable``.
 
     Raises:
         DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
@@ -148,6 +149,11 @@ def iterate_problems(path: Path) -> Iterator[Instance]:
         check_row(row, at)
         ids.check(row["instance_id"], number)
         yield _to_instance(row)
+
+
+def write_milestones(path: Path, out: Path, milestones: Iterable[Sequence[Milestone]]) -> None:
+    """Copy a file of problems with these milestones, one sequence a row; ``out`` may be ``path``."""
+    set_column(path, out, SCHEMA.field("milestones"), map(_milestone_rows, milestones))
 
 
 def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -184,8 +190,14 @@ def count_unhintable(instances: Iterable[Instance]) -> int:
 def _to_instance(row: dict[str, Any]) -> Instance:
     milestones = row.get("milestones")
     if milestones is not None:
-        milestones = tuple(Milestone(m["value"], m["end"], tuple(m["equations"] or ())) for m in milestones)
+        milestones = tuple(Milestone(m["value"], m["end"], tuple(m["equations"])) for m in milestones)
     return Instance(**row | {"steps": tuple(row["steps"]), "milestones": milestones})
+
+
+def _milestone_rows(milestones: Sequence[Milestone] | None) -> list[dict[str, Any]] | None:
+    if milestones is None:
+        return None
+    return [{"value": m.value, "end": m.end, "equations": list(m.equations)} for m in milestones]
 
 
 def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
@@ -197,9 +209,7 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
         "answer": instance.answer,
         "level": instance.level,
         "revealed_at": instance.revealed_at,
-        "milestones": None
-        if instance.milestones is None
-        else [{"value": m.value, "end": m.end, "equations": list(m.equations)} for m in instance.milestones],
+        "milestones": _milestone_rows(instance.milestones),
         "prompt": [{"role": "user", "content": instance.question}],
         "reward_model": {"style": "rule", "ground_truth": instance.answer},
         "extra_info": {"index": index, "split": split},
