@@ -17,6 +17,22 @@ only (JSON).
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A value on the way through a worked solution, its final answer as the last one."""
+
+    value: str
+    """As the solution states it; a number without commas and closing zeros."""
+
+    end: int
+    """Characters of the solution up to the end of the value: a hint of so many states it."""
+
+    equations: tuple[str, ...] = ()
+    """What the solution computes since the milestone before, without blanks and units, such as
+    ``48/2=24``. The last one is its own where it has one.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """One training or evaluation problem with its worked solution (x and y in the paper)."""
@@ -44,6 +60,11 @@ class Instance:
     revealed_at: int | None = None
     """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
     where nobody looked (``seele.data.steps.leakage``).
+    """
+
+    milestones: tuple[Milestone, ...] | None = None
+    """Values that the worked solution computes on the way, in order; None where nobody looked
+    (``seele.reward.milestones``).
     """
 
     longest_hint: int | None = None

@@ -1,4 +1,4 @@
-"""``seele data inspect``: problems with every hint that may be given for them, and what a file holds."""
+"""``seele data inspect`` and ``milestones``: the hints and milestones of problems, and what a file holds."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,6 +55,29 @@ def inspect_problems(
         _print_statistics(console, groups)
     for instance in shown:
         _print_problem(console, instance)
+
+
+def milestones_command(
+    file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the file goes.", dir_okay=False, show_default="FILE itself")
+    ] = None,
+) -> None:
+    """Add the milestones of the worked solutions, and say how many there are."""
+    from seele.data.storage.schema import read_problems, write_milestones
+    from seele.reward.milestones import coverage, find_milestones
+
+    instances = read_problems(file)
+    found = [find_milestones(each.question, each.steps, each.answer) for each in instances]
+    write_milestones(file, out or file, found)
+    counts = coverage(instances)
+    typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones")
+    for count, whole, what in (
+        (counts.stating, counts.steps, "steps before the last state a value"),
+        (counts.new, counts.steps, "state one that is neither in the question nor in an earlier step"),
+        (counts.with_two, counts.problems, "problems have at least two milestones, the answer among them"),
+    ):
+        typer.echo(f"  {count / whole if whole else 0.0:6.1%} of {whole}: {what}")
 
 
 def _cells(group: "ProblemStatistics") -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from seele.data.storage.files import PartialFile, file_sha256, write_atomically
 from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.errors import DataError
-from seele.records import Instance
+from seele.records import Instance, Milestone
 
 # --- ``seele data`` and ``seele grade``, from the command line's arguments to the files
 
@@ -690,3 +690,33 @@ def test_the_ten_rows_that_are_shipped_are_the_quickstarts_first(tmp_path):
         for name in ("sample", "chains")
     )
     assert len(ours) == 10 and ours == first
+
+
+# --- ``seele data milestones``: added to a file, and counted
+
+
+def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
+    out = tmp_path / "out.parquet"
+    main_status("data", "milestones", file, "--out", out)
+    said = capsys.readouterr().out
+    assert "3 problems, 3 milestones" in said and "33.3% of 3: steps before the last state a value" in said
+    assert [instance.milestones for instance in read_problems(file)] == [None] * 3
+    found = [instance.milestones for instance in read_problems(out)]
+    # The step's value is the answer, for which the last milestone stands.
+    assert found[0] == (Milestone("12", len("".join(problem(1).steps)), ("3*4=12",)),)
+    assert found[1:] == [(Milestone(HOSTILE.answer, len("".join(HOSTILE.steps))),), (Milestone("12", 0),)]
+    main_status("data", "milestones", file)
+    assert file.read_bytes() == out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("milestones", "said"),
+    [
+        ([], "'milestones': expected"),
+        ([Milestone(" ", 3)], "number 0"),
+        ([Milestone("3", 10**6)], "number 0"),
+    ],
+)
+def test_milestones_that_do_not_fit_the_solution_are_refused(milestones, said, tmp_path):
+    with pytest.raises(DataError, match=said):
+        write_problems(tmp_path / "x.parquet", [problem(1, milestones=tuple(milestones))], split="train")

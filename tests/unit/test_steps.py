@@ -1,4 +1,6 @@
-r"""Steps: cut where a hint may end, never within maths, code, tables or braces, and the text comes back."""
+r"""Steps: cut where a hint may end, never within maths, code, tables or braces, and the text comes back; the
+milestones of steps, and how far a response comes along them.
+"""
 
 import json
 import re
@@ -11,7 +13,10 @@ from hypothesis import strategies as st
 
 from seele.data.steps.cutting import join_steps, split_sentences, split_steps
 from seele.data.steps.protected import legal_cuts, protected_spans
-from seele.data.tasks.gsm8k import read_gsm8k
+from seele.data.tasks.chains import ChainsConfig, generate_splits
+from seele.data.tasks.gsm8k import read_gsm8k, split_solution
+from seele.records import Milestone
+from seele.reward.milestones import coverage, find_milestones, num_shown, walk
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 needs_real_data = pytest.mark.skipif(
@@ -298,3 +303,272 @@ def test_every_solution_of_gsm8k_uft_and_aqua_is_cut_legally_and_comes_back():
         check_steps(join_steps(steps, separator=""), "".join(steps), has_money=True)
         num += 1
     assert num == 7473 + 1319 + 1024 + 500 + 508
+
+
+# --- Milestones of the steps, and the walk of a response along them
+
+CLIPS = "Natalia sold clips to 48 friends in April, and half as many in May. How many altogether?"
+CLIPS_STEPS, CLIPS_ANSWER = split_solution(
+    "In May she sold 48/2 = <<48/2=24>>24 clips.\nTogether 48+24 = <<48+24=72>>72 clips.\n#### 72"
+)
+CLIPS_MILESTONES = find_milestones(CLIPS, CLIPS_STEPS, CLIPS_ANSWER)
+
+
+def test_a_milestone_is_a_new_value_of_a_step_and_the_answer_is_the_last():
+    first, last = CLIPS_MILESTONES
+    assert first == Milestone("24", CLIPS_STEPS[0].index("24") + 2, ("48/2=24",))
+    assert (last.value, last.end) == ("72", len("".join(CLIPS_STEPS)))
+    assert [num_shown(CLIPS_MILESTONES, chars) for chars in (0, len(CLIPS_STEPS[0]), 10**6)] == [0, 1, 2]
+    # 48 stands in the question.
+    assert len(find_milestones(CLIPS, ("40 + 8 = 48.\n", *CLIPS_STEPS), "72")) == 2
+    assert find_milestones("What?", (), "yes") == (Milestone("yes", 0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "correct", "shown", "segments", "error"),
+    [
+        pytest.param(
+            "48/2=24, 48+24=72", True, 0, [("48/2=24", 0, True), (", 48+24=72", 1, True)], None, id="right"
+        ),
+        pytest.param(
+            "48/2=24. \\boxed{72}",
+            None,
+            0,
+            [("48/2=24", 0, True), (". \\boxed{72}", 1, True)],
+            None,
+            id="box",
+        ),
+        pytest.param("48/2=24. \\boxed{70}", None, 0, [("48/2=24", 0, True)], None, id="nobody knows"),
+        pytest.param(
+            "48/2=24. \\boxed{70}",
+            False,
+            0,
+            [("48/2=24", 0, True), (". \\boxed{70}", 1, False)],
+            None,
+            id="wrong",
+        ),
+        pytest.param("48/2=23. So 9.", None, 0, [("48/2=23", 0, False)], "23", id="false equation"),
+        pytest.param(
+            "48/2=24 and 24+48=70.",
+            False,
+            0,
+            [("48/2=24", 0, True), (" and 24+48=70", 1, False)],
+            "70",
+            id="later",
+        ),
+        pytest.param("48/2=23. 72", True, 0, [("48/2=23. 72", 1, True)], None, id="an error in a right one"),
+        pytest.param("48*1.5=72", True, 0, [("48*1.5=72", 1, True)], None, id="another way skips"),
+        pytest.param("48/2=24", False, 1, [("48/2=24", 1, False)], None, id="the hint has shown it"),
+    ],
+)
+def test_segments_of_a_walk(text, correct, shown, segments, error):
+    walked = walk(CLIPS_MILESTONES, text, correct=correct, shown=shown)
+    assert [(text[s.start : s.end], s.milestone_index, s.passed) for s in walked.segments] == segments
+    assert (walked.first_error is None) == (error is None)
+    assert error is None or text.startswith(error, walked.first_error)
+
+
+FALSE = [
+    "3 + 4 = 8",
+    "He has 5 apples + 3 apples = 9 apples",
+    "so 48 / 2 = 23.",
+    "25% * 16 pandas = 44 pandas",
+    "$7.50 + $5 + $6 = $16.",
+    "\\[ 50 + 70 \\times 2 = 180 \\]",
+    "2 x 3 = 5",
+    "(1 + 2) * 3 = 10",
+    "7 x 8 = 56, 6 * 9 = 55",
+    "1/2 * 12 = 4 boxes",
+    "12 ÷ 4 = 4",
+    "1,200 + 300 = 1,600",
+    "2 + 2 =\n5\n",
+    "10 / 3 = 3.5",
+    "\\frac{6}{2} + 1 = 5",
+    "50% of 20 = 12",
+    "- 3 * 4 = 13",
+    "2^3 + 1 = 10",
+    "1 1/2 * 4 = 7",
+    "91+17=109|5 109",
+]
+TRUE_OR_UNSURE = [
+    "10/3 = 3.33",
+    "10/3=3",
+    "10/3 = 4 boxes",
+    "3.33 * 3 = 10",
+    "2 x 3 = 6",
+    "50% of 20 = 10",
+    "0.2*50=10",
+    "3/8 = 37.5%",
+    "2 dozen = 24",
+    "2 dozen * 3 = 72",
+    "1 hour = 60 minutes",
+    "30 minutes * 4 = 2 hours",
+    "3 feet * 4 = 144 inches",
+    "100 - 20% = 80",
+    "5 + 3 = 8 * 2 = 16",
+    "5 + 3 * 2 = 16",
+    "6/2*3 = 1",
+    "1,000 * 3 = 3,000",
+    "1{,}000 + 1 = 1001",
+    "12 = 3 *\n4",
+    "48 +\n2 = 50",
+    "\\frac{1}{2} + \\frac14 = 1",
+    "2x + 3 = 7",
+    "x + 5 + 3 = 10",
+    "2(3) = 6",
+    "5! * 2 = 240",
+    "half of 30 + 2 = 17",
+    "5 more than 3 * 4 = 17",
+    "the price of 3 shirts + 5 = 50",
+    "17 + 5 = 10 (mod 12)",
+    "9 - 5 = 8 hours, from 9 am to 5 pm",
+    "Weeks 3-4 = 2",
+    "f(2 + 3) = 7",
+    "gcd(12, 9 + 3) = 6",
+    "3,5 * 2 = 7",
+    "12:30 + 2 = 14:30",
+    "5 + 3 ≈ 9",
+    "about 7 * 7 = 50",
+    "3 - 5 = 2",
+    "2 + 2 = 5?",
+    "2 + 2 = 4x",
+    "7/12 / 1/12 = 7",
+    "0900-0130 = 0730",
+    "8+6/120+8 = 14/128",
+    "50 cents * 4 = $2",
+    "5 * 3 = 15,000",
+    "3/4 = 75",
+    "Day 2 - 5 * 3 = 15",
+    "2^{100} + 1 = 7",
+    "1/0 = 3",
+    "7a+5=3",
+    "3 1/2 * 2 = 7",
+]
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_an_equation_that_is_false_however_it_is_read_is_an_error(text):
+    assert walk(find_milestones("", (), "?"), text, correct=None).first_error is not None
+
+
+@pytest.mark.parametrize("text", TRUE_OR_UNSURE)
+def test_what_may_be_true_is_no_error(text):
+    assert walk(find_milestones("", (), "?"), text, correct=False).first_error is None
+
+
+def test_what_the_worked_solution_says_itself_is_no_error():
+    milestones = find_milestones("", ("He pays 6*2 = 18.\n", "\\boxed{20}"), "20")
+    assert walk(milestones, "6 * 2 = 18 dollars", correct=None).segments == ((0, 10, 0, True),)
+    assert walk(milestones, "6 * 2 = 19 dollars", correct=None).first_error == 8
+
+
+@pytest.mark.parametrize("operations_per_step", [1, 2])
+@pytest.mark.parametrize("answer_values", [1, 2])
+def test_every_wrong_value_of_a_chain_is_its_first_error(operations_per_step, answer_values):
+    config = ChainsConfig(
+        num_train=6,
+        num_heldout=2,
+        num_harder=2,
+        operations_per_step=operations_per_step,
+        answer_values=answer_values,
+    )
+    for instance in generate_splits(config)["train"]:
+        milestones = find_milestones(instance.question, instance.steps, instance.answer)
+        assert len(milestones) == len(instance.steps)
+        text = "".join(instance.steps)
+        whole = walk(milestones, text, correct=None)
+        assert "".join(text[s.start : s.end] for s in whole.segments) == text
+        assert whole.first_error is None and [s[2:] for s in whole.segments] == [
+            (index, True) for index in range(len(milestones))
+        ]
+        for index, place in enumerate(match.start(1) for match in re.finditer(r"=(\d)", text)):
+            wrong = text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+            walked = walk(milestones, wrong, correct=False)
+            assert walked.first_error == place
+            assert walked.segments[-1][1:] == (place + 1, index, False)
+            assert walk(milestones, wrong, correct=True).first_error is None
+
+
+def test_a_value_between_two_steps_of_a_chain_is_judged_where_the_modulus_is_known():
+    steps = ("5a+4b+3=2\n", "2c-1d-2=9\n\\boxed{9}")
+    milestones = find_milestones("5 a+4 b+3 c-1 d-2", steps, "9")
+    assert walk(milestones, "5a+4=9\n9b+3=2\n2c-1=1\n1d-2=9\n\\boxed{9}", correct=None).first_error is None
+    assert walk(milestones, "5a+4=8\n", correct=None).first_error == 5
+    assert walk(milestones, "2c-1d-2=9\n9e+1=0", correct=None, shown=1).first_error == 15
+    assert walk(milestones, "2c-1d-2=9\n\\boxed{8}", correct=None, shown=1).first_error == 17
+
+
+def test_a_flag_at_the_end_of_a_line_stays_whatever_follows():
+    lines = "So 3 + 4 = 7\n\n- 2 * 5 = 10\n7 + 10 = 18\n= 18 * 1 = 18\n+ 4 = 22\n".splitlines(keepends=True)
+    milestones = find_milestones("", (), "?")
+    errors = [
+        walk(milestones, "".join(lines[:num]), correct=None).first_error for num in range(len(lines) + 1)
+    ]
+    flagged = next(error for error in errors if error is not None)
+    assert errors[errors.index(flagged) :] == [flagged] * errors.count(flagged)
+
+
+_PIECES = st.sampled_from(
+    [
+        *"0123456789+-*/=%$().,^|{}\n ",
+        "12",
+        "x",
+        " of ",
+        "\\frac{",
+        "\\boxed{",
+        "}{",
+        " apples",
+        "7a+5=2",
+        "\u0663",
+        "²",
+    ]
+)
+
+
+@given(st.text() | st.lists(_PIECES, max_size=40).map("".join), st.lists(st.text(), max_size=3), st.text())
+def test_no_text_makes_the_walk_fail_and_segments_follow_each_other(text, steps, answer):
+    for milestones in (find_milestones(text, [*steps, text], answer), find_milestones("5 a+4", [text], "9")):
+        for correct in (None, False, True):
+            segments = walk(milestones, text, correct=correct, shown=1).segments
+            starts = [0, *(segment.end for segment in segments)][: len(segments)]
+            assert [segment.start for segment in segments] == starts
+            assert all(0 <= segment.end <= len(text) for segment in segments)
+
+
+@pytest.mark.parametrize(
+    "piece", ["1+", "(", "1,111", "1 ", "7a+5", "= ", "1/2 ", "\\frac{", "(1)", "a=1 ", "-"]
+)
+def test_a_long_text_is_walked_in_linear_time(piece):
+    milestones = find_milestones("", (), "?")
+
+    def seconds(length):
+        text = piece * (length // len(piece)) + "=1"
+        begin = time.process_time()
+        walk(milestones, text, correct=None)
+        return time.process_time() - begin
+
+    # A quadratic walk of the longer one would take 64 times as long.
+    assert seconds(16_000) < 30 * max(seconds(2_000), seconds(2_000), 0.002)
+
+
+@needs_real_data
+def test_nothing_is_flagged_in_the_worked_solutions_of_gsm8k():
+    problems = read_gsm8k("train", folder=REAL / "gsm8k")[::20]
+    for problem in problems:
+        milestones = find_milestones(problem.question, problem.steps, problem.answer)
+        assert walk(milestones, "".join(problem.steps), correct=None).first_error is None, problem.steps
+    counts = coverage(problems)
+    assert counts.stating / counts.steps > 0.9 and counts.with_two / counts.problems > 0.9
+
+
+@needs_real_data
+def test_few_right_solutions_of_models_are_flagged():
+    rows = [json.loads(line) for line in (REAL / "traces.jsonl").open()]
+    rows = [row for row in rows if row["source"].startswith("processbench") and row["steps_ok"]]
+    flagged = [
+        row["id"]
+        for row in rows
+        if walk(find_milestones("", (), "?"), row["sep"].join(row["steps"]), correct=None).first_error
+        is not None
+    ]
+    assert len(rows) > 600 and len(flagged) <= 0.01 * len(rows), flagged

@@ -33,6 +33,7 @@ Content:
 - Leave no gap: whatever is not obvious is justified where it is used.
 - Say in a few words why a step is taken, not only what is done.
 - A computation shows at least one value between its beginning and its result.
+- A step that computes something ends with a line of its own for what it found: "Result: 48 / 2 = 24".
 - A symbolic transformation names the rule that it follows.
 - Do not define again what the problem defines, or terms that everybody knows.
 - Neither mention a reference nor quote it: write as if you had found the solution yourself.

@@ -54,6 +54,7 @@ def annotated_instances(
                 instance_id=content_id(instance.data_source, instance.question, steps, answer),
                 steps=steps,
                 revealed_at=revealed_at(steps, answer),
+                milestones=None,
             )
             by_id.setdefault(annotated.instance_id, annotated)
     return list(by_id.values())

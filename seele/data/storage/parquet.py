@@ -95,6 +95,32 @@ def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
         sink.commit()
 
 
+def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any]) -> None:
+    """Copy a file with a column more, or another one of its name; the other columns stay as they are.
+
+    Args:
+        source: The file.
+        target: Where the copy goes; may be ``source``.
+        field: Name and type of the column.
+        values: One a row, in the file's order.
+
+    Raises:
+        OSError: If a file cannot be read or written.
+    """
+    rest = iter(values)
+    file = pq.ParquetFile(source)
+    schema = file.schema_arrow
+    index = schema.get_field_index(field.name)
+    schema = schema.append(field) if index < 0 else schema.set(index, field)
+    with ParquetSink(target, schema) as sink:
+        for batch in file.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                changed = row | {field.name: next(rest)}
+                sink.add(changed, num_chars=_count_chars(changed))
+        sink.finish()
+        sink.commit()
+
+
 def _count_chars(value: Any) -> int:
     if isinstance(value, str | bytes):
         return len(value)

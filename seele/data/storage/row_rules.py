@@ -34,6 +34,31 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
             f"{at}, column 'revealed_at': expected an integer from 0 to {len(steps)}, the number of steps, "
             f"or null (unknown), got {shown(revealed_at)}"
         )
+    _check_milestones(row.get("milestones"), sum(map(len, steps)), at)
+
+
+def _check_milestones(milestones: Any, solution_chars: int, at: str) -> None:
+    if milestones is None:
+        return
+    at = f"{at}, column 'milestones'"
+    allowed = (
+        "null (unknown) or a list of milestones with value (a text that is not blank), end (an integer, none "
+        f"below the one before or above {solution_chars}, the solution's characters) and equations (texts), "
+        "the final answer last; `seele data milestones` writes it"
+    )
+    if not isinstance(milestones, list) or not milestones:
+        raise DataError(f"{at}: expected {allowed}; got {shown(milestones)}")
+    least = 0
+    for number, milestone in enumerate(milestones):
+        match milestone:
+            case {"value": str(value), "end": int(end), "equations": list(equations)} if (
+                value.strip()
+                and least <= end <= solution_chars
+                and all(isinstance(e, str) for e in equations)
+            ):
+                least = end
+            case _:
+                raise DataError(f"{at}, number {number}: expected {allowed}; got {shown(milestone)}")
 
 
 def is_unicode(text: str) -> bool:

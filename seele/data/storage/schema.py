@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seele.data.storage.files import how_to_make
-from seele.data.storage.parquet import ParquetSink
+from seele.data.storage.parquet import ParquetSink, set_column
 from seele.data.storage.row_rules import UniqueIds, check_row, shown
 from seele.errors import DataError
-from seele.records import Instance
+from seele.records import Instance, Milestone
 
 SCHEMA_VERSION = 1
 """Counts changes of the columns after which earlier files cannot be read any more."""
@@ -32,6 +32,14 @@ SCHEMA = pa.schema(
         ("answer", pa.string()),
         ("level", pa.int64()),
         ("revealed_at", pa.int64()),
+        (
+            "milestones",
+            pa.list_(
+                pa.struct(
+                    [("value", pa.string()), ("end", pa.int64()), ("equations", pa.list_(pa.string()))],
+                )
+            ),
+        ),
         ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
         ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
         ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string())])),
@@ -39,7 +47,7 @@ SCHEMA = pa.schema(
 )
 
 REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
-OPTIONAL_COLUMNS = ("level", "revealed_at")
+OPTIONAL_COLUMNS = ("level", "revealed_at", "milestones")
 
 # verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, beside these of its own ...
 _ARGUMENTS = "sampling_params session_id trace trajectory"
@@ -105,8 +113,9 @@ def read_problems(path: Path) -> list[Instance]:
 
     Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
     (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
-    blank). ``level`` (integer >= 0) and ``revealed_at`` (integer from 0 to the number of steps, or null) may
-    be absent. Instances with fewer than two steps are kept: see ``count_unhintable``.
+    blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps, or null) and
+    ``milestones`` (a list of the fields of ``Milestone``, or null) may be absent. Instances with fewer than
+    two steps are kept: see ``count_unhintable``.
 
     Raises:
         DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
@@ -139,7 +148,12 @@ def iterate_problems(path: Path) -> Iterator[Instance]:
         at = f"{path}: row {number} (counted from 0)"
         check_row(row, at)
         ids.check(row["instance_id"], number)
-        yield Instance(**row | {"steps": tuple(row["steps"])})
+        yield _to_instance(row)
+
+
+def write_milestones(path: Path, out: Path, milestones: Iterable[Sequence[Milestone]]) -> None:
+    """Copy a file of problems with these milestones, one sequence a row; ``out`` may be ``path``."""
+    set_column(path, out, SCHEMA.field("milestones"), map(_milestone_rows, milestones))
 
 
 def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -173,6 +187,19 @@ def count_unhintable(instances: Iterable[Instance]) -> int:
     return sum(len(instance.steps) < 2 for instance in instances)
 
 
+def _to_instance(row: dict[str, Any]) -> Instance:
+    milestones = row.get("milestones")
+    if milestones is not None:
+        milestones = tuple(Milestone(m["value"], m["end"], tuple(m["equations"])) for m in milestones)
+    return Instance(**row | {"steps": tuple(row["steps"]), "milestones": milestones})
+
+
+def _milestone_rows(milestones: Sequence[Milestone] | None) -> list[dict[str, Any]] | None:
+    if milestones is None:
+        return None
+    return [{"value": m.value, "end": m.end, "equations": list(m.equations)} for m in milestones]
+
+
 def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
     return {
         "instance_id": instance.instance_id,
@@ -182,6 +209,7 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
         "answer": instance.answer,
         "level": instance.level,
         "revealed_at": instance.revealed_at,
+        "milestones": _milestone_rows(instance.milestones),
         "prompt": [{"role": "user", "content": instance.question}],
         "reward_model": {"style": "rule", "ground_truth": instance.answer},
         "extra_info": {"index": index, "split": split},
