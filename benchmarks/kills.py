@@ -5,7 +5,7 @@
 
 Prints where each kill came and where the run went on, then step by step how many problems, first hints, all
 hints and responses are those of the whole run, and whether the controller's last state is. The run is killed
-ten times, each time between 30 and 90 seconds after it began or began again.
+ten times, each time between 60 and 240 seconds after it began or began again; a step should take less.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of both runs")
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--between", type=float, nargs=2, default=(30, 90), help="seconds")
+    parser.add_argument("--between", type=float, nargs=2, default=(60, 240), help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     options, overrides = parser.parse_known_args()
     options.out.mkdir(parents=True, exist_ok=True)
