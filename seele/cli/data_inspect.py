@@ -1,6 +1,7 @@
 """``seele data inspect`` and ``milestones``: the hints and milestones of problems, and what a file holds."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +71,7 @@ def milestones_command(
     instances = read_problems(file)
     found = [find_milestones(each.question, each.steps, each.answer) for each in instances]
     write_milestones(file, out or file, found)
-    counts = coverage(instances)
+    counts = coverage(replace(each, milestones=own) for each, own in zip(instances, found, strict=True))
     typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones")
     for count, whole, what in (
         (counts.stating, counts.steps, "steps before the last state a value"),

@@ -1,8 +1,8 @@
-r"""The last ``\boxed{}`` of a text: where worked solutions and answers state what they come to.
-
-Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), but for absence, which is ``None``
-here and the text ``"None"`` there.
+r"""The last ``\boxed{}`` of a text, where worked solutions and answers state what they come to, and numbers
+however they are written.
 """
+
+import re
 
 BOX = r"\boxed"
 OPENING = BOX + "{"
@@ -13,6 +13,9 @@ def last_boxed(text: str) -> str | None:
 
     ``None`` if there is no box or the last one is never closed: what was said last counts, and an answer that
     was cut off is not replaced by an earlier one. Linear in the length of the text.
+
+    Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), but for absence, which is
+    ``None`` here and the text ``"None"`` there.
     """
     start = text.rfind(OPENING)
     if start < 0:
@@ -27,3 +30,9 @@ def last_boxed(text: str) -> str | None:
             if not depth:
                 return text[start:position].strip()
     return None
+
+
+def canonical_number(digits: str) -> str:
+    """``"012,300.50"`` as ``"12300.5"``."""
+    whole, _, part = re.sub(r"[^\d.]", "", digits).partition(".")
+    return f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from seele.maths.boxed import canonical_number, last_boxed
 from seele.records import Instance, Milestone
 
 
@@ -106,11 +107,11 @@ class Coverage:
 
 
 def coverage(instances: Iterable[Instance]) -> Coverage:
-    """Count milestones as ``find_milestones`` finds them."""
+    """Count the milestones of problems (``milestones_of``)."""
     problems = with_two = steps = stating = new = 0
     for instance in instances:
         problems += 1
-        with_two += len(find_milestones(instance.question, instance.steps, instance.answer)) >= 2
+        with_two += len(milestones_of(instance)) >= 2
         for stated in _stated(instance.question, instance.steps)[:-1]:
             steps += 1
             stating += bool(stated)
@@ -163,7 +164,7 @@ def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, sh
         if index < last:
             segments.append(Segment(start, event.end, index, True))
             start, ahead = event.end, index + 1
-    if correct is None and (box := _last_box(text)) is not None and _same_value(box, milestones[-1].value):
+    if correct is None and (box := last_boxed(text)) is not None and _same_value(box, milestones[-1].value):
         correct = True
     if correct is not None:
         segments.append(Segment(start, len(text), last, correct))
@@ -185,12 +186,6 @@ class _Event(NamedTuple):
 _CHAIN_QUESTION = re.compile(r"\d(?: [a-z][-+*]\d)+")
 _CHAIN_STEP = re.compile(r"(?<![\w+*-])(?P<left>\d(?:[a-z][-+*]\d)+)=(?P<value>\d+)")
 _BOX = re.compile(r"\\boxed\{(?P<content>[^{}]*)\}")
-
-
-def _last_box(text: str) -> str | None:
-    start = text.rfind(r"\boxed{")
-    box = _BOX.match(text, start) if start >= 0 else None
-    return box["content"] if box else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,11 +387,8 @@ def _numbers(tokens: Sequence[_Token]) -> set[str]:
 
 
 def _plain(digits: str) -> str:
-    """``"1,230.50"`` as ``"1230.5"``."""
-    if "/" in digits:
-        return digits
-    whole, _, part = re.sub(r"[^\d.]", "", digits).partition(".")
-    return f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
+    """``"1,230.50"`` as ``"1230.5"``; a fraction as it is."""
+    return digits if "/" in digits else canonical_number(digits)
 
 
 def _same_value(text: str, answer: str) -> bool:

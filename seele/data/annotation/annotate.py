@@ -106,7 +106,8 @@ class Annotation:
                                 f"{outcome.failure_text}. What was replied before is kept; the same command "
                                 "goes on"
                             )
-                        pending |= {threads.submit(self.work_out, task): task for task in islice(left, 1)}
+                        if (task := next(left, None)) is not None:
+                            pending[threads.submit(self.work_out, task)] = task
             finally:
                 # Whatever is under way is still waited for and recorded: it is paid for.
                 self.patience.stop()

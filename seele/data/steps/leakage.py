@@ -18,6 +18,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from seele.maths.boxed import canonical_number
+
 MINUS = r"[-\u2212]"
 _SILENT = r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|text|textbf|mathrm|mathbf|mbox)(?![a-zA-Z])"
 BLANKS = rf"(?:[\s~]|\\[,;:!\s]|{_SILENT})*+"
@@ -49,7 +51,9 @@ def mentions(text: str, answer: str) -> Iterator[tuple[int, int]]:
     """Start and end of each place at which ``answer`` stands in ``text``, in order."""
     answer = bare_answer(answer)
     if number := _NUMBER.fullmatch(answer):
-        yield from _number_mentions(text, _canonical(number["digits"]), is_negative=bool(number["sign"]))
+        yield from _number_mentions(
+            text, canonical_number(number["digits"]), is_negative=bool(number["sign"])
+        )
     else:
         yield from (match.span() for match in _pattern(answer).finditer(text))
 
@@ -65,16 +69,10 @@ def bare_answer(answer: str) -> str:
 
 def _number_mentions(text: str, digits: str, *, is_negative: bool) -> Iterator[tuple[int, int]]:
     for match in _NUMBER_IN_TEXT.finditer(text):
-        if _canonical(match["digits"]) == digits:
+        if canonical_number(match["digits"]) == digits:
             before = text[max(0, match.start() - 4) : match.start()].rstrip("$\\")
             if is_negative == (_UNARY_MINUS.search(before) is not None):
                 yield match.span()
-
-
-def _canonical(digits: str) -> str:
-    """``"012,300.50"`` as ``"12300.5"``."""
-    whole, _, part = re.sub(r"[^\d.]", "", digits).partition(".")
-    return f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
 Nothing here knows what the columns mean; see ``seele.data.storage.schema``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -86,13 +86,7 @@ def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
     """
     claims = iter(keep)
     file = pq.ParquetFile(source)
-    with ParquetSink(target, file.schema_arrow) as sink:
-        for batch in file.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                if next(claims):
-                    sink.add(row, num_chars=_count_chars(row))
-        sink.finish()
-        sink.commit()
+    _write_rows(target, file.schema_arrow, (row for row in _rows(file) if next(claims)))
 
 
 def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any]) -> None:
@@ -112,11 +106,18 @@ def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any
     schema = file.schema_arrow
     index = schema.get_field_index(field.name)
     schema = schema.append(field) if index < 0 else schema.set(index, field)
+    _write_rows(target, schema, (row | {field.name: next(rest)} for row in _rows(file)))
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
+    for batch in file.iter_batches(batch_size=1024):
+        yield from batch.to_pylist()
+
+
+def _write_rows(target: Path, schema: pa.Schema, rows: Iterable[dict[str, Any]]) -> None:
     with ParquetSink(target, schema) as sink:
-        for batch in file.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                changed = row | {field.name: next(rest)}
-                sink.add(changed, num_chars=_count_chars(changed))
+        for row in rows:
+            sink.add(row, num_chars=_count_chars(row))
         sink.finish()
         sink.commit()
 
