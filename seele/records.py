@@ -33,6 +33,28 @@ class Milestone:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The part of a response that belongs to one milestone."""
+
+    start: int
+    """Where the segment before ends."""
+    end: int
+    """Behind its last character, or token."""
+    milestone_index: int
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a response did with the milestones, in characters or in tokens."""
+
+    segments: tuple[Segment, ...]
+    """In order, without gaps from 0 on. Milestones without a segment were skipped, or not come to."""
+    first_error: int | None
+    """Where the first wrong value begins, the last segment ending behind it; None where no error is sure."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """One training or evaluation problem with its worked solution (x and y in the paper)."""
@@ -167,6 +189,8 @@ class Finish(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    FLAGGED = "flagged"
+    """Stopped by us, at a sure error (``seele.credit.stop``)."""
     ERROR = "error"
 
 
@@ -256,6 +280,12 @@ class Rollout:
     completion: Completion
     grade: Grade
     origin: Origin = Origin.POLICY
+    walk: Walk | None = None
+    """What it did with the problem's milestones, in tokens of the completion; None where credit goes by the
+    whole rollout.
+    """
+    is_flagged: bool = False
+    """Whether its text has a sure error for those who do not know its grade."""
 
     @property
     def hint_ratio(self) -> float:

@@ -12,10 +12,11 @@ from seele.config.settings import (
     SeeleConfig,
     SelectionConfig,
 )
-from seele.config.training import LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
+from seele.config.training import CreditConfig, LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
 
 __all__ = [
     "AdvantageConfig",
+    "CreditConfig",
     "CurriculumConfig",
     "DataConfig",
     "HintConfig",

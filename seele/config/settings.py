@@ -12,7 +12,7 @@ from typing import Any
 
 from seele.config.build import require
 from seele.config.run import DataConfig, MemoryConfig, RunWide
-from seele.config.training import LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
+from seele.config.training import CreditConfig, LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
 from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
@@ -407,6 +407,7 @@ class SeeleConfig:
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
+    credit: CreditConfig = field(default_factory=CreditConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)

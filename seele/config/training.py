@@ -1,4 +1,4 @@
-"""Settings of off-policy rows, a user's loss terms and a supervised stage."""
+"""Settings of credit, off-policy rows, a user's loss terms and a supervised stage."""
 
 import math
 from collections.abc import Mapping
@@ -68,6 +68,47 @@ class OffPolicyConfig:
     def has_advantages(self) -> bool:
         """Whether advantages weigh the loss of off-policy tokens."""
         return self.loss != "nll"
+
+
+CREDITS = ("none", "milestones")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CreditConfig:
+    """Which tokens of a rollout its advantage stands on (docs/methods/milestones.md)."""
+
+    name: str = "none"
+    """``none``: all of them have the rollout's. ``milestones``: each step has its own, by whether it comes to
+    the worked solution's next value.
+    """
+
+    prior_rollouts: float = 2.0
+    """Rollouts that the pass rate of other problems counts for in a segment's baseline."""
+
+    stop: bool = False
+    """Whether a rollout ends at its first sure error. The first one of each problem goes on."""
+
+    stop_below: float = 0.03
+    """Stopping ends for good once a larger share of the rollouts with a right answer would have been
+    stopped.
+    """
+
+    def __post_init__(self) -> None:
+        require(self.name in CREDITS, f"name must be one of {list(CREDITS)}, got {self.name!r}")
+        require(
+            0.0 <= self.prior_rollouts < math.inf,
+            f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
+        )
+        require(0.0 <= self.stop_below <= 1.0, f"stop_below must lie in [0, 1], got {self.stop_below}")
+        require(
+            not self.stop or self.by_milestones,
+            "stop needs milestones to find errors by; set seele.credit.name=milestones",
+        )
+
+    @property
+    def by_milestones(self) -> bool:
+        """Whether responses are walked along the milestones of their problem."""
+        return self.name == "milestones"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ SETTINGS_OF_ROLLOUTS = {
     "selection.name": "none",
     "selection.prune_after": 0,
     "advantage.baseline": "pooled",
+    "credit.name": "none",
     "loss_terms": (),
     "rollout_correction": "none",
     "rollout_cache": None,
@@ -127,9 +128,23 @@ class Method:
                 f"got {config.imitation.coefficient}; allowed is 0"
             )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
+        if config.credit.by_milestones:
+            self._check_credit(config)
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
                 f"seele.advantage.baseline: method {self.name} has advantages of its own "
                 f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "
                 "allowed is 'pooled', which leaves them as they are"
             )
+
+    def _check_credit(self, config: SeeleConfig) -> None:
+        """Credit by milestones gives the advantages of all tokens, which the policy must have written."""
+        if self.has_critic:
+            why = f"method {self.name} has advantages of its own (algorithm.adv_estimator={self.estimator})"
+        elif config.off_policy.source != "none":
+            why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
+        elif config.advantage.baseline != "pooled":
+            why = f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; leave it out"
+        else:
+            return
+        raise ConfigError(f"seele.credit.name: 'milestones' is not possible here: {why}")

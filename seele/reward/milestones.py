@@ -23,28 +23,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from seele.maths.boxed import canonical_number, last_boxed
-from seele.records import Instance, Milestone
-
-
-class Segment(NamedTuple):
-    """The part of a response that belongs to one milestone."""
-
-    start: int
-    """First character; where the segment before ends."""
-    end: int
-    """Behind its last character."""
-    milestone_index: int
-    passed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """What a response did with the milestones."""
-
-    segments: tuple[Segment, ...]
-    """In order, without gaps from 0 on. Milestones without a segment were skipped, or not come to."""
-    first_error: int | None
-    """Where the first wrong value begins, the last segment ending behind it; None where no error is sure."""
+from seele.records import Instance, Milestone, Segment, Walk
 
 
 def milestones_of(instance: Instance) -> tuple[Milestone, ...]:

@@ -1,4 +1,4 @@
-"""Seeds of single rollouts, and where a response ends.
+"""Seeds of single rollouts, where a response ends, and where in it a token stands.
 
 A seed is a pure function of where the rollout stands in the run. A response ends at the first stop string,
 whether or not the engine stopped there; which strings these are is in ``seele.rollout.templates``. The prompt
@@ -6,7 +6,10 @@ is never looked at: its own ``Assistant:`` is no part of the response.
 """
 
 import hashlib
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from seele.records import Segment, Walk
 
 SEED_BITS = 63
 """vLLM and torch take signed 64-bit seeds."""
@@ -34,3 +37,35 @@ def text_before_stop(text: str, stop: Sequence[str]) -> str:
     """
     ends = [at for each in stop if (at := text.find(each)) >= 0]
     return text[: min(ends, default=len(text))]
+
+
+def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Walk:
+    """A walk over a response's text as one over its tokens.
+
+    A token that ends in a segment belongs to it. The last segment of a walk without error has all tokens that
+    are left, the end of the text among them.
+
+    Args:
+        walk: In characters of ``decode(token_ids)``.
+        token_ids: Of the whole response.
+        decode: The text of leading tokens, special ones left out.
+    """
+
+    def tokens_up_to(chars: int) -> int:
+        return num_tokens_of(chars, token_ids, decode)
+
+    ends = [tokens_up_to(segment.end) for segment in walk.segments]
+    if walk.first_error is None and ends:
+        ends[-1] = len(token_ids)
+    return Walk(
+        tuple(
+            Segment(start, end, segment.milestone_index, segment.passed)
+            for segment, start, end in zip(walk.segments, [0, *ends], ends, strict=False)
+        ),
+        None if walk.first_error is None else tokens_up_to(walk.first_error + 1) - 1,
+    )
+
+
+def num_tokens_of(chars: int, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
+    """The fewest leading tokens that hold so many characters."""
+    return bisect_left(range(len(token_ids)), chars, key=lambda count: len(decode(token_ids[:count])))

@@ -59,8 +59,8 @@ class Advice:
 
 
 def find_unanswered(responses: Iterable[Graded]) -> Unanswered:
-    """Count the responses, and keep those that lack something."""
-    graded = list(responses)
+    """Count the responses, and keep those that lack something. One that we stopped lacks nothing of its own."""
+    graded = [each for each in responses if each.finish is not Finish.FLAGGED]
     return Unanswered(
         responses=len(graded),
         no_answer=tuple(each.text for each in graded if each.reason is GradeReason.NO_ANSWER),

@@ -1,10 +1,10 @@
-"""What the update knows of tokens that the policy did not write: advantages and old log-probabilities.
+"""The advantages that the update has in place of verl's, and what it knows of tokens that the policy did not write.
 
 T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
 (N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import transfer_queue as tq
@@ -13,6 +13,7 @@ from transfer_queue import KVBatchMeta
 
 from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import highest
+from seele.methods.credit import Span
 from seele.methods.sources import OffPolicySource
 from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
@@ -39,6 +40,19 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
             off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
     advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())
+    return _write(batch, {"advantages": advantages, "returns": advantages})
+
+
+def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBatchMeta:
+    """Put each span's advantage on its tokens in the place of verl's estimates, by row; 0 on all others."""
+    rows = []
+    for key, mask_R in zip(
+        batch.keys, _read(batch, ["response_mask"])["response_mask"].unbind(), strict=True
+    ):
+        rows.append(torch.zeros(len(mask_R)))  # (R,)
+        for start, end, advantage in spans.get(key, ()):
+            rows[-1][start:end] = advantage
+    advantages = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
     return _write(batch, {"advantages": advantages, "returns": advantages})
 
 

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -27,19 +27,31 @@ from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import KEY as SOURCE
 from seele.methods.sources import build_source
 from seele.plugins import blame
-from seele.records import Completion, Finish, Grade, GradeReason, Instance, Origin, Rollout, Visit
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    Instance,
+    Milestone,
+    Origin,
+    Rollout,
+    Visit,
+)
+from seele.reward.error_watch import ErrorWatch
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele.reward.grader import reward_form
+from seele.reward.milestones import milestones_of, num_shown, walk
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
-from seele.rollout.sampling import rollout_seed, text_before_stop
+from seele.rollout.sampling import in_tokens, num_tokens_of, rollout_seed, text_before_stop
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
-from seele_verl.engine.client import generate_round
+from seele_verl.engine.client import FLAGGED, generate_round
 from seele_verl.faults import plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
@@ -80,7 +92,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             leave_one_out=method.leaves_one_out,
             divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        self.estimates_advantages = not method.has_critic
+        # A critic's run and credit by milestones have theirs from the trainer.
+        self.estimates_advantages = not (method.has_critic or self.seele.credit.by_milestones)
 
     async def _run_prompt(
         self,
@@ -128,6 +141,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         prompt_ids = encoded.prompt_ids
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
+        milestones: tuple[Milestone, ...] = ()
+        if self.seele.credit.by_milestones and not validate:
+            milestones = milestones_of(instance)
+            instance = dataclasses.replace(instance, milestones=milestones)
 
         async def sample(
             *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int, quorum: int
@@ -151,11 +168,23 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     for rollout in range(skipped + first_rollout, skipped + first_rollout + num_rollouts)
                 ],
             }
+            watches: list[ErrorWatch | None] = [None] * num_rollouts
+            if milestones and prompt["stops"]:
+                shown = num_shown(milestones, len("".join(instance.steps[:hint_steps])))
+                # The first rollout of the problem goes on whatever it writes.
+                first_watched = int(round_index == first_rollout == 0)
+                for position in range(first_watched, num_rollouts):
+                    watches[position] = ErrorWatch(milestones, shown=shown)
+                request["first_watched"] = first_watched
             cache = None if validate else self.cache
             kept = cache.find(step, request) if cache else None
             sampled = (
                 self._sample(
-                    **request, session_id=prompt["uid"], quorum=quorum, stop=self.stop if validate else ()
+                    request,
+                    session_id=prompt["uid"],
+                    quorum=quorum,
+                    stop=self.stop if validate else (),
+                    watches=watches,
                 )
                 if kept is None
                 else _one_by_one(kept)
@@ -207,6 +236,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             rounds=self.seele.hints.rounds,
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
         )
+        if milestones:
+            rollouts = [self._walked(rollout, instance) for rollout in rollouts]
         rollouts += await append_supplied_rollouts(
             given, instance, first_index=len(rollouts), origin=self.source.origin, grade=self._grade
         )
@@ -293,18 +324,17 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
 
     async def _sample(
         self,
-        prompt_ids: list[int],
-        sampling_params: dict[str, Any],
+        request: Mapping[str, Any],
         *,
-        max_tokens: int,
         session_id: str,
-        seeds: list[int],
         quorum: int,
-        stop: tuple[str, ...] = (),
+        stop: tuple[str, ...],
+        watches: Sequence[ErrorWatch | None],
     ) -> AsyncGenerator[tuple[dict[int, Completion], int], None]:
         """One completion per seed, by position, and the step whose weights generated them; in parts, as
         ``generate_round``.
         """
+        seeds, max_tokens = request["seeds"], request["max_tokens"]
         missing = dict(enumerate(seeds))
         # Marks such as <|im_end|> are special tokens, which vLLM would leave out of the text
         # that it searches.
@@ -315,11 +345,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 self.llm_client,
                 session_id=session_id,
                 request_id=f"{session_id}-{seeds[0]}-{attempt}",
-                prompt_ids=prompt_ids,
+                prompt_ids=request["prompt_ids"],
                 sampling_params=[
-                    {**sampling_params, **ends, "max_tokens": max_tokens, "seed": seed}
+                    {**request["sampling_params"], **ends, "max_tokens": max_tokens, "seed": seed}
                     for seed in missing.values()
                 ],
+                watches=[watches[position] for position in positions],
                 quorum=quorum if len(missing) == len(seeds) else len(missing),
             )
             try:
@@ -328,7 +359,9 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                         if not all(output.token_ids for output in part.values()):
                             break
                         completions = {
-                            positions[index]: self._completion(output, max_tokens, stop)
+                            positions[index]: self._completion(
+                                output, max_tokens, stop, watches[positions[index]]
+                            )
                             for index, output in part.items()
                         }
                         for position in completions:
@@ -342,19 +375,41 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 return
         raise RuntimeError(f"the engine returned empty completions {MAX_ATTEMPTS} times (aborted requests)")
 
-    def _completion(self, output: TokenOutput, max_tokens: int, stop: tuple[str, ...]) -> Completion:
-        text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
-        finish = self._finish(output.token_ids, max_tokens)
+    def _completion(
+        self, output: TokenOutput, max_tokens: int, stop: tuple[str, ...], watch: ErrorWatch | None
+    ) -> Completion:
+        token_ids = list(output.token_ids)
+        text, finish = self._decode(token_ids), self._finish(token_ids, max_tokens)
         if stop:
-            whole = self.tokenizer.decode(output.token_ids, skip_special_tokens=False)
+            whole = self.tokenizer.decode(token_ids, skip_special_tokens=False)
             if (before := text_before_stop(whole, stop)) != whole:
                 text, finish = before, Finish.STOP
+        # Behind the line with the error the engine wrote on for as long as it took to stop it.
+        if output.stop_reason == FLAGGED and watch and watch.finds_error(text):
+            token_ids = token_ids[: num_tokens_of(watch.chars_read, token_ids, self._decode)]
+            text, finish = self._decode(token_ids), Finish.FLAGGED
         return Completion(
             text=text,
-            token_ids=tuple(output.token_ids),
-            log_probs=tuple(output.log_probs or ()),
+            token_ids=tuple(token_ids),
+            log_probs=tuple(output.log_probs or ())[: len(token_ids)],
             finish=finish,
             cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
+        )
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(token_ids, skip_special_tokens=True)
+        return text
+
+    def _walked(self, rollout: Rollout, instance: Instance) -> Rollout:
+        """The rollout with what it did with the problem's milestones."""
+        milestones, completion = instance.milestones or (), rollout.completion
+        shown = num_shown(milestones, len("".join(instance.steps[: rollout.hint_steps])))
+        seen = walk(milestones, completion.text, correct=rollout.grade.correct, shown=shown)
+        unaware = walk(milestones, completion.text, correct=None, shown=shown)
+        return dataclasses.replace(
+            rollout,
+            walk=in_tokens(seen, completion.token_ids, self._decode),
+            is_flagged=unaware.first_error is not None,
         )
 
     def _finish(self, token_ids: list[int], max_tokens: int) -> Finish:
@@ -365,6 +420,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     async def _grade(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
             return Grade(False, GradeReason.TRUNCATED)
+        if completion.finish is Finish.FLAGGED:
+            return Grade(False, GradeReason.WRONG)
         text: str | None = completion.text
         if self.seele.reward.after_thinking:
             text = text_after_thinking(completion.text, begun=self.begins_thinking)

@@ -31,6 +31,7 @@ from seele.curriculum import columns_needed
 from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
 from seele.maths.model_shapes import model_flops
+from seele.methods.credit import MilestoneCredit, Span
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, GradeReason, Visit
@@ -62,6 +63,7 @@ from seele_verl.off_policy import (
     exchange_log_probs,
     weigh_on_policy_tokens_only,
     write_advantages,
+    write_spans,
 )
 from seele_verl.protocol import (
     CRITIC_COLUMNS,
@@ -72,6 +74,7 @@ from seele_verl.protocol import (
     UPDATE_COLUMNS,
     count_of,
     parse_row_key,
+    row_key,
 )
 from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
@@ -102,6 +105,7 @@ class SeeleTrainer(PPOTrainerSync):
         # Before verl's part, which builds the replay buffer by it.
         self.seele = read_settings(config)
         self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
+        self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.by_milestones else None
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
         watch_for_faults(self.replay_buffer)
@@ -178,7 +182,11 @@ class SeeleTrainer(PPOTrainerSync):
         rows = [
             self.train_dataset[problem]
             # How often the step has begun the problem before: its rollouts must be others then.
-            | {"replayed": replayed.get(problem), "repeat": earlier.count(problem)}
+            | {
+                "replayed": replayed.get(problem),
+                "repeat": earlier.count(problem),
+                "stops": self.credit is not None and self.credit.stops,
+            }
             for problem in problems
         ]
         batch = tu.get_tensordict(collate_fn(rows) | {"uid": np.array(uids, dtype=object)})
@@ -216,7 +224,9 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
         batch = super()._compute_advantage(batch, metrics)
-        if not self.use_critic:
+        if self.credit is not None:
+            batch = write_spans(batch, self._take_credit(self.credit))
+        elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
             if self.seele.rollout_correction != "none":
@@ -227,6 +237,18 @@ class SeeleTrainer(PPOTrainerSync):
                 if not name.startswith("rollout_corr/rollout_is_"):
                     del metrics[name]
         return batch
+
+    def _take_credit(self, credit: MilestoneCredit) -> dict[str, list[Span]]:
+        """The advantages of the step's rollouts, by row."""
+        stopped = credit.stops
+        spans = credit.take_step(self._visits)
+        if stopped and not credit.stops:
+            self.log.warn(
+                f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with a "
+                "right answer have what looks like a sure error, more than seele.credit.stop_below; rollouts "
+                "are not stopped any more\n"
+            )
+        return {row_key(uid, index): of_row for uid, rows in spans.items() for index, of_row in rows.items()}
 
     @property
     def _uses_engines_log_probs(self) -> bool:
@@ -325,6 +347,8 @@ class SeeleTrainer(PPOTrainerSync):
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
             self.callbacks.load_state_dict(load_part(folder, "callbacks", otherwise={}))
+            if self.credit is not None:
+                self.credit.load_state_dict(load_part(folder, "credit"))
             restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
@@ -342,6 +366,8 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "carried", self._carried)
         save_part(folder, "metrics", self._line)
         save_part(folder, "callbacks", self.callbacks.state_dict())
+        if self.credit is not None:
+            save_part(folder, "credit", self.credit.state_dict())
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -435,6 +461,8 @@ class SeeleTrainer(PPOTrainerSync):
         trained = [visits[uid] for uid in self._advantages]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
+        if self.credit is not None:
+            metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)

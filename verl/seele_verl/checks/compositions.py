@@ -22,7 +22,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     if METHODS[seele.method].has_critic:
         _check_all_groups_are_learnt_from(config, seele)
     _check_group_filter(config, seele)
-    _check_overlong_penalty(config)
+    _check_overlong_penalty(config, seele)
     check_rollout_correction(config, seele)
     if seele.reward.after_thinking and seele.hints.gives_hints:
         raise ConfigError(
@@ -94,10 +94,15 @@ def _check_group_filter(config: DictConfig, seele: SeeleConfig) -> None:
         )
 
 
-def _check_overlong_penalty(config: DictConfig) -> None:
+def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
     kwargs = config.reward.reward_kwargs
     if not kwargs.overlong_buffer_cfg.enable:
         return
+    if seele.credit.by_milestones:
+        raise ConfigError(
+            "reward.reward_kwargs.overlong_buffer_cfg.enable: true, but with seele.credit.name=milestones a "
+            "response has an advantage for each step and none for its length; switch one of them off"
+        )
     if not 0 < kwargs.overlong_buffer_cfg.len <= kwargs.max_resp_len:
         raise ConfigError(
             f"reward.reward_kwargs.overlong_buffer_cfg.len: got {kwargs.overlong_buffer_cfg.len}, "

@@ -104,7 +104,9 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
-    if source.in_response or method.leaves_one_out:
+    if seele.credit.by_milestones:
+        yield "algorithm.norm_adv_by_std_in_grpo", "seele.credit.name=milestones divides by no deviation"
+    elif source.in_response or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
     if "rl" not in method.stages:
         yield (
@@ -112,6 +114,11 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
             f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
         )
         yield "seele.packed_updates", f"method {method.name} trains on one row a problem"
+    if not seele.credit.by_milestones:
+        names = ("prior_rollouts", "stop_below")
+        yield from ((f"seele.credit.{name}", "seele.credit.name is none") for name in names)
+    elif not seele.credit.stop:
+        yield "seele.credit.stop_below", "seele.credit.stop is false"
     if seele.reward.grader in GRADERS:
         why = f"it is for a reward function of your own, and seele.reward.grader is {seele.reward.grader}"
         yield from ((f"seele.reward.{name}", why) for name in _OF_FUNCTIONS)

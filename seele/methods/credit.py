@@ -1,0 +1,163 @@
+"""Credit by milestones: an advantage for each segment of a response instead of one for all of it.
+
+    b_ij = (sum of the other rollouts' v_j + m p_j) / (n_ij + m)
+    A_ij = v_ij - b_ij        on the tokens of segment j; 0 behind a first error
+
+v_ij is 1 where rollout i passed milestone j and 0 where it failed; on the last milestone, the final answer,
+it is the rollout's reward. n_ij counts the other rollouts of the problem that came to j, m is
+``prior_rollouts``, and p_j the pass rate of milestones that lie as far from the answer, over all problems.
+Pure; docs/methods/milestones.md.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from seele.config import CreditConfig
+from seele.records import Rollout, Segment, State, Visit
+from seele.saved_state import read_count, read_ratio, read_state
+
+DECAY = 0.98
+"""What an outcome leaves of the weight of those before it, in a pass rate."""
+
+FEWEST_ALARMS = 5
+"""Right rollouts that must have been flagged before their share ends stopping."""
+
+
+class Span(NamedTuple):
+    """Tokens of a completion that share an advantage."""
+
+    start: int
+    end: int
+    advantage: float
+
+
+class MilestoneCredit:
+    """The credit of a run: pass rates over problems, and whether rollouts are still stopped."""
+
+    _HEADER: ClassVar[State] = {"credit": "milestones", "version": 1}
+
+    def __init__(self, settings: CreditConfig) -> None:
+        self._settings = settings
+        self._rates: dict[int, float] = {}
+        """Milestones left to the answer -> share of segments that passed."""
+        self._num_right = 0
+        """Rollouts with a right answer that nothing could have stopped."""
+        self._num_alarms = 0
+        """Those of them that have an error all the same, for those who do not know their grade."""
+        self.stops = settings.stop
+        """Whether rollouts of coming steps end at their first sure error."""
+        self._of_step: dict[str, float] = {}
+
+    def take_step(self, visits: Mapping[str, Visit]) -> dict[str, dict[int, list[Span]]]:
+        """The advantages of a step's rollouts, by uid and rollout index; tokens without a span have 0.
+
+        What they are compared with is known from earlier steps and from the problem's other rollouts alone;
+        afterwards the step counts in it.
+        """
+        spans = {uid: self._spans(visit) for uid, visit in visits.items()}
+        rollouts = [rollout for visit in visits.values() for rollout in visit.generated]
+        self._count_alarms(rollouts)
+        self._learn_rates(visits.values())
+        return spans
+
+    def _spans(self, visit: Visit) -> dict[int, list[Span]]:
+        values = _values_by_milestones_left([visit])
+        totals = {left: math.fsum(of_milestone) for left, of_milestone in values.items()}
+
+        def advantage(left: int, value: float) -> float:
+            rate, others = self._rates.get(left, 0.5), len(values[left]) - 1
+            # Where nothing else is known the rate is.
+            prior = self._settings.prior_rollouts if others else self._settings.prior_rollouts or 1.0
+            return value - (totals[left] - value + prior * rate) / (others + prior)
+
+        return {
+            rollout.rollout_index: [
+                Span(segment.start, segment.end, advantage(left, value))
+                for segment, left, value in _outcomes(visit, rollout)
+            ]
+            for rollout in visit.generated
+        }
+
+    def _learn_rates(self, visits: Iterable[Visit]) -> None:
+        for left, outcomes in _values_by_milestones_left(visits).items():
+            kept = DECAY ** len(outcomes)
+            mean = math.fsum(outcomes) / len(outcomes)
+            self._rates[left] = kept * self._rates.get(left, 0.5) + (1.0 - kept) * mean
+
+    def _count_alarms(self, rollouts: Sequence[Rollout]) -> None:
+        right = [each for each in rollouts if each.grade.correct and not (self.stops and may_stop(each))]
+        self._num_right += len(right)
+        self._num_alarms += sum(each.is_flagged for each in right)
+        segments = [segment for rollout in rollouts if rollout.walk for segment in rollout.walk.segments]
+        count = max(len(rollouts), 1)
+        self._of_step = {
+            "passed_share": sum(segment.passed for segment in segments) / max(len(segments), 1),
+            "segments_per_rollout": len(segments) / count,
+            "flagged_share": sum(each.is_flagged for each in rollouts) / count,
+            "false_alarms": self.false_alarms,
+            "right_and_unstopped": float(self._num_right),
+            "stops": float(self.stops),
+        }
+        too_many = self.false_alarms > self._settings.stop_below
+        self.stops = self.stops and not (too_many and self._num_alarms >= FEWEST_ALARMS)
+
+    @property
+    def false_alarms(self) -> float:
+        """Share of the rollouts with a right answer that have a sure error all the same, in [0, 1]: of those
+        that nothing could have stopped, since the run began.
+        """
+        return self._num_alarms / max(self._num_right, 1)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the last step, without prefix."""
+        return self._of_step
+
+    def state_dict(self) -> State:
+        """All that later steps depend on; equal states give equal JSON."""
+        return {
+            **self._HEADER,
+            "rates": {str(left): rate for left, rate in sorted(self._rates.items())},
+            "num_right": self._num_right,
+            "num_alarms": self._num_alarms,
+            "stops": self.stops,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict``.
+
+        Raises:
+            CheckpointError: It is of another kind or version, or damaged. Nothing is changed then.
+        """
+        self._rates, self._num_right, self._num_alarms, stops = read_state(
+            state, header=self._HEADER, read=_read
+        )
+        self.stops = stops and self._settings.stop
+
+
+def may_stop(rollout: Rollout) -> bool:
+    """Whether a rollout may be stopped: all but the first of a problem, by which false alarms are counted."""
+    return rollout.rollout_index > 0
+
+
+def _outcomes(visit: Visit, rollout: Rollout) -> Iterator[tuple[Segment, int, float]]:
+    """The segments of a rollout, the milestones left from each to the answer, and its value."""
+    last = len(visit.instance.milestones or ()) - 1
+    for segment in rollout.walk.segments if rollout.walk else ():
+        left = last - segment.milestone_index
+        yield segment, left, float(segment.passed) if left else rollout.reward
+
+
+def _values_by_milestones_left(visits: Iterable[Visit]) -> dict[int, list[float]]:
+    values: dict[int, list[float]] = defaultdict(list)
+    for visit in visits:
+        for rollout in visit.generated:
+            for _, left, value in _outcomes(visit, rollout):
+                values[left].append(value)
+    return values
+
+
+def _read(state: State) -> tuple[dict[int, float], int, int, bool]:
+    rates = {int(left): read_ratio(rate) for left, rate in state["rates"].items()}
+    return rates, read_count(state["num_right"]), read_count(state["num_alarms"]), bool(state["stops"])
