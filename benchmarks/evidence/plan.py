@@ -57,10 +57,10 @@ def response_tokens(plan: Mapping[str, Any]) -> int:
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison, the released ones, the ablations, and what was only tried on the tuning
-    problems.
+    """Those of the comparison, with credit, the released ones, the ablations, and what was only tried on the
+    tuning problems.
     """
-    return {**plan["arms"], **plan["released"], **plan["ablations"], **plan["tried"]}
+    return {**plan["arms"], **plan["credit"], **plan["released"], **plan["ablations"], **plan["tried"]}
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
@@ -72,7 +72,8 @@ def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
 
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
     """Arms that have learning rates of their own."""
-    return [name for name, arm in plan["arms"].items() if "tuned_as" not in arm]
+    arms = {**plan["arms"], **plan["credit"]}
+    return [name for name, arm in arms.items() if "tuned_as" not in arm]
 
 
 def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:

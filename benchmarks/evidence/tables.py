@@ -500,6 +500,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
+    arms, from_base = [*arms, *plan["credit"]], [*from_base, *plan["credit"]]
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)

@@ -100,15 +100,16 @@ class CreditConfig:
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
         )
         require(0.0 <= self.stop_below <= 1.0, f"stop_below must lie in [0, 1], got {self.stop_below}")
-        require(
-            not self.stop or self.by_milestones,
-            "stop needs milestones to find errors by; set seele.credit.name=milestones",
-        )
 
     @property
     def by_milestones(self) -> bool:
-        """Whether responses are walked along the milestones of their problem."""
+        """Whether each segment of a response has an advantage of its own."""
         return self.name == "milestones"
+
+    @property
+    def walks(self) -> bool:
+        """Whether responses are walked along the milestones of their problem."""
+        return self.by_milestones or self.stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ this one keeps a probability for each of many curves (``seele.maths.curve_grid``
 docs/controllers.md tells which of these matter, and how much.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -71,6 +72,8 @@ class BayesController(SequentialController):
             what the policy can do alone, and count as observations like all others.
         settle_below: The rounds of a visit end early, its remaining rollouts in one round, once knowing the
             problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
+        spread: Whether a round's rollouts are spread evenly over all legal hints instead. Beliefs are kept up
+            and choose nothing.
         withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
         withdraw_by: Step from which on there are no hints; None, without ``withdraw_from``, to leave it to
             the accuracy.
@@ -91,6 +94,7 @@ class BayesController(SequentialController):
         target_accuracy: float = 0.5,
         probes: int = 0,
         settle_below: float = 0.0,
+        spread: bool = False,
         withdraw_from: int = 0,
         withdraw_by: int | None = None,
         withdraw_at: float | None = None,
@@ -113,7 +117,13 @@ class BayesController(SequentialController):
             raise ConfigError(
                 "seele.hints.settings.withdraw_at: needs rollouts without hint; set probes to at least 1"
             )
+        if spread and (probes or settle_below):
+            raise ConfigError(
+                "seele.hints.settings.spread: rollouts over all hints need no probes, and no round ends "
+                f"early; got probes={probes}, settle_below={settle_below}, allowed are 0 and 0"
+            )
         switches = {
+            "spread": spread,
             "uses_memory": uses_memory,
             "learns_population": learns_population,
             "learns_drift": learns_drift,
@@ -122,6 +132,7 @@ class BayesController(SequentialController):
             if not isinstance(value, bool):
                 raise ConfigError(f"seele.hints.settings.{key}: expected true or false, got {value!r}")
         self._probes = probes
+        self._spread = spread
         self._settle_below = check_number("settle_below", settle_below)
         self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)
         self._worth_GT = curve_grid.utility_table(target_accuracy)
@@ -153,8 +164,8 @@ class BayesController(SequentialController):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``: the probes of the first round, then one hint for the others; all rollouts that
-        are left, where the curve is known well enough.
+        """See ``Controller``: the probes of the first round, then one hint for the others, or all legal ones;
+        all rollouts that are left, where the curve is known well enough.
         """
         self._open_visits(requests)
         belief_NG = self._current([request.instance_id for request in requests])
@@ -173,7 +184,11 @@ class BayesController(SequentialController):
                 self._visits[request.instance_id].is_probed = True
             plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
             hinted = size - probes
-            if hinted:
+            if self._spread:
+                # Rollout j of n is given hint j S / n of the S that are legal, from no hint on.
+                levels = Counter(rollout * len(allowed) // hinted for rollout in range(hinted))
+                plan = [HintShare(float(allowed[level]), count) for level, count in levels.items()]
+            elif hinted:
                 plan.append(HintShare(float(allowed[best]), hinted))
             predicted = np.interp([share.hint_ratio for share in plan], curve_grid.RATIOS, accuracy_T)
             plans.append(

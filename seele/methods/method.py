@@ -16,6 +16,7 @@ SETTINGS_OF_ROLLOUTS = {
     "selection.prune_after": 0,
     "advantage.baseline": "pooled",
     "credit.name": "none",
+    "credit.stop": False,
     "loss_terms": (),
     "rollout_correction": "none",
     "rollout_cache": None,
@@ -144,7 +145,9 @@ class Method:
         elif config.off_policy.source != "none":
             why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
         elif config.advantage.baseline != "pooled":
-            why = f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; leave it out"
+            why = (
+                f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; leave it out"
+            )
         else:
             return
         raise ConfigError(f"seele.credit.name: 'milestones' is not possible here: {why}")

@@ -7,5 +7,7 @@ that the worked solution has there (``seele.methods.credit``), and a rollout end
 from seele.methods.method import Method
 
 METHOD = Method(
-    name="milestones", summary="credit for every right step of a response, none behind its first error"
+    name="milestones",
+    summary="credit for every right step of a response, none behind its first error",
+    controllers=(),
 )

@@ -59,7 +59,7 @@ class Advice:
 
 
 def find_unanswered(responses: Iterable[Graded]) -> Unanswered:
-    """Count the responses, and keep those that lack something. One that we stopped lacks nothing of its own."""
+    """Count the responses, those that we stopped left out, and keep the ones that lack something."""
     graded = [each for each in responses if each.finish is not Finish.FLAGGED]
     return Unanswered(
         responses=len(graded),

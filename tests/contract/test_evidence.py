@@ -89,7 +89,11 @@ def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypa
     assert seeds["seele"] == ["0", "1", "2", "3", "4"] and seeds["seele-m1"] == ["0", "1", "2"]
     assert plan.default_arms(contents, "own") == contents["tasks"]["own"]["arms"]
     for settings in contents["tasks"].values():
-        assert set(settings.get("arms", [])) <= {*contents["arms"], *contents["released"]}
+        assert set(settings.get("arms", [])) <= {
+            *contents["arms"],
+            *contents["credit"],
+            *contents["released"],
+        }
 
 
 def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):
@@ -112,7 +116,7 @@ def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypa
     arms = plan.tuned_arms(contents)
     jobs = [job.name for job in plan.tuning_jobs(contents, arms)]
     assert len(jobs) == len(arms) * len(contents["tuning"]["learning_rates"])
-    planned = contents["arms"] | contents["released"] | contents["ablations"]
+    planned = contents["arms"] | contents["credit"] | contents["released"] | contents["ablations"]
     assert {arm.get("tuned_as", name) for name, arm in planned.items()} == set(arms)
     tried = plan.tuning_jobs(contents, ["seele-no-imitation"])
     rates = [compose(job.overrides).actor_rollout_ref.actor.optim.lr for job in tried]

@@ -1,4 +1,4 @@
-"""The advantages that the update has in place of verl's, and what it knows of tokens that the policy did not write.
+"""Advantages that the update has in place of verl's, and what it knows of tokens that are off-policy.
 
 T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
 (N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back.

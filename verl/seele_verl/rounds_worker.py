@@ -142,7 +142,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
         milestones: tuple[Milestone, ...] = ()
-        if self.seele.credit.by_milestones and not validate:
+        if self.seele.credit.walks and not validate:
             milestones = milestones_of(instance)
             instance = dataclasses.replace(instance, milestones=milestones)
 

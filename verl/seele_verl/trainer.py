@@ -105,7 +105,7 @@ class SeeleTrainer(PPOTrainerSync):
         # Before verl's part, which builds the replay buffer by it.
         self.seele = read_settings(config)
         self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
-        self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.by_milestones else None
+        self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
         watch_for_faults(self.replay_buffer)
@@ -224,8 +224,9 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
         batch = super()._compute_advantage(batch, metrics)
-        if self.credit is not None:
-            batch = write_spans(batch, self._take_credit(self.credit))
+        spans = self._take_credit(self.credit) if self.credit is not None else {}
+        if self.seele.credit.by_milestones:
+            batch = write_spans(batch, spans)
         elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
@@ -244,9 +245,9 @@ class SeeleTrainer(PPOTrainerSync):
         spans = credit.take_step(self._visits)
         if stopped and not credit.stops:
             self.log.warn(
-                f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with a "
-                "right answer have what looks like a sure error, more than seele.credit.stop_below; rollouts "
-                "are not stopped any more\n"
+                f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with "
+                "a right answer have what looks like a sure error, more than seele.credit.stop_below; "
+                "rollouts are not stopped any more\n"
             )
         return {row_key(uid, index): of_row for uid, rows in spans.items() for index, of_row in rows.items()}
 

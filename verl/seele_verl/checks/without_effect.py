@@ -115,9 +115,8 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         )
         yield "seele.packed_updates", f"method {method.name} trains on one row a problem"
     if not seele.credit.by_milestones:
-        names = ("prior_rollouts", "stop_below")
-        yield from ((f"seele.credit.{name}", "seele.credit.name is none") for name in names)
-    elif not seele.credit.stop:
+        yield "seele.credit.prior_rollouts", "seele.credit.name is none"
+    if not seele.credit.stop:
         yield "seele.credit.stop_below", "seele.credit.stop is false"
     if seele.reward.grader in GRADERS:
         why = f"it is for a reward function of your own, and seele.reward.grader is {seele.reward.grader}"

@@ -26,7 +26,7 @@ async def generate_round(
     quorum: int,
 ) -> AsyncGenerator[dict[int, TokenOutput], None]:
     """Generate one round on the replica that serves ``session_id``: outputs by position, first all that are
-    there once ``quorum`` of them are, then the others. Those with a watch end at the first error that it finds.
+    there once ``quorum`` of them are, then the others. One with a watch ends where that finds an error.
 
     Rounds of one problem share a session, so they land on one replica and find each other's prefix in its
     cache. Cancelling the consumer, or closing the generator, aborts what is left of the round on the engine.

@@ -1,0 +1,244 @@
+"""Credit by milestones: advantages of segments, false alarms, and errors seen while a text is written."""
+
+import dataclasses
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seele.config import CreditConfig
+from seele.errors import CheckpointError, ConfigError
+from seele.hints.bayes import BayesController
+from seele.methods.credit import DECAY, FEWEST_ALARMS, MilestoneCredit
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    HintShare,
+    Instance,
+    Milestone,
+    Rollout,
+    RoundRequest,
+    Segment,
+    Visit,
+    Walk,
+)
+from seele.reward.error_watch import ErrorWatch
+from seele.reward.milestones import find_milestones, num_shown, walk
+from seele.rollout.sampling import in_tokens
+
+MILESTONES = (Milestone("12", 6), Milestone("24", 12), Milestone("7", 20))
+SETTINGS = CreditConfig(name="milestones", stop=True)
+
+
+def rollout(index, *passed, error=False, reward=None, flagged=None, length=10):
+    """One that came to the first milestones, two tokens each; last the answer's segment, or an error's."""
+    segments = [Segment(2 * j, 2 * j + 2, j, each) for j, each in enumerate(passed)]
+    if not error:
+        segments[-1] = dataclasses.replace(segments[-1], end=length, milestone_index=len(MILESTONES) - 1)
+    correct = not error and passed[-1]
+    return Rollout(
+        round_index=0,
+        rollout_index=index,
+        share=HintShare(0.0, 1),
+        hint_steps=0,
+        completion=Completion(text="", token_ids=(1,) * length, log_probs=(), finish=Finish.STOP),
+        grade=Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG, score=reward),
+        walk=Walk(tuple(segments), segments[-1].start + 1 if error else None),
+        is_flagged=error if flagged is None else flagged,
+    )
+
+
+def visit(*rollouts, milestones=MILESTONES):
+    instance = Instance(
+        instance_id="p", data_source="x", question="q", steps=("s",), answer="7", milestones=milestones
+    )
+    return Visit(instance=instance, step=1, prompt_tokens=3, step_tokens=(4,), rollouts=rollouts)
+
+
+GROUP = (
+    rollout(0, True, True, True),
+    rollout(1, True, True, False),
+    rollout(2, True, False, error=True),
+    rollout(3, False, error=True),
+)
+
+
+def test_a_segment_is_compared_with_the_other_rollouts_that_came_to_its_milestone():
+    credit = MilestoneCredit(SETTINGS)
+    spans = credit.take_step({"u": visit(*GROUP)})["u"]
+    # Milestone 0: 1 1 1 0; milestone 1: 1 1 0; the answer: 1 0. Rates of other problems: 1/2, for 2 rollouts.
+    first = 1 - (2 + 1) / (3 + 2)
+    assert spans[0] == [
+        (0, 2, pytest.approx(first)),
+        (2, 4, pytest.approx(1 - (1 + 1) / (2 + 2))),
+        (4, 10, pytest.approx(1 - (0 + 1) / (1 + 2))),
+    ]
+    assert spans[1][2] == (4, 10, pytest.approx(0 - (1 + 1) / (1 + 2)))
+    # Nothing stands behind an error.
+    assert spans[2] == [(0, 2, pytest.approx(first)), (2, 4, pytest.approx(0 - (2 + 1) / (2 + 2)))]
+    assert spans[3] == [(0, 2, pytest.approx(0 - (3 + 1) / (3 + 2)))]
+
+
+def test_the_answer_counts_as_much_as_its_reward():
+    group = (rollout(0, True, True, True, reward=0.8), rollout(1, True, True, False, reward=0.1))
+    spans = MilestoneCredit(SETTINGS).take_step({"u": visit(*group)})["u"]
+    assert spans[0][2].advantage == pytest.approx(0.8 - (0.1 + 1) / 3)
+    assert spans[1][2].advantage == pytest.approx(0.1 - (0.8 + 1) / 3)
+
+
+def test_without_a_prior_a_rollout_alone_is_compared_with_the_pass_rate():
+    credit = MilestoneCredit(CreditConfig(name="milestones", prior_rollouts=0.0))
+    spans = credit.take_step({"u": visit(*GROUP)})["u"]
+    assert spans[3][0].advantage == pytest.approx(0 - 3 / 3)
+    alone = MilestoneCredit(CreditConfig(name="milestones", prior_rollouts=0.0))
+    assert alone.take_step({"u": visit(GROUP[0])})["u"][0][0].advantage == pytest.approx(0.5)
+
+
+def test_pass_rates_go_by_the_milestones_left_and_serve_the_next_step():
+    credit = MilestoneCredit(SETTINGS)
+    credit.take_step({"u": visit(*GROUP)})
+    kept = DECAY**4
+    rate = kept * 0.5 + (1 - kept) * 0.75
+    assert credit.state_dict()["rates"]["2"] == pytest.approx(rate)
+    # A shorter solution: its first milestone lies one before the answer.
+    short = visit(rollout(0, True, True), milestones=MILESTONES[:2])
+    short = dataclasses.replace(
+        short,
+        rollouts=(
+            dataclasses.replace(
+                short.rollouts[0], walk=Walk((Segment(0, 2, 0, True), Segment(2, 10, 1, True)), None)
+            ),
+        ),
+    )
+    spans = credit.take_step({"u": short})["u"][0]
+    one_left = DECAY**3 * 0.5 + (1 - DECAY**3) * 2 / 3
+    assert spans[0].advantage == pytest.approx(1 - one_left)
+
+
+def test_the_order_of_problems_makes_no_difference():
+    visits = {f"u{seed}": visit(*random.Random(seed).sample(GROUP, 3)) for seed in range(9)}
+    one, other = MilestoneCredit(SETTINGS), MilestoneCredit(SETTINGS)
+    assert one.take_step(visits) == other.take_step(dict(reversed(visits.items())))
+    assert one.state_dict() == other.state_dict()
+
+
+def test_stopping_ends_for_good_where_right_rollouts_would_be_stopped():
+    alarm = rollout(0, True, True, True, flagged=True)
+    credit = MilestoneCredit(SETTINGS)
+    for step in range(FEWEST_ALARMS):
+        assert credit.stops, step
+        credit.take_step({"u": visit(alarm)})
+    assert not credit.stops and credit.false_alarms == 1.0
+    for _ in range(500):
+        credit.take_step({"u": visit(rollout(0, True, True, True))})
+    assert credit.false_alarms < SETTINGS.stop_below and not credit.stops
+
+
+def test_rollouts_that_may_have_been_stopped_say_nothing_about_false_alarms():
+    credit = MilestoneCredit(SETTINGS)
+    right = [rollout(index, True, True, True) for index in range(3)]
+    credit.take_step({"u": visit(*right)})
+    assert credit.metrics()["right_and_unstopped"] == 1.0
+    unstopped = MilestoneCredit(CreditConfig(name="milestones"))
+    unstopped.take_step({"u": visit(*right)})
+    assert unstopped.metrics()["right_and_unstopped"] == 3.0
+
+
+def test_a_saved_state_goes_on_as_if_nothing_had_happened():
+    credit, resumed = MilestoneCredit(SETTINGS), MilestoneCredit(SETTINGS)
+    credit.take_step({"u": visit(*GROUP, rollout(4, True, True, True, flagged=True))})
+    resumed.load_state_dict(json.loads(json.dumps(credit.state_dict())))
+    assert resumed.state_dict() == credit.state_dict()
+    following = {"u": visit(*GROUP[::-1])}
+    assert resumed.take_step(following) == credit.take_step(following)
+
+
+@pytest.mark.parametrize(
+    "change", [{"credit": "other"}, {"rates": {"0": 2.0}}, {"num_right": -1}, {"rates": 1}]
+)
+def test_a_damaged_state_is_refused(change):
+    credit = MilestoneCredit(SETTINGS)
+    with pytest.raises(CheckpointError):
+        credit.load_state_dict({**credit.state_dict(), **change})
+    assert credit.state_dict() == MilestoneCredit(SETTINGS).state_dict()
+
+
+# --- Where in a response a token stands
+
+
+def test_a_walk_in_tokens_ends_with_the_end_of_the_text():
+    seen = Walk((Segment(0, 5, 0, True), Segment(5, 9, 2, True)), None)
+    words = ["ab", "cd", "ef", "gh", "i", ""]  # the last one is the end of the text
+
+    def decode(ids):
+        return "".join(words[each] for each in ids)
+
+    assert in_tokens(seen, range(6), decode) == Walk((Segment(0, 3, 0, True), Segment(3, 6, 2, True)), None)
+    wrong = Walk((Segment(0, 5, 0, False),), 2)
+    assert in_tokens(wrong, range(6), decode) == Walk((Segment(0, 3, 0, False),), 1)
+
+
+# --- Errors that are seen while a text is written
+
+QUESTION = "3 a+2 b+3 c+8"
+STEPS = ("3a+2b+3=8\n", "8c+8=6\n", r"\boxed{6}")
+CHAIN = find_milestones(QUESTION, STEPS, "6")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "read"),
+    [
+        ("3a+2b+3=8\n8c+8=5\nmore", 0, 17),
+        ("3a+2=5\n5b+3=1\n", 0, 14),
+        ("8c+8=5\n", 1, 7),
+        ("8c+8=6\n\\boxed{6}\n", 1, None),
+        ("3a+2b+3=8\n8c+8=5", 0, None),  # its line has not ended
+    ],
+)
+def test_an_error_is_found_with_its_line(text, shown, read):
+    watch = ErrorWatch(CHAIN, shown=shown)
+    assert watch.finds_error(text) == (read is not None)
+    assert read is None or watch.chars_read == read
+    assert num_shown(CHAIN, len(STEPS[0])) == 1
+
+
+@given(
+    st.lists(st.sampled_from(["3a+2b+3=8", "8c+8=6", "8c+8=5", "\n", "\n", "7 = 7", "2 + 2 = 5", " so "])),
+    st.data(),
+)
+def test_it_makes_no_difference_in_what_pieces_a_text_comes(parts, data):
+    text = "".join(parts)
+    whole, piecewise = ErrorWatch(CHAIN, shown=0), ErrorWatch(CHAIN, shown=0)
+    found, at = False, 0
+    while at < len(text) and not found:
+        size = data.draw(st.integers(1, 7))
+        found = piecewise.finds_error(text[at : at + size])
+        at += size
+    assert whole.finds_error(text) == found
+    if found:
+        assert piecewise.chars_read == whole.chars_read
+        assert walk(CHAIN, text, correct=False).first_error is not None
+
+
+# --- Hints over all levels
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "expected"),
+    [(8, {0.0: 2, 0.25: 2, 0.5: 2, 0.75: 2}), (6, {0.0: 2, 0.25: 1, 0.5: 2, 0.75: 1}), (2, {0.0: 1, 0.5: 1})],
+)
+def test_rollouts_are_spread_over_all_hints(rollouts, expected):
+    controller = BayesController(rounds=1, rollouts_per_round=rollouts, spread=True)
+    request = RoundRequest("p", 0, (0.0, 0.25, 0.5, 0.75), rollouts)
+    (plan,) = controller.plan_rounds([request], num_rollouts=rollouts)
+    assert {share.hint_ratio: share.num_rollouts for share in plan} == expected
+    assert all(0 < share.predicted_accuracy < 1 for share in plan)
+
+
+def test_spread_hints_leave_no_room_for_probes():
+    with pytest.raises(ConfigError, match=r"seele.hints.settings.spread: .* got probes=1, settle_below=0"):
+        BayesController(rounds=1, rollouts_per_round=8, spread=True, probes=1)
