@@ -21,6 +21,8 @@ from seele.config.settings import RewardConfig
 from seele.errors import ConfigError
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, Instance
+from seele.reward.error_watch import ErrorWatch
+from seele.reward.milestones import find_milestones
 from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import STOP_STRINGS
 from seele_eval.generation import EngineSettings, _sampling_params
@@ -30,8 +32,8 @@ from seele_verl import rounds_worker as module
 from seele_verl.checks import cluster
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.engine import weight_socket
-from seele_verl.engine.client import generate_round
-from seele_verl.engine.replica import RoundServer
+from seele_verl.engine.client import FLAGGED, generate_round
+from seele_verl.engine.replica import RoundServer, WatchedEngine
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
 from seele_verl.train import compose
 
@@ -46,9 +48,10 @@ class Engine:
 
     generate_round = RoundServer.generate_round
     generate_round_in_parts = RoundServer.generate_round_in_parts
-    _requests = RoundServer._requests
+    _requests, _request = RoundServer._requests, RoundServer._request
 
     def __init__(self):
+        self.engine = WatchedEngine(None)
         self.began, self.aborted = [], []
         self.may_end, self.failures = {}, {}
 
@@ -66,6 +69,7 @@ class Engine:
         return SimpleNamespace(
             token_ids=[] if what == "empty" else [*prompt_ids, seed],
             log_probs=None,
+            stop_reason="completed",
             extra_fields={"global_steps": 7},
         )
 
@@ -118,6 +122,7 @@ def parts_of(client, seeds, quorum):
         request_id="problem-1",
         prompt_ids=PROMPT,
         sampling_params=[{"seed": seed} for seed in seeds],
+        watches=[None] * len(seeds),
         quorum=quorum,
     )
 
@@ -192,6 +197,7 @@ class Worker:
     _sample = RoundsWorker._sample
     _completion = RoundsWorker._completion
     _finish = RoundsWorker._finish
+    _decode = RoundsWorker._decode
 
     def __init__(self, client):
         self.llm_client = client
@@ -200,9 +206,8 @@ class Worker:
 
 async def sampled(client, failures, quorum):
     await client.server.begin.remote(failures)
-    parts = Worker(client)._sample(
-        PROMPT, {}, max_tokens=9, session_id="problem", seeds=[10, 11, 12], quorum=quorum
-    )
+    request = {"prompt_ids": PROMPT, "sampling_params": {}, "max_tokens": 9, "seeds": [10, 11, 12]}
+    parts = Worker(client)._sample(request, session_id="problem", quorum=quorum, stop=(), watches=[None] * 3)
     found = []
     await client.server.let.remote(11, 12)
     async for completions, version in parts:
@@ -299,8 +304,8 @@ def worker():
     ],
 )
 def test_nothing_behind_a_stop_string_is_graded_in_validation(token_ids, stop, text, finish):
-    output = SimpleNamespace(token_ids=token_ids, log_probs=None, extra_fields={})
-    completion = worker()._completion(output, 4, stop)
+    output = SimpleNamespace(token_ids=token_ids, log_probs=None, stop_reason="completed", extra_fields={})
+    completion = worker()._completion(output, 4, stop, None)
     assert (completion.text, completion.finish) == (text, finish)
     assert completion.token_ids == tuple(token_ids)
 
@@ -336,12 +341,17 @@ def test_the_engine_is_told_where_a_validated_response_ends(monkeypatch, stop):
 
     async def generate_round(client, *, sampling_params, **_):
         told.extend(sampling_params)
-        yield {0: SimpleNamespace(token_ids=[0, END], log_probs=None, extra_fields={"global_steps": 1})}
+        output = {"log_probs": None, "stop_reason": "completed", "extra_fields": {"global_steps": 1}}
+        yield {0: SimpleNamespace(token_ids=[0, END], **output)}
 
     async def sample():
-        parts = worker()._sample(
-            [1], {"temperature": 0}, max_tokens=9, session_id="s", seeds=[5], quorum=1, stop=stop
-        )
+        request = {
+            "prompt_ids": [1],
+            "sampling_params": {"temperature": 0},
+            "max_tokens": 9,
+            "seeds": [5],
+        }
+        parts = worker()._sample(request, session_id="s", quorum=1, stop=stop, watches=[None])
         return [part async for part in parts]
 
     monkeypatch.setattr(module, "generate_round", generate_round)
@@ -382,7 +392,8 @@ def test_only_validation_stops(monkeypatch):
 class Server:
     """``RoundServer`` that keeps what its engine is asked for."""
 
-    _requests = RoundServer._requests
+    _requests, _request = RoundServer._requests, RoundServer._request
+    engine = WatchedEngine(None)
 
     async def generate(self, *, prompt_ids, sampling_params, request_id):
         return sampling_params
@@ -394,12 +405,88 @@ def test_vllm_makes_text_only_where_a_stop_string_is_searched_in_it():
     rounds = [{"seed": 1}, {"seed": 2, "stop": ["User:"], "skip_special_tokens": False}]
 
     async def ask():
-        return await asyncio.gather(*Server()._requests([1], copy.deepcopy(rounds), "r"))
+        return await asyncio.gather(*Server()._requests([1], copy.deepcopy(rounds), "r", [None, None]))
 
     params = asyncio.run(ask())
     assert [each["detokenize"] for each in params] == [False, True]
     # vLLM refuses a stop string without text.
     assert [SamplingParams(**each).stop for each in params] == [[], ["User:"]]
+
+
+# Responses that end at their first error: vLLM's outputs and the watch are real, the engine is made up
+
+CHAIN = find_milestones("3 a+2 b+3 c+8", ("3a+2b+3=8\n", "8c+8=6\n", "\\boxed{6}"), "6")
+
+
+class PiecewiseEngine:
+    """Writes a text, in pieces of some tokens, a byte each."""
+
+    def __init__(self, text, size):
+        self.text, self.size, self.closed_at = text, size, None
+
+    async def generate(self, *, request_id, **_):
+        from vllm.outputs import CompletionOutput, RequestOutput
+
+        at = 0
+        try:
+            while at < len(self.text):
+                piece = self.text[at : at + self.size]
+                at += len(piece)
+                is_last = at >= len(self.text)
+                output = CompletionOutput(
+                    0, piece, [*piece.encode()], None, [*piece], finish_reason="stop" if is_last else None
+                )
+                yield RequestOutput(request_id, None, None, None, [output], is_last)
+        finally:
+            self.closed_at = at
+
+
+def written(text, *, size=1, watched=True):
+    """The outputs that verl's server sees, and where the engine was closed."""
+    inner = PiecewiseEngine(text, size)
+    engine = WatchedEngine(inner)
+    if watched:
+        engine.watches["r"] = ErrorWatch(CHAIN, shown=0)
+
+    async def run():
+        return [output async for output in engine.generate(request_id="r", prompt=None)]
+
+    return asyncio.run(run()), inner.closed_at
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_a_watched_response_ends_behind_the_line_with_its_error(size):
+    text = "3a+2b+3=8\n8c+8=5\n\\boxed{5}"
+    (output,), closed_at = written(text, size=size)
+    (completion,) = output.outputs
+    assert completion.finish_reason == FLAGGED
+    assert text.startswith(completion.text) and bytes(completion.token_ids).decode() == completion.text
+    assert completion.logprobs == [*completion.text]
+    assert 17 <= len(completion.text) == closed_at < 17 + size
+
+
+def test_a_watched_response_without_an_error_is_as_any_other():
+    text = "3a+2b+3=8\n8c+8=6\n\\boxed{6}"
+    (output,), closed_at = written(text)
+    assert (output.outputs[0].text, output.outputs[0].finish_reason) == (text, "stop")
+    assert output.finished and closed_at == len(text)
+    pieces, _ = written(text, watched=False)
+    assert len(pieces) == len(text) and pieces[0].outputs[0].text == text[0]
+
+
+def test_what_the_engine_wrote_behind_the_line_is_thrown_away():
+    worker = Worker(None)
+    worker.tokenizer = byte_tokenizer()
+    text = "3a+2b+3=8\n8c+8=5\n\\bo"
+    output = SimpleNamespace(
+        token_ids=worker.tokenizer.encode(text),
+        log_probs=[*range(len(text))],
+        stop_reason=FLAGGED,
+        extra_fields={},
+    )
+    completion = worker._completion(output, 99, (), ErrorWatch(CHAIN, shown=0))
+    assert (completion.text, completion.finish) == (text[:17], Finish.FLAGGED)
+    assert len(completion.token_ids) == len(completion.log_probs) == 17
 
 
 def sampled_with(text, stop):

@@ -28,11 +28,26 @@ from seele.maths.advantages import pooled_advantages
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
+from seele.methods.credit import MilestoneCredit
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    HintShare,
+    Instance,
+    Milestone,
+    Origin,
+    Rollout,
+    Segment,
+    Visit,
+    Walk,
+)
 from seele_verl import off_policy
 from seele_verl.losses import seele_loss
+from seele_verl.off_policy import span_advantages
 from seele_verl.protocol import (
     ADVANTAGE,
     OFF_POLICY_ADVANTAGE,
@@ -63,6 +78,7 @@ METHODS_OF_ROWS = [
     "uft",
     "prefix_rft",
     "exgrpo",
+    "milestones",
 ]
 
 
@@ -80,8 +96,22 @@ def rollout(index, right, *, hint_steps=0, tokens=(5, 6, 7), log_prob=-1.5, orig
     )
 
 
+def walked(each, *segments, error=None):
+    """The rollout with (end, milestone, passed) of each segment."""
+    starts = [0, *(end for end, _, _ in segments)]
+    walk = Walk(tuple(Segment(start, *rest) for start, rest in zip(starts, segments, strict=False)), error)
+    return dataclasses.replace(each, walk=walk)
+
+
 def rollouts_of(method):
     """Four rollouts, as the method would have them."""
+    if method == "milestones":
+        return [
+            walked(rollout(0, True), (1, 0, True), (4, 1, True)),
+            walked(rollout(1, False), (1, 0, False), error=0),
+            walked(rollout(2, False), (1, 0, True), (4, 1, False)),
+            walked(rollout(3, False), (1, 0, True), (3, 1, False), error=2),
+        ]
     if method in ("luffy", "rl_sft_loss"):
         trace = [*(token for step in STEPS for token in step), EOS]
         given = rollout(3, True, tokens=trace, log_prob=0.0, origin=Origin.TRACE)
@@ -297,6 +327,8 @@ class Batch:
         advantages = []
         for value, response, tag, position in zip(by_critic, responses, rows.tags, range(4), strict=True):
             advantage = torch.full((len(response),), tag.get(ADVANTAGE, value))
+            if method == "milestones":
+                advantage = span_advantages(len(response), spans_of_milestones(lengths)[position])
             if OFF_POLICY_MASK in columns:
                 off_policy = fields[OFF_POLICY_MASK].unbind()[position].bool()
                 advantage[off_policy] = tag[OFF_POLICY_ADVANTAGE]
@@ -345,6 +377,15 @@ class Batch:
         return [torch.cat([torch.zeros(1), row[:-1]]) for row in torch.split(gradient_T, lengths)]
 
 
+def spans_of_milestones(lengths):
+    """By row."""
+    instance = dataclasses.replace(INSTANCE, milestones=(Milestone("3", 1), Milestone("4", 2)))
+    rollouts = tuple(of_lengths(rollouts_of("milestones"), lengths))
+    visit = Visit(instance=instance, step=1, prompt_tokens=2, step_tokens=(2, 2), rollouts=rollouts)
+    credit = MilestoneCredit(read_settings(config_of("milestones")).credit)
+    return credit.take_step({"step1-000000": visit})["step1-000000"]
+
+
 def signs(row):
     return [int(value) for value in torch.sign(row)]
 
@@ -362,6 +403,8 @@ EXPECTED = {
         ("luffy", "rl_sft_loss"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, *[-1] * 7]]
     ),
     "exgrpo": [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, -1, -1]],
+    # The first token comes to a milestone in three of four; nothing stands behind an error.
+    "milestones": [[0, 0, -1, -1, -1], [0, 0, 1, 0, 0], [0, 0, -1, 1, 1], [0, 0, -1, 1, 1]],
     "prefix_rft": [[0, 0, *[-1] * 7], [0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2,
 }
 
@@ -545,6 +588,19 @@ def prefix_rft(terms):
     first = torch.tensor([2 / 3] * 4 + [1.0] * 3)
     rows = [(0, first), *((row + 1, a) for row, a in each(2 / 3, -1 / 3, -1 / 3))]
     return sum(terms.clipped(row, a).sum() for row, a in rows) / 88 / 4
+
+
+def milestones(terms):
+    # One milestone before the answer; both pass rates of other problems are 1/2, for two rollouts.
+    passed, failed = 1 - (2 + 1) / 5, 0 - (3 + 1) / 5
+    right, wrong = 1 - (0 + 1) / 4, 0 - (1 + 1) / 4
+    rows = [(passed, right), (failed, 0.0), (passed, wrong), (passed, wrong)]
+    loss = 0.0
+    for row, (first, others) in enumerate(rows):
+        size = len(terms.own[row])
+        for advantage, where in ((first, slice(0, 1)), (others, slice(1, size if row < 3 else 3))):
+            loss += terms.clipped(row, torch.tensor(advantage))[where].sum() / 88 / 4
+    return loss
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def task_runner() -> type:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
+    from seele.methods.credit import MilestoneCredit
     from seele.methods.loss_terms import LossTerms
     from seele.methods.sources import build_source
     from seele_verl.losses import seele_loss
@@ -74,6 +75,7 @@ def task_runner() -> type:
             config = with_changes(config, what_verl_is_told(config, seele) | epochs)
             self.config, self.seele = config, seele
             self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
+            self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
             self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:

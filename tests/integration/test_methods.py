@@ -19,6 +19,9 @@ EVERYTHING = (
     "seele.hints.round_quorum=0.5"
 )
 WITH_CRITIC = "method=ppo curriculum=sec"
+MILESTONES = "method=milestones"
+SAVED_WITH_CREDIT = 4
+"""Step of a checkpoint: the first of two in a row with credit by milestones."""
 OWN = Path(__file__).parent / "own_parts.py"
 OWN_PARTS = (
     f"method=grpo seele.off_policy.source={OWN}:AnswerSource seele.advantage.baseline={OWN}:on_policy_mean "
@@ -37,7 +40,8 @@ JUDGE = (
 TURNS = {
     "ppo": [WITH_CRITIC] * 2,
     "ppo without sec": ["method=ppo curriculum=uniform"],
-    "grpo": ["method=grpo"],
+    "milestones": [MILESTONES] * 2,
+    "grpo": ["method=grpo seele.credit.stop=true"],
     "rloo": ["method=rloo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],
     "dapo": ["method=dapo"],
@@ -151,7 +155,7 @@ def test_the_composition_of_groups_is_the_methods(steps):
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
     assert hinted["prefix_rft"] == 1
-    for method in ("ppo", "grpo", "rloo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
+    for method in ("ppo", "milestones", "grpo", "rloo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
         assert hinted[method] == 0
     assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
 
@@ -238,6 +242,64 @@ def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finis
     assert after["counter/steps"] == 3, "the callback has its state back, too"
     assert after["step"] == 3 and after["critic/vf_loss"] < steps["ppo"][0][0]["critic/vf_loss"]
     assert [path.name for path in (tmp_path / "resumed").glob("global_step_*")] == ["global_step_3"]
+
+
+@pytest.mark.timeout(900)
+def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_the_stop(
+    run, steps, common, finish, python, tmp_path
+):
+    """The step after the checkpoint again, without stopping."""
+    go_on = [*common, MILESTONES, "seele.credit.stop=false"]
+    finish(
+        [
+            *(python, "-m", "seele_verl.train", *go_on),
+            f"trainer.total_training_steps={SAVED_WITH_CREDIT + 1}",
+            "trainer.resume_mode=resume_path",
+            f"trainer.resume_from_path={run / f'global_step_{SAVED_WITH_CREDIT}'}",
+            f"trainer.default_local_dir={tmp_path / 'resumed'}",
+        ],
+        log=tmp_path / "resumed" / "logs" / "train.log",
+    )
+    _, (stopped_line, stopped) = steps["milestones"]
+    path = tmp_path / "resumed" / "rollouts" / f"step_{SAVED_WITH_CREDIT + 1}.jsonl"
+    whole = [row for _, row in read_json_lines(path)]
+    assert stopped_line["step"] == SAVED_WITH_CREDIT + 1
+    assert {row["finish"] for row in stopped} > {"flagged"} and "flagged" not in {
+        row["finish"] for row in whole
+    }
+    for one, other in zip(stopped, whole, strict=True):
+        assert (one["instance_id"], one["rollout"]) == (other["instance_id"], other["rollout"])
+        assert other["text"].startswith(one["text"])
+        # Who guesses right in the end has made no error.
+        assert one["segments"] == other["segments"] or other["reason"] == "correct"
+        if one["finish"] == "flagged":
+            assert one["text"].endswith("\n") and one["rollout"] > 0
+            assert len(one["text"]) < len(other["text"])
+            assert one["segments"][-1][1] < one["generated_tokens"] and not one["segments"][-1][3]
+        else:
+            # The advantage of the last token goes by pass rates that the checkpoint holds.
+            assert one["text"] == other["text"]
+            assert one["advantage"] == pytest.approx(other["advantage"], abs=1e-6)
+
+
+def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):
+    num_right = num_alarms = 0
+    for line, rows in steps["milestones"]:
+        assert 0 < line["milestones/passed_share"] < 1 and line["milestones/stops"] == 1
+        right = [row for row in rows if row["rollout"] == 0 and row["reason"] == "correct"]
+        num_right, num_alarms = num_right + len(right), num_alarms + sum(row["is_flagged"] for row in right)
+        assert line["milestones/right_and_unstopped"] == num_right
+        assert line["milestones/false_alarms"] == num_alarms / max(num_right, 1)
+        assert line["reward/no_answer_share"] < 0.5, "what we stopped is not unanswered"
+        for row in rows:
+            assert row["segments"][0][0] == 0 and (row["finish"] == "flagged") <= (row["reward"] == 0)
+            if row["reason"] == "correct":
+                assert all(passed for *_, passed in row["segments"])
+    # Stopping alone leaves the rollout's advantage on all of its tokens.
+    ((line, rows),) = steps["grpo"]
+    assert line["milestones/stops"] == 1 and "flagged" in {row["finish"] for row in rows}
+    for group in groups_of(rows).values():
+        assert len({round(row["advantage"], 5) for row in group}) <= 2
 
 
 def flat(state, at: str = "") -> dict:

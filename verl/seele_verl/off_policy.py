@@ -45,15 +45,20 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
 
 def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBatchMeta:
     """Put each span's advantage on its tokens in the place of verl's estimates, by row; 0 on all others."""
-    rows = []
-    for key, mask_R in zip(
-        batch.keys, _read(batch, ["response_mask"])["response_mask"].unbind(), strict=True
-    ):
-        rows.append(torch.zeros(len(mask_R)))  # (R,)
-        for start, end, advantage in spans.get(key, ()):
-            rows[-1][start:end] = advantage
+    masks = _read(batch, ["response_mask"])["response_mask"].unbind()
+    rows = [
+        span_advantages(len(mask), spans.get(key, ())) for key, mask in zip(batch.keys, masks, strict=True)
+    ]
     advantages = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
     return _write(batch, {"advantages": advantages, "returns": advantages})
+
+
+def span_advantages(num_tokens: int, spans: Sequence[Span]) -> torch.Tensor:
+    """(R,) of a response of so many tokens, 0 outside the spans."""
+    advantage_R = torch.zeros(num_tokens)
+    for start, end, advantage in spans:
+        advantage_R[start:end] = advantage
+    return advantage_R
 
 
 def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
