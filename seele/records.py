@@ -7,7 +7,7 @@ stages know these records rather than each other.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from seele.rounding import at_least
 
@@ -33,8 +33,7 @@ class Milestone:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """The part of a response that belongs to one milestone."""
 
     start: int

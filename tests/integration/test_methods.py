@@ -267,10 +267,13 @@ def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_t
     assert {row["finish"] for row in stopped} > {"flagged"} and "flagged" not in {
         row["finish"] for row in whole
     }
-    for one, other in zip(stopped, whole, strict=True):
+    # Who guesses right in the end has made no error, and its group others to compare with.
+    pairs = [*zip(stopped, whole, strict=True)]
+    guessed = {one["instance_id"] for one, other in pairs if one["segments"] != other["segments"]}
+    assert len(guessed) < 8
+    for one, other in pairs:
         assert (one["instance_id"], one["rollout"]) == (other["instance_id"], other["rollout"])
         assert other["text"].startswith(one["text"])
-        # Who guesses right in the end has made no error.
         assert one["segments"] == other["segments"] or other["reason"] == "correct"
         if one["finish"] == "flagged":
             assert one["text"].endswith("\n") and one["rollout"] > 0
@@ -279,7 +282,8 @@ def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_t
         else:
             # The advantage of the last token goes by pass rates that the checkpoint holds.
             assert one["text"] == other["text"]
-            assert one["advantage"] == pytest.approx(other["advantage"], abs=1e-6)
+            if one["instance_id"] not in guessed:
+                assert one["advantage"] == pytest.approx(other["advantage"], abs=1e-6)
 
 
 def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):

@@ -38,7 +38,7 @@ def rollout(index, *passed, error=False, reward=None, flagged=None, length=10):
     """One that came to the first milestones, two tokens each; last the answer's segment, or an error's."""
     segments = [Segment(2 * j, 2 * j + 2, j, each) for j, each in enumerate(passed)]
     if not error:
-        segments[-1] = dataclasses.replace(segments[-1], end=length, milestone_index=len(MILESTONES) - 1)
+        segments[-1] = segments[-1]._replace(end=length, milestone_index=len(MILESTONES) - 1)
     correct = not error and passed[-1]
     return Rollout(
         round_index=0,
