@@ -47,6 +47,8 @@ PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
 UFT, LATE = "uft-n8", "seele-n8-late"
+# Hint controllers under which the rollouts of a round have one prompt; a prefix stands in the response.
+ONE_PROMPT = ("none", "uft", "prefix_rft")
 # Tasks that differ in their seeds alone, so that their runs are one arm's.
 TEN_SEEDS = "mixed+replication"
 CONTROLLERS = (PAPER, "seele-m2", OURS)
@@ -317,7 +319,7 @@ def final_table(task: str, arms: Sequence[str]) -> str:
         runs = [read(folder) for folder in folders]
         if not rows:
             rows.append(
-                ["base", "", *_greedy(runs[:1], task, at=0), *_sampled([Path(task, "base")]), *["0"] * 4, ""]
+                ["base", "", *_greedy(runs[:1], task, at=0), *_sampled([Path(task, "base")]), *["0"] * 6, ""]
             )
         totals = [run.metrics[-1] for run in runs]
         rows.append(
@@ -329,14 +331,62 @@ def final_table(task: str, arms: Sequence[str]) -> str:
                 f"{fmean(total['step'] for total in totals):.0f}",
                 *(
                     amount(fmean(total.get(f"{name}_total", 0.0) for total in totals))
-                    for name in ("tokens/generated", "tokens/trained", "flops")
+                    for name in ("tokens/generated", "tokens/trained")
                 ),
+                *(_mean_amount([count(run) for run in runs]) for count in (packed_total, informative_total)),
+                amount(fmean(total.get("flops_total", 0.0) for total in totals)),
                 f"{fmean(times) / 60:.0f}" if (times := _unbroken_times(runs)) else "",
             ]
         )
     heads = ["arm", "seeds", "held-out", "harder", *SAMPLED, "steps"]
-    costs = ["tokens generated", "trained", "FLOPs", "minutes"]
+    costs = ["tokens generated", "trained", "packed", "with gradient", "FLOPs", "minutes"]
     return markdown_table([*heads, *costs], rows) if rows else "No runs yet.\n"
+
+
+def packed_total(run: RunFolder) -> float | None:
+    """Tokens trained on, what rows of a group begin with counted once, over the run.
+
+    A run that did not count them tells all the same where it trained on all of its groups and a group's rows
+    have one prompt: every row but for its response is then an n-th of the group's. None for other runs.
+    """
+    first, last = run.metrics[0], run.metrics[-1]
+    if "tokens/trained_packed_total" in last:
+        return float(last["tokens/trained_packed_total"])
+    if run.setting("seele.method") == "sft":  # one row a problem
+        return float(last["tokens/trained_total"])
+    if (
+        run.setting("seele.hints.controller") not in ONE_PROMPT
+        or run.setting("seele.hints.rounds") != 1
+        or run.setting("seele.selection.name") != "none"
+        or run.setting("algorithm.filter_groups.enable")
+    ):
+        return None
+    # What an earlier stage trained on had one row a problem.
+    before = first.get("tokens/trained_total", 0.0)
+    trained, generated, forced = (
+        last.get(f"tokens/{name}_total", 0.0) - first.get(f"tokens/{name}_total", 0.0)
+        for name in ("trained", "generated", "teacher_forced")
+    )
+    responses = generated + (forced if run.setting("seele.off_policy.source") != "none" else 0.0)
+    prompts, rest = divmod(trained - responses, run.setting("seele.hints.rollouts_per_prompt"))
+    return None if rest else before + responses + prompts
+
+
+def informative_total(run: RunFolder) -> float | None:
+    """The same of rows that had a gradient, as every row has through KL and entropy. None for a run without
+    these that did not count such rows.
+    """
+    if "tokens/trained_informative_total" in run.metrics[-1]:
+        return float(run.metrics[-1]["tokens/trained_informative_total"])
+    actor = "actor_rollout_ref.actor"
+    has_kl = run.setting(f"{actor}.use_kl_loss") and run.setting(f"{actor}.kl_loss_coef")
+    is_sft = run.setting("seele.method") == "sft"
+    return packed_total(run) if is_sft or has_kl or run.setting(f"{actor}.entropy_coeff") else None
+
+
+def _mean_amount(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return amount(fmean(known)) if len(known) == len(values) else ""
 
 
 def _unbroken_times(runs: Sequence[RunFolder]) -> list[float]:

@@ -51,8 +51,8 @@ def compare_command(
     cost: Annotated[
         list[str] | None,
         typer.Option(
-            help="steps, tokens_generated, tokens_prefilled, tokens_trained, tokens_teacher_forced, flops, "
-            "seconds; all by default."
+            help="steps, tokens_generated, tokens_prefilled, tokens_trained, tokens_trained_packed, "
+            "tokens_trained_informative, tokens_teacher_forced, flops, seconds; all by default."
         ),
     ] = None,
     accuracy: Annotated[

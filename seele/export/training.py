@@ -16,7 +16,7 @@ from seele.data.storage.schema import read_columns
 from seele.errors import DataError
 from seele.export.base_model import FIRST_STAGE, HUB_NAME
 from seele.report.run_folder import RunFolder, read_run
-from seele.report.series import token_totals
+from seele.report.series import has_totals, token_totals
 
 UNKNOWN = "unknown"
 _PINNED = re.compile(rf"({HUB_NAME.pattern})@[0-9a-f]+")
@@ -157,6 +157,9 @@ def _costs(run: RunFolder, step: int | None) -> dict[str, str]:
         "tokens prefilled": token_totals(metrics, "prefilled"),
         "tokens trained on": token_totals(metrics, "trained"),
     }
+    for what, name in (("packed", "trained_packed"), ("packed, with gradient", "trained_informative")):
+        if has_totals(metrics, name):
+            totals[f"tokens trained on, {what}"] = token_totals(metrics, name)
     costs = {what: f"{int(values[-1]):,}" for what, values in totals.items() if values and values[-1] > 0}
     seconds = sum(row.get("timing_s/step", 0.0) for row in metrics)
     return costs | ({"hours in steps": f"{seconds / SECONDS_PER_HOUR:.2f}"} if seconds else {})

@@ -19,6 +19,7 @@ from seele.report.series import (
     VALIDATION,
     by_step,
     generated_totals,
+    has_totals,
     last_third,
     num_rounds,
     phases,
@@ -106,6 +107,7 @@ def _last(metrics: Sequence[Metrics], key: str) -> float | None:
 
 
 def _tokens(metrics: Sequence[Metrics]) -> dict[str, int]:
-    """Tokens of all steps and of an earlier training stage."""
-    names = ("generated", "prefilled", "trained")
+    """Tokens of all steps and of an earlier training stage; the last two only where the run counts them."""
+    counted = [name for name in ("trained_packed", "trained_informative") if has_totals(metrics, name)]
+    names = ("generated", "prefilled", "trained", *counted)
     return {name: int([0.0, *token_totals(metrics, name)][-1]) for name in names}

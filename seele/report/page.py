@@ -132,7 +132,12 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         tiles.append((percent(late), "rounds 2 and later, last third"))
     if hints := summary["hint_ratio"]:
         tiles.append((f"{percent(hints['first'])} → {percent(hints['last'])}", "mean hint ratio"))
-    tiles.append((amount(summary["tokens"]["generated"]), "generated tokens"))
+    tokens = summary["tokens"]
+    tiles.append((amount(tokens["generated"]), "generated tokens"))
+    tiles.append((amount(tokens["trained"]), "trained tokens"))
+    for name, label in (("packed", "trained, packed"), ("informative", "trained, packed, with gradient")):
+        if f"trained_{name}" in tokens:
+            tiles.append((amount(tokens[f"trained_{name}"]), label))
     if seconds := summary["seconds"]["steps"]:
         tiles.append((_duration(seconds), "in training steps"))
     steps = summary["last_step"]

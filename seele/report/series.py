@@ -38,8 +38,8 @@ def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
 
 
 def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
-    """(steps,) tokens ``generated``, ``prefilled`` or ``trained`` until the end of each step, by the run's
-    count if it keeps one.
+    """(steps,) tokens ``generated``, ``prefilled``, ``trained`` and so on until the end of each step, by the
+    run's count if it keeps one.
     """
     totals = []
     total = 0.0
@@ -47,6 +47,12 @@ def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
         total = row.get(f"tokens/{name}_total", total + row.get(f"tokens/{name}", 0.0))
         totals.append(total)
     return totals
+
+
+def has_totals(metrics: Sequence[Metrics], name: str) -> bool:
+    """Whether every training step has the run's count of such tokens; older releases lack some."""
+    key = f"tokens/{name}_total"
+    return any(key in row for row in metrics) and all(key in row for row in metrics if row["step"] > 0)
 
 
 def generated_totals(metrics: Sequence[Metrics]) -> list[float]:

@@ -146,6 +146,21 @@ def tokens_by_round(visits: Iterable[Visit]) -> Counter[int]:
     return tokens
 
 
+def packed_tokens(rows: Iterable[tuple[str, int, int]]) -> int:
+    """Tokens of rows of which those of a group begin alike, with what they share counted once.
+
+    Args:
+        rows: Group, tokens of the prompt with its hint, and tokens of the response of each row. A group's
+            prompts are prefixes of its longest one.
+    """
+    longest: dict[str, int] = {}
+    responses = 0
+    for group, prompt_tokens, response_tokens in rows:
+        longest[group] = max(prompt_tokens, longest.get(group, 0))
+        responses += response_tokens
+    return responses + sum(longest.values())
+
+
 def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict[str, Any]]:
     """The visit's lines of ``rollouts/step_N.jsonl``, one a rollout.
 

@@ -317,11 +317,39 @@ def test_what_reports_and_comparisons_read_is_packed(load_from):
     assert set(draw_figures(watched)) == {"accuracy", "rounds", "hints", "signal", "phases"}
     summarise(watched)
     prediction.measured(watched)
-    assert all(spent(watched.metrics, cost) is not None for cost in COSTS.values())
+    assert all(cost.metric == "step" or archive.KEPT.fullmatch(cost.metric) for cost in COSTS.values())
+    # Stored before runs counted packed tokens.
+    absent = {name for name, cost in COSTS.items() if spent(watched.metrics, cost) is None}
+    assert absent == {"tokens_trained_packed", "tokens_trained_informative"}
     assert {"hint_ratio/p10", "tokens/trained_total", "reward/mean"} <= Watched.asked
     # Asked for in case that the totals are missing.
     unpacked = {name for name in Watched.asked if not archive.KEPT.fullmatch(name)}
     assert unpacked == {"tokens/generated", "tokens/prefilled", "tokens/trained"}
+
+
+def test_packed_tokens_of_a_stored_run_follow_from_its_totals_or_are_not_known(load_from):
+    archive, tables = load_from(EVIDENCE, "archive"), load_from(EVIDENCE, "tables")
+
+    def counts(name, **totals):
+        run = archive.read(Path("mixed", name, "seed_0"))
+        if totals:
+            lines = [{"step": 0.0}, {f"tokens/{key}_total": value for key, value in totals.items()}]
+            run = replace(run, metrics=lines)
+        return tables.packed_total(run), tables.informative_total(run)
+
+    # 16 rollouts with prompts of 160 tokens together; 15 and a solution; hints in the prompt or response.
+    assert counts("grpo", trained=660.0, generated=500.0) == (510, 510)
+    assert counts("drgrpo", trained=660.0, generated=500.0) == (510, None)
+    assert counts("luffy", trained=660.0, generated=400.0, teacher_forced=100.0) == (510, 510)
+    assert counts("uft", trained=660.0, generated=500.0, teacher_forced=80.0) == (510, 510)
+    assert counts("prefix_rft", trained=660.0, generated=450.0, teacher_forced=50.0) == (510, None)
+    assert counts("grpo", trained=661.0, generated=500.0) == (None, None), "a group that was not whole"
+    of_sft = archive.read(Path("mixed/sft/seed_0")).metrics[-1]["tokens/trained_total"]
+    assert counts("sft") == (of_sft, of_sft)
+    # Several hints a group, or groups that were left out.
+    for arm in ("seele", "dapo", "grpo+lze"):
+        assert counts(arm) == (None, None), arm
+    assert counts("seele", trained_packed=300.0, trained_informative=200.0) == (300, 200)
 
 
 def test_a_finished_run_is_packed_and_its_folder_removed(archive, load_from, tmp_path, monkeypatch):

@@ -216,8 +216,8 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from seele.losses.imitation import HINT_WEIGHTS, hint_token_weights
 from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.methods.loss_terms import LossTerms
-from seele_verl.losses import seele_loss
-from seele_verl.protocol import INSTANCE_IDS, LOG_PROB_COLUMNS
+from seele_verl.losses import have_weight, seele_loss, weight_columns
+from seele_verl.protocol import INSTANCE_IDS, LOG_PROB_COLUMNS, WEIGHT_COLUMNS
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -293,9 +293,11 @@ def told(data, limit):
     return data
 
 
-def results(engine, data, loss, limit):
+def results(engine, data, loss, limit, columns=()):
     with engine.train_mode():
-        trained = engine.forward_backward_batch(told(data, limit), loss)
+        sent = told(data, limit)
+        tu.assign_non_tensor(sent, **{WEIGHT_COLUMNS: columns})
+        trained = engine.forward_backward_batch(sent, loss)
         trainable = (each for each in engine.module.parameters() if each.requires_grad)
         gradients = torch.cat([each.grad.full_tensor().flatten() for each in trainable])
     with engine.eval_mode():
@@ -310,6 +312,20 @@ def results(engine, data, loss, limit):
 
 def apart(theirs, ours):
     return (theirs - ours).abs().max().item()
+
+
+def without(data, rows, name):
+    pairs = enumerate(data[name].unbind())
+    silent = [row * 0 if place in rows else row for place, row in pairs]
+    return data.copy().update({name: torch.nested.as_nested_tensor(silent, layout=torch.jagged)})
+
+
+def computed_rows(engine, counted):
+    prepare = engine.prepare_model_inputs
+    def count(micro_batch):
+        counted.append(len(micro_batch) * torch.is_grad_enabled())
+        return prepare(micro_batch)
+    engine.prepare_model_inputs = count
 
 
 for family, rank in json.loads(sys.argv[1]):
@@ -339,6 +355,25 @@ for family, rank in json.loads(sys.argv[1]):
     named = tu.get_tensordict({**data, INSTANCE_IDS: ["i"] * len(data)})
     theirs, ours = (results(engine, named, loss, 1000) for engine in engines)
     print(json.dumps({"with a term of the user's own": apart(theirs[3], ours[3])}))
+    without_kl = "actor_rollout_ref.actor.use_kl_loss=false"
+    config = compose(["method=seele", "hardware=cpu", "job=tiny", without_kl])
+    actor, terms = omega_conf_to_dataclass(config.actor_rollout_ref.actor), LossTerms(read_settings(config))
+    loss, columns = partial(seele_loss, config=actor, terms=terms), weight_columns(actor, terms)
+    whole = batch(in_response=False)
+    some = without(without(whole, range(0, 18, 2), "advantages"), range(0, 18, 4), HINT_WEIGHTS)
+    none = without(without(whole, range(18), "advantages"), range(18), HINT_WEIGHTS)
+    computed_rows(engines[1], counted := [])
+    for data in (whole, some, none):
+        for limit in (1000, 40, 0):
+            counted.clear()
+            theirs = results(engines[0], data, loss, limit)
+            ours = results(engines[1], data, loss, limit, columns)
+            print(json.dumps({
+                "skipped": len(data) - sum(counted),
+                "without weight": have_weight(data, columns).count(False),
+                "limit": limit, "loss": apart(theirs[0], ours[0]), "gradients": apart(theirs[1], ours[1]),
+                "largest": theirs[1].abs().max().item(), "passes": apart(theirs[2], ours[2]),
+            }))
 """
 
 
@@ -352,8 +387,16 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
     printed = subprocess.run([python, str(program), models], capture_output=True, text=True, timeout=300)
     assert printed.returncode == 0, printed.stderr
     lines = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
-    assert len(lines) == 3 * (2 * 3 + 1)
-    for line in lines:
+    assert len(lines) == 3 * (2 * 3 + 1 + 3 * 3)
+    skipping = [line for line in lines if "skipped" in line]
+    for line in skipping:
+        # Where no row has weight, one is computed; micro-batches of a fixed number of rows keep one each.
+        missing = line["without weight"] - line["skipped"]
+        assert missing == {18: 3 if line["limit"] == 0 else 1}.get(line["without weight"], 0)
+        assert max(line["loss"], line["gradients"]) < 1e-6 and line["passes"] < 3e-6
+        assert (line["largest"] == 0) == (line["without weight"] == 18)
+    assert sorted({line["without weight"] for line in skipping}) == [2, 7, 18]
+    for line in (line for line in lines if "skipped" not in line):
         if "loss" not in line:
             assert line["with a term of the user's own"] < 3e-6
             continue
@@ -361,6 +404,40 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
         assert line["gradients"] < 1e-6 and line["gradients"] < 3e-6 * line["largest"]
         assert line["passes"] < 3e-6, "of numbers up to 10"
         assert line["of prompts"] == 0.0, "nobody reads them"
+
+
+def test_ranks_run_the_same_number_of_micro_batches_whatever_rows_they_leave_out(monkeypatch):
+    """A rank whose rows have no weight beside one with three micro-batches; and one that has no peer."""
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils as tu
+
+    lengths, columns = [9, 4, 6, 5, 8], ("advantages",)
+    parts = {
+        name: torch.nested.as_nested_tensor(
+            [torch.arange(size) + 10 * row for row, size in enumerate(sizes)], layout=torch.jagged
+        )
+        for name, sizes in (("input_ids", lengths), ("prompts", [length - 2 for length in lengths]))
+    }
+    monkeypatch.setenv("VERL_ENGINE_DEVICE", "cpu")
+    from seele_verl import packed_engine
+
+    monkeypatch.setattr(packed_engine, "get_device_name", lambda: "cpu")
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda count, **_: count.fill_(3))
+
+    def rows_of_micro_batches(weighed, group):
+        weights = [torch.full((2,), float(row in weighed)) for row in range(5)]
+        advantages = torch.nested.as_nested_tensor(weights, layout=torch.jagged)
+        data = TensorDict(parts | {"advantages": advantages}, batch_size=5)
+        told = {packed_engine.PACKED: True, packed_engine.WEIGHT_COLUMNS: columns}
+        tu.assign_non_tensor(data, **told, use_dynamic_bsz=True, max_token_len_per_gpu=100)
+        micro_batches, rows = packed_engine.prepare_micro_batches(data, group)
+        assert [len(each) for each in micro_batches] == [len(part) for part in rows]
+        return sorted(rows)
+
+    assert rows_of_micro_batches({}, "group") == [[1], [2], [3]], "the shortest three"
+    assert rows_of_micro_batches({0}, "group") == [[0], [1], [3]]
+    assert sorted(map(len, rows_of_micro_batches({0, 2, 3, 4}, "group"))) == [1, 1, 2]
+    assert rows_of_micro_batches({}, None) == [[1]]
 
 
 def test_verls_engine_looks_its_micro_batches_up_where_ours_are_put():

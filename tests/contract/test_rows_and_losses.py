@@ -6,6 +6,7 @@ and differentiated. Prompt 2 tokens, solution 3 steps of 2 tokens, responses of 
 
 import dataclasses
 from functools import cache, partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,7 +47,7 @@ from seele.records import (
     Walk,
 )
 from seele_verl import off_policy
-from seele_verl.losses import seele_loss
+from seele_verl.losses import have_weight, means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import span_advantages
 from seele_verl.protocol import (
     ADVANTAGE,
@@ -439,6 +440,65 @@ def test_the_loss_falls_on_a_fixed_batch(method):
         optimizer.step()
     after, _ = batch.loss()
     assert after.item() < before.item()
+
+
+IMITATED = ("seele", "seele_paper", "uft")
+GIVEN = ("luffy", "rl_sft_loss", "exgrpo")
+
+
+def without_kl_and_entropy(config):
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    return dataclasses.replace(actor, use_kl_loss=False, entropy_coeff=0.0)
+
+
+@pytest.mark.parametrize("method", METHODS_OF_ROWS)
+def test_a_row_without_weight_has_no_gradient(method):
+    batch = Batch(method)
+    actor = without_kl_and_entropy(config_of(method))
+    columns = weight_columns(actor, LossTerms(read_settings(config_of(method))))
+    marked = [HINT_WEIGHTS] * (method in IMITATED) + [OFF_POLICY_MASK] * (method in GIVEN)
+    assert list(columns) == ["advantages", *marked]
+    # Rows 0 and 3 have no advantage; row 3 is marked where rows of the method are, and row 0 no longer.
+    for name, silent in (("advantages", (0, 3)), *((name, (0,)) for name in marked)):
+        rows = enumerate(batch.fields[name].unbind())
+        batch.fields[name] = jagged([row * (place not in silent) for place, row in rows])
+    assert have_weight(batch.fields, columns) == [False, True, True, bool(marked)]
+    batch.loss_function = partial(batch.loss_function, config=actor)
+    has_gradient = [bool(row.any()) for row in batch.gradients()]
+    # What LUFFY shapes is multiplied by the advantage; it is computed all the same.
+    shaped = method in ("luffy", "exgrpo")
+    assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not shaped)
+    assert any(has_gradient[1:3]), "one of them may be clipped"
+
+
+def test_where_any_row_may_have_a_gradient_all_have_weight():
+    config = config_of("drgrpo")
+    actor, terms = without_kl_and_entropy(config), [*LossTerms(read_settings(config))]
+    assert weight_columns(actor, terms) == ("advantages",)
+    assert weight_columns(dataclasses.replace(actor, use_kl_loss=True, kl_loss_coef=0.0), terms)
+    own = SimpleNamespace(is_users=True, term=SimpleNamespace(has_loss=True, columns={"own": "response"}))
+    assert weight_columns(actor, [*terms, own]) == ()
+    policy_loss = dataclasses.replace(actor.policy_loss, loss_mode="dro", dro_beta=1.0)
+    for changes in (
+        {"use_kl_loss": True, "kl_loss_coef": 0.001},
+        {"entropy_coeff": 0.001},
+        {"policy_loss": policy_loss},
+        {"loss_scale_factor": None},
+    ):
+        assert weight_columns(dataclasses.replace(actor, **changes), terms) == (), changes
+    assert have_weight(Batch("drgrpo").fields, ()) == [True] * 4
+
+
+def test_entropy_is_a_mean_over_the_rows_that_were_computed():
+    # Four rows of entropy 2; the two last ones, of 5 of 10 tokens, were left out, and their sum with them.
+    tokens, metrics = {"a": 2, "b": 3, "c": 1, "d": 4}, {"actor/entropy_loss": 1.0, "actor/pg_loss": 0.5}
+    for mode in ("token-mean", "seq-mean-token-mean"):
+        means = means_over_computed(metrics, tokens=tokens, computed={"a", "b"}, loss_agg_mode=mode)
+        assert means == {"actor/entropy_loss": 2.0, "actor/pg_loss": 0.5}
+    means = means_over_computed(metrics, tokens=tokens, computed={"d"}, loss_agg_mode="token-mean")
+    assert means["actor/entropy_loss"] == 2.5
+    means = means_over_computed(metrics, tokens=tokens, computed=set(), loss_agg_mode="token-mean")
+    assert means == {"actor/pg_loss": 0.5}
 
 
 def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():

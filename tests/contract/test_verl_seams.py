@@ -300,12 +300,20 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     )
     trainer._visits, trainer._advantages, trainer._carried, trainer._parameters = {}, {}, [], 1
     trainer._controller_metrics = {"tokens/prefilled": 0.0, "tokens/generated": 0.0}
-    batch = SimpleNamespace(tags=[{"seq_len": 60}, {"seq_len": 40}, {"seq_len": 9, "is_padding": True}])
-    trainer._nothing_to_learn, trainer.use_critic = False, False
-    assert trainer._measure(batch)["flops"] == 6 * 200 + 2 * 100
+    lengths = [(20, 40), (25, 15), (4, 5)]
+    tags = [{"prompt_len": prompt, "response_len": response} for prompt, response in lengths]
+    tags[2]["is_padding"] = True
+    batch = SimpleNamespace(keys=["u_0_0", "u_1_0", "padding_0_0"], tags=tags)
+    trainer._nothing_to_learn, trainer.use_critic, trainer._with_gradient = False, False, {"u_0_0"}
+    metrics = trainer._measure(batch)
+    assert metrics["flops"] == 6 * 200 + 2 * 100
+    # Two epochs over the longer prompt and both responses, and over the one row with a gradient.
+    assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
+    assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
     # verl makes that pass all the same where no group is worth an update.
     trainer._nothing_to_learn = True
     assert trainer._measure(batch)["flops"] == 2 * 100
+    assert trainer._measure(batch)["tokens/trained_informative"] == 0
     # A critic of three parameters: one pass for values, and three epochs of its own.
     trainer._nothing_to_learn, trainer.use_critic, trainer._critic_parameters = False, True, 3
     trainer.config.critic = {"ppo_epochs": 3}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -140,6 +141,37 @@ def test_what_the_rounds_cost_is_what_the_step_cost(steps):
                 generated = sum(row["generated_tokens"] for row in rows if row["round"] == index)
                 assert line[f"tokens/generated_round_{index}"] == generated, method
                 assert 0 < line[f"rollout/seconds_round_{index}"] < line["timing_s/gen"], method
+
+
+def test_trained_tokens_are_counted_in_three_ways(steps):
+    for method, of_method in steps.items():
+        for line, rows in of_method:
+            trained, packed, informative = (
+                line[f"tokens/trained{kind}"] for kind in ("", "_packed", "_informative")
+            )
+            assert 0 < informative <= packed < trained, method
+            # Advantages alone decide where neither KL nor entropy nor an own term reaches every row.
+            by_advantage = method in ("rloo", "drgrpo", "judge")
+            if by_advantage:
+                assert math.isfinite(line["actor/entropy_loss"]), method
+            elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):
+                assert informative == packed, method
+            if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "own parts"):
+                continue  # a problem may be begun twice, and given rows do not say their length
+            trained_rows = [row for row in rows if row["advantage"] is not None]
+            assert packed == packed_tokens_of(trained_rows, in_response=method == "prefix_rft"), method
+            if by_advantage:
+                left = [row for row in trained_rows if row["advantage"]]
+                assert informative == packed_tokens_of(left, in_response=False), method
+
+
+def packed_tokens_of(rows: list[dict], *, in_response: bool) -> int:
+    prompts = [
+        max(row["prompt_tokens"] + row["hint_tokens"] * (not in_response) for row in group)
+        for group in groups_of(rows).values()
+    ]
+    responses = [row["generated_tokens"] + row["hint_tokens"] * in_response for row in rows]
+    return sum(prompts) + sum(responses)
 
 
 def test_the_composition_of_groups_is_the_methods(steps):
@@ -422,6 +454,7 @@ def test_an_ordered_curriculum_begins_with_the_easy_problems(steps, problems):
 
 def test_totals_run_over_all_methods(steps):
     lines = [line for of_method in steps.values() for line, _ in of_method]
-    for name in ("tokens/generated", "tokens/teacher_forced", "flops"):
+    trained = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
+    for name in ("tokens/generated", *trained, "tokens/teacher_forced", "flops"):
         assert lines[-1][f"{name}_total"] == pytest.approx(sum(line[name] for line in lines))
     assert json.dumps(lines[-1])

@@ -101,7 +101,8 @@ def test_tokens_are_those_of_the_problems(sft_command, resumed, problems):
     responses = sum(len("".join(instance.steps)) + 1 for instance in instances)
     last = rows_of(run / "metrics.jsonl")[-1]
     assert last["tokens/teacher_forced_total"] == STEPS // 4 * responses
-    assert last["tokens/trained_total"] == STEPS // 4 * (prompts + responses)
+    for name in ("trained", "trained_packed", "trained_informative"):
+        assert last[f"tokens/{name}_total"] == STEPS // 4 * (prompts + responses)
 
 
 def test_accuracy_is_measured_on_each_checkpoint_and_before_training(sft_command, resumed):

@@ -160,6 +160,9 @@ def test_what_a_run_leaves(run, resumed):
     card = json.loads((run / "run_card.json").read_text())
     assert card["status"] == "finished" and card["resumed_at_step"] == 2
     assert card["versions"]["verl"] and card["tokens"]["generated"] > 0
+    # Rows of a group share their prompt, and the KL term has a gradient from all of them.
+    assert 0 < card["tokens"]["trained_informative"] == card["tokens"]["trained_packed"]
+    assert card["tokens"]["trained_packed"] < card["tokens"]["trained"]
     for name in ("resolved.yaml", "logs/train.log", "global_step_4/seele/controller.json"):
         assert (run / name).is_file(), name
     assert list((run / "tensorboard").iterdir())

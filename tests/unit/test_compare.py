@@ -56,6 +56,8 @@ def make_run(
     for step in range(min(0, *accuracy_by_step), max(accuracy_by_step) + 1):
         line = {"step": step, "tokens/generated_total": tokens * step}
         line |= {"tokens/prefilled_total": tokens * step // 2, "tokens/trained_total": 2 * tokens * step}
+        line |= {"tokens/trained_packed_total": tokens * step}
+        line |= {"tokens/trained_informative_total": tokens * step // 4}
         if step:
             line["timing_s/step"] = 2.0
         if step in accuracy_by_step:
@@ -186,6 +188,8 @@ def test_each_cost_is_read_from_its_metric(tmp_path):
         "tokens_generated": 400,
         "tokens_prefilled": 200,
         "tokens_trained": 800,
+        "tokens_trained_packed": 400,
+        "tokens_trained_informative": 100,
         "tokens_teacher_forced": 20,
         "flops": 28e9,
         "seconds": 8,
@@ -655,8 +659,7 @@ def test_the_page_refers_to_every_figure_and_closes_every_element(runs):
     images = {name for name in files if name.endswith(".png")}
     assert set(re.findall(r'src="([^"]+)"', page)) == images
     assert images == {
-        f"accuracy_{cost}.png"
-        for cost in ("steps", "tokens_generated", "tokens_prefilled", "tokens_trained", "seconds")
+        f"accuracy_{cost}.png" for cost in COSTS if cost not in ("flops", "tokens_teacher_forced")
     }
     assert all(files[name].startswith(b"\x89PNG") for name in images)
     open_elements = []
@@ -675,8 +678,8 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     assert "<b>" not in page and "<i>" not in page
     assert "&lt;i&gt;|$y" in page
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
-    # Four tables of 11, 11, 7 and 13 columns: head, rule and a row each.
-    assert cells == [12] * 6 + [8] * 3 + [14] * 3
+    # Four tables of 11, 11, 7 and 15 columns: head, rule and a row each.
+    assert cells == [12] * 6 + [8] * 3 + [16] * 3
 
 
 def test_a_seed_is_a_name_and_no_amount(tmp_path):

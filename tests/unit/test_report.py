@@ -473,6 +473,29 @@ def test_the_summary_counts_what_the_first_of_two_stages_spent(tmp_path):
     assert summarise(read_run(tmp_path))["tokens"] == {"generated": 0, "prefilled": 10, "trained": 67_100}
 
 
+def test_packed_tokens_are_shown_where_every_step_counted_them(tmp_path):
+    names = ("trained", "trained_packed", "trained_informative")
+    lines = [
+        {"step": step} | {f"tokens/{name}_total": 100 * step // share for share, name in enumerate(names, 1)}
+        for step in (1, 2)
+    ]
+    write_lines(tmp_path / "metrics.jsonl", lines)
+    run = read_run(tmp_path)
+    assert summarise(run)["tokens"] == {
+        "generated": 0,
+        "prefilled": 0,
+        **{"trained": 200, "trained_packed": 100, "trained_informative": 66},
+    }
+    page = page_of(tmp_path)
+    assert "<b>100</b><span>trained, packed<" in page
+    assert "<b>66</b><span>trained, packed, with gradient<" in page
+    # A run that an older release began.
+    del lines[0]["tokens/trained_packed_total"]
+    write_lines(tmp_path / "metrics.jsonl", lines)
+    assert "trained_packed" not in summarise(read_run(tmp_path))["tokens"]
+    assert "trained, packed<" not in page_of(tmp_path)
+
+
 def test_generated_tokens_come_from_the_runs_count_else_are_summed():
     assert generated_totals([{"tokens/generated": 5}, {"tokens/generated": 5}]) == [5, 10]
     assert generated_totals(

@@ -15,7 +15,7 @@ import seele
 from seele.cli.main import main
 from seele.errors import CheckpointError, DependencyError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout, Visit
-from seele.rollout.metrics import rollout_rows, step_metrics, teacher_forced_tokens
+from seele.rollout.metrics import packed_tokens, rollout_rows, step_metrics, teacher_forced_tokens
 from seele.runs import RunState, list_runs, overview
 from seele.runs.overview import describe_age, describe_runs
 
@@ -393,6 +393,14 @@ def test_what_nobody_generated_counts_as_given_only():
     }
     last = list(rollout_rows(visit, {}))[-1]
     assert (last["origin"], last["generated_tokens"]) == ("trace", 0)
+
+
+def test_what_rows_of_a_group_begin_with_is_counted_once():
+    # A prompt of 5 tokens with hints of 0, 3 and 2, and another problem's row.
+    rows = [("a", 5, 10), ("a", 8, 4), ("a", 7, 6), ("b", 9, 1)]
+    assert packed_tokens(rows) == 8 + 20 + 9 + 1
+    assert packed_tokens(reversed(rows)) == packed_tokens(rows)
+    assert packed_tokens([]) == 0
 
 
 def test_teacher_forced_tokens_are_given_rollouts_and_hints_that_are_learnt():

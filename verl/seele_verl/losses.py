@@ -5,7 +5,7 @@ verl hands over nested tensors, whose rows have a sequence's or a response's own
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +60,59 @@ def seele_loss(
             data = _without(data, term.takes_over)
     loss, of_verl = ppo_loss(config, model_output, data, dp_group)
     return sum(losses, start=loss), of_verl | metrics
+
+
+def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[str, ...]:
+    """Row fields that are 0 all over a row only if the row has no gradient; none where any row may have one.
+
+    Advantages and what SEELE's own terms mark weigh a row. KL to the reference and entropy reach every row;
+    what a term of the user's own or another surrogate than PPO's reaches is not known.
+    """
+    terms = [*terms]
+    reaches_all = (
+        (config.use_kl_loss and config.kl_loss_coef != 0)
+        or config.entropy_coeff != 0
+        or config.policy_loss.loss_mode != "vanilla"
+        # verl then divides by the longest response of a micro-batch, which a row may have without a gradient.
+        or (config.loss_agg_mode == "seq-mean-token-sum-norm" and config.loss_scale_factor is None)
+        or any(each.is_users for each in terms)
+    )
+    if reaches_all:
+        return ()
+    return ("advantages", *(name for each in terms if each.term.has_loss for name in each.term.columns))
+
+
+def have_weight(data: TensorDict, columns: Sequence[str]) -> list[bool]:
+    """Whether each of the B rows is not 0 all over in one of the columns; True where there is no column."""
+    if not columns:
+        return [True] * len(data)
+    rows = zip(*(data[name].unbind() for name in columns), strict=True)
+    return [any(bool(values.any()) for values in row) for row in rows]
+
+
+def means_over_computed(
+    metrics: Mapping[str, float], *, tokens: Mapping[str, int], computed: Container[str], loss_agg_mode: str
+) -> dict[str, float]:
+    """Metrics of an update that left rows out, with entropy and KL as means over the rows that it computed:
+    verl divides their sums by the rows, or the tokens, of the whole batch.
+
+    Args:
+        metrics: The update's, by verl's names.
+        tokens: Response tokens of each row, by key.
+        computed: Keys of the rows that were computed.
+        loss_agg_mode: verl's, of the actor.
+
+    Returns:
+        The same metrics, without the two where no row was computed.
+    """
+    sizes = tokens if loss_agg_mode.startswith("token-") else dict.fromkeys(tokens, 1)
+    of_computed = sum(size for key, size in sizes.items() if key in computed)
+    means = dict(metrics)
+    for name in metrics.keys() & {"actor/entropy_loss", "actor/kl_loss"}:
+        mean = means.pop(name) * sum(sizes.values())
+        if of_computed:
+            means[name] = mean / of_computed
+    return means
 
 
 class MicroBatch:

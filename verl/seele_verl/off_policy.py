@@ -15,6 +15,7 @@ from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import highest
 from seele.methods.credit import Span
 from seele.methods.sources import OffPolicySource
+from seele_verl.losses import have_weight
 from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
 
@@ -89,6 +90,14 @@ def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
 def count_tokens(batch: KVBatchMeta, column: str) -> int:
     """Tokens of the batch that a column of masks or weights marks."""
     return int(_flat(_read(batch, [column])[column]).count_nonzero())
+
+
+def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
+    """Keys of the rows that are not 0 all over in one of the columns; of all where there is no column."""
+    if not columns:
+        return {*batch.keys}
+    weighed = have_weight(_read(batch, [*columns]), columns)
+    return {key for key, has_weight in zip(batch.keys, weighed, strict=True) if has_weight}
 
 
 def _read(batch: KVBatchMeta, columns: list[str]) -> TensorDict:

@@ -25,8 +25,9 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from seele.errors import ConfigError
 from seele.losses.imitation import HINT_WEIGHTS
-from seele_verl.packed_rows import Packing, pack_rows, share_prompts, split_rows
-from seele_verl.protocol import INSTANCE_IDS
+from seele_verl.losses import have_weight
+from seele_verl.packed_rows import Packing, pack_rows, rows_to_compute, share_prompts, split_rows
+from seele_verl.protocol import INSTANCE_IDS, WEIGHT_COLUMNS
 
 ATTENTION = "packed_rows"
 """transformers' name of ``attend``, for which it makes no mask."""
@@ -105,20 +106,33 @@ def prepare_micro_batches(
 ) -> tuple[list[TensorDict], Any]:
     """In place of ``verl/workers/engine/utils.py: prepare_micro_batches``: for this engine's batches, rows of
     one prompt in one micro-batch, and the limit on tokens counts those that are computed.
+
+    An update leaves out the rows that it has no gradient from (``WEIGHT_COLUMNS``). The loss is divided by
+    rows and tokens of the whole batch, which verl has counted before.
     """
-    is_packed = tu.get_non_tensor_data(data, PACKED, default=False)
-    if not (is_packed and tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True)):
+    if not tu.get_non_tensor_data(data, PACKED, default=False):
         return _verls_micro_batches(data=data, dp_group=dp_group, **options)
-    lengths, prompt_lengths = _lengths(data)
+    if not tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True):
+        micro_batches, indices = _verls_micro_batches(data=data, dp_group=dp_group, **options)
+        computed = [sorted(rows_to_compute(_have_weight(each), _lengths(each)[0])) for each in micro_batches]
+        pairs = zip(micro_batches, computed, strict=True)
+        return [tu.index_select_tensor_dict(each, rows) for each, rows in pairs], indices
+    has_weight, (lengths, prompt_lengths) = _have_weight(data), _lengths(data)
     trunks = share_prompts([prompt.tolist() for prompt in data["prompts"].unbind()])
     responses = [length - prompt for length, prompt in zip(lengths, prompt_lengths, strict=True)]
-    most_tokens = data["max_token_len_per_gpu"]
-    parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens)
+
+    def split(at_least: int) -> list[list[int]]:
+        rows = rows_to_compute(has_weight, lengths, at_least=at_least)
+        computed = [kept for trunk in trunks if (kept := [row for row in trunk if row in rows])]
+        most_tokens = data["max_token_len_per_gpu"]
+        return split_rows(computed, prompt_lengths, responses, most_tokens=most_tokens, at_least=at_least)
+
+    parts = split(1)
     if dp_group is not None:
         # Every rank gathers the model's layers for every micro-batch of any.
         count = torch.tensor(len(parts), device=get_device_name())
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
-        parts = split_rows(trunks, prompt_lengths, responses, most_tokens=most_tokens, at_least=int(count))
+        parts = split(int(count))
     return [tu.index_select_tensor_dict(data, part) for part in parts], parts
 
 
@@ -221,6 +235,11 @@ class _Score(torch.autograd.Function):
 def _chunk(logits_LV: torch.Tensor) -> int:
     """Distributions that are normalised at a time."""
     return max(1, CHUNK_NUMBERS // logits_LV.shape[1])
+
+
+def _have_weight(batch: TensorDict) -> list[bool]:
+    """Whether an update has any gradient from each row; passes for log-probabilities need all rows."""
+    return have_weight(batch, tu.get_non_tensor_data(batch, WEIGHT_COLUMNS, default=()))
 
 
 def _lengths(batch: TensorDict) -> tuple[list[int], list[int]]:

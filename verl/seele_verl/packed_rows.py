@@ -79,6 +79,19 @@ def _begins_with(longer: list[int], prompt: list[int]) -> bool:
     return longer[: len(prompt)] == prompt
 
 
+def rows_to_compute(has_weight: Sequence[bool], lengths: Sequence[int], *, at_least: int = 1) -> set[int]:
+    """The rows that have weight, and the shortest others where there are fewer than so many.
+
+    Args:
+        has_weight: (B,) whether a row is part of the result.
+        lengths: (B,) tokens.
+        at_least: Rows that there must be; B at most.
+    """
+    rows = {row for row, has in enumerate(has_weight) if has}
+    others = sorted((row for row, has in enumerate(has_weight) if not has), key=lengths.__getitem__)
+    return rows.union(others[: max(0, at_least - len(rows))])
+
+
 def split_rows(
     trunks: Sequence[Sequence[int]],
     prompt_lengths: Sequence[int],

@@ -64,6 +64,10 @@ WRITTEN_LATER = (*UPDATE_COLUMNS, *CRITIC_COLUMNS, "entropy", "token_level_rewar
 """Row fields that verl's trainer adds, or may; terms have other names for theirs."""
 
 
+WEIGHT_COLUMNS = "weight_columns"
+"""Batch-wide value: row fields that are 0 all over a row only if the update has no gradient from it."""
+
+
 def count_of(column: str) -> str:
     """Batch-wide value: tokens of the step that a term's column marks, over its updates. May be 0."""
     return f"num_{column}"

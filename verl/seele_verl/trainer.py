@@ -36,6 +36,7 @@ from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, GradeReason, Visit
 from seele.rollout.metrics import (
+    packed_tokens,
     rollout_rows,
     step_metrics,
     teacher_forced_tokens,
@@ -57,10 +58,11 @@ from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults
-from seele_verl.losses import seele_loss
+from seele_verl.losses import means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import (
     count_tokens,
     exchange_log_probs,
+    keys_with_weight,
     weigh_on_policy_tokens_only,
     write_advantages,
     write_spans,
@@ -72,6 +74,7 @@ from seele_verl.protocol import (
     LOG_PROB_COLUMNS,
     REASON,
     UPDATE_COLUMNS,
+    WEIGHT_COLUMNS,
     count_of,
     parse_row_key,
     row_key,
@@ -124,6 +127,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
         self._nothing_to_learn = False
+        self._with_gradient: set[str] = set()
+        """Keys of the rows that the update had a gradient from."""
         self._validated_texts: list[str] = []
         """The responses of the last validation."""
         self._looked_at: set[str] = set()
@@ -276,12 +281,25 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        columns = weight_columns(actor, self.terms)
+        self._with_gradient = keys_with_weight(batch, columns)
         if not self._nothing_to_learn:
             num_updates = len(batch) / self._get_required_batch_multiple(1)
             for column in (column for each in self.terms for column in each.term.counted):
                 batch.extra_info[count_of(column)] = count_tokens(batch, column) / num_updates
+            leaves_out = bool(columns) and self.seele.packed_updates
+            if leaves_out:
+                batch.extra_info[WEIGHT_COLUMNS] = columns
+            of_update: dict[str, Any] = {}
             read = set(batch.fields or ()).intersection([*UPDATE_COLUMNS, *self.terms.columns])
-            super()._update_actor(_columns(batch, read), metrics)
+            super()._update_actor(_columns(batch, read), of_update)
+            if leaves_out:
+                tokens = {key: response for key, (_, _, response) in _real_rows(batch).items()}
+                of_update = means_over_computed(
+                    of_update, tokens=tokens, computed=self._with_gradient, loss_agg_mode=actor.loss_agg_mode
+                )
+            metrics |= of_update
             if self.config.trainer.device == "cpu":
                 call_on_every_rank(self.actor_rollout_wg, return_free_memory)
         self._learn(batch)
@@ -467,14 +485,19 @@ class SeeleTrainer(PPOTrainerSync):
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
+        rows = _real_rows(batch)
+        times = config.ppo_epochs * (not self._nothing_to_learn)
+        metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times
+        informative = [row for key, row in rows.items() if key in self._with_gradient]
+        metrics["tokens/trained_informative"] = packed_tokens(informative) * times
         # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss
         tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
-        tokens[""] = sum(tag["seq_len"] for tag in batch.tags if not tag.get("is_padding"))
+        tokens[""] = sum(prompt + response for _, prompt, response in rows.values())
         sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
         for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
             count = tokens.get(of, 0)
-            metrics[f"tokens/trained{of}"] = count * config.ppo_epochs * (not self._nothing_to_learn)
+            metrics[f"tokens/trained{of}"] = count * times
             metrics[f"flops{of}"] = model_flops(
                 self._parameters,
                 prefilled_tokens=metrics.get(f"tokens/prefilled{of}", 0),
@@ -500,6 +523,15 @@ class SeeleTrainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self.log.write(global_steps, _scalars(metrics))
         self._end_at_budget()
+
+
+def _real_rows(batch: KVBatchMeta) -> dict[str, tuple[str, int, int]]:
+    """Key -> group, tokens of the prompt with its hint, tokens of the response; without what fills it up."""
+    return {
+        key: (parse_row_key(key)[0], tag["prompt_len"], tag["response_len"])
+        for key, tag in zip(batch.keys, batch.tags, strict=True)
+        if not tag.get("is_padding")
+    }
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:

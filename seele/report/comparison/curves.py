@@ -31,6 +31,10 @@ COSTS = {
     "tokens_generated": Cost(title="tokens generated", metric="tokens/generated_total"),
     "tokens_prefilled": Cost(title="tokens prefilled", metric="tokens/prefilled_total"),
     "tokens_trained": Cost(title="tokens trained", metric="tokens/trained_total"),
+    "tokens_trained_packed": Cost(title="tokens trained, packed", metric="tokens/trained_packed_total"),
+    "tokens_trained_informative": Cost(
+        title="tokens trained, packed, with gradient", metric="tokens/trained_informative_total"
+    ),
     "tokens_teacher_forced": Cost(
         title="tokens teacher-forced", metric="tokens/teacher_forced_total", may_be_absent=True
     ),

@@ -21,7 +21,9 @@ WARNINGS = Path("logs") / "warnings.log"
 """What the terminal is told beside its lines of steps."""
 FIRST_STAGE = "sft"
 """Folder in a run of two stages that holds the first one's run. What that has spent counts from the start."""
-TOTALS = ("tokens/prefilled", "tokens/generated", "tokens/trained", "tokens/teacher_forced", "flops")
+TRAINED = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
+"""Tokens of an update: of every row in full, shared prompts counted once, and of rows with gradient alone."""
+TOTALS = ("tokens/prefilled", "tokens/generated", *TRAINED, "tokens/teacher_forced", "flops")
 """Counts that also get a running total over the run, under the same name with ``_total``."""
 
 

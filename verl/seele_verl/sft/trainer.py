@@ -25,7 +25,7 @@ from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
 from seele_verl.cpu.resources import prepare_rank, return_free_memory
-from seele_verl.runs.log import RunLog
+from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
 from seele_verl.train import verl_config_folder
@@ -95,6 +95,8 @@ class StepLog:
             if isinstance(value, (int, float)) and (name in NAMES or not name.startswith("train/"))
         }
         metrics["tokens/teacher_forced"] = float(self._trainer.response_tokens)
+        # A problem has one row, which shares nothing, and is learnt from.
+        metrics |= dict.fromkeys(TRAINED, metrics["tokens/trained"])
         metrics["flops"] = model_flops(
             self._parameters,
             prefilled_tokens=0,
