@@ -244,6 +244,12 @@ class Grade:
     """What the update learns from, in [0, 1]; None for 1.0 where the answer is correct, else 0.0."""
     extra: Mapping[str, float | str] = field(default_factory=dict, hash=False)
     """Further numbers and texts of a reward function, by name."""
+    walk: Walk | None = None
+    """What the rollout did with the problem's milestones, in tokens of the completion; None where nothing
+    asks for it.
+    """
+    is_flagged: bool = False
+    """Whether its text has a sure error for those who do not know whether it is correct."""
 
     @property
     def reward(self) -> float:
@@ -279,12 +285,6 @@ class Rollout:
     completion: Completion
     grade: Grade
     origin: Origin = Origin.POLICY
-    walk: Walk | None = None
-    """What it did with the problem's milestones, in tokens of the completion; None where credit goes by the
-    whole rollout.
-    """
-    is_flagged: bool = False
-    """Whether its text has a sure error for those who do not know its grade."""
 
     @property
     def hint_ratio(self) -> float:
@@ -295,6 +295,11 @@ class Rollout:
     def reward(self) -> float:
         """What the update learns from. Accuracies are means of ``grade.correct`` instead."""
         return self.grade.reward
+
+    @property
+    def passed_next(self) -> bool:
+        """Whether it passed the first milestone that it came to behind the hint."""
+        return bool(self.grade.walk and self.grade.walk.segments and self.grade.walk.segments[0].passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

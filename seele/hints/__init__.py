@@ -16,6 +16,7 @@ from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
 from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
+from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
 from seele.hints.scheduled import FixedHint, NoHint
@@ -32,6 +33,7 @@ __all__ = [
     "check_outcome",
     "configured_controller",
     "nearest_legal",
+    "steers_on_milestones",
 ]
 
 CONTROLLERS: dict[str, Callable[..., Controller]] = {
@@ -40,6 +42,7 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
         BayesController,
         BisectController,
         FixedHint,
+        NextMilestoneController,
         NoHint,
         PaperController,
         PrefixRftController,
@@ -92,6 +95,16 @@ def aims_at_target(name: str) -> bool:
         ConfigError: There is no such controller.
     """
     return bool(getattr(_find(name), "aims_at_target", True))
+
+
+def steers_on_milestones(name: str) -> bool:
+    """Whether the controller called ``name`` hears of a rollout as correct where it passed the milestone
+    behind its hint.
+
+    Raises:
+        ConfigError: There is no such controller.
+    """
+    return bool(getattr(_find(name), "steers_on_milestones", False))
 
 
 def build_controller(

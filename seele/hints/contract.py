@@ -128,6 +128,10 @@ class SequentialController(ABC):
     """Of the saved state; a state of another version is refused."""
     tolerates_partial_rounds: ClassVar[bool] = False
     aims_at_target: ClassVar[bool] = True
+    steers_on_milestones: ClassVar[bool] = False
+    """Whether ``observe`` counts a rollout as correct that passed the milestone behind its hint, whatever its
+    answer (``seele.reward.milestones``).
+    """
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:

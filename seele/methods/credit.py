@@ -89,13 +89,15 @@ class MilestoneCredit:
     def _count_alarms(self, rollouts: Sequence[Rollout]) -> None:
         right = [each for each in rollouts if each.grade.correct and not (self.stops and may_stop(each))]
         self._num_right += len(right)
-        self._num_alarms += sum(each.is_flagged for each in right)
-        segments = [segment for rollout in rollouts if rollout.walk for segment in rollout.walk.segments]
+        self._num_alarms += sum(each.grade.is_flagged for each in right)
+        segments = [
+            segment for rollout in rollouts if rollout.grade.walk for segment in rollout.grade.walk.segments
+        ]
         count = max(len(rollouts), 1)
         self._of_step = {
             "passed_share": sum(segment.passed for segment in segments) / max(len(segments), 1),
             "segments_per_rollout": len(segments) / count,
-            "flagged_share": sum(each.is_flagged for each in rollouts) / count,
+            "flagged_share": sum(each.grade.is_flagged for each in rollouts) / count,
             "false_alarms": self.false_alarms,
             "right_and_unstopped": float(self._num_right),
             "stops": float(self.stops),
@@ -144,7 +146,7 @@ def may_stop(rollout: Rollout) -> bool:
 def _outcomes(visit: Visit, rollout: Rollout) -> Iterator[tuple[Segment, int, float]]:
     """The segments of a rollout, the milestones left from each to the answer, and its value."""
     last = len(visit.instance.milestones or ()) - 1
-    for segment in rollout.walk.segments if rollout.walk else ():
+    for segment in rollout.grade.walk.segments if rollout.grade.walk else ():
         left = last - segment.milestone_index
         yield segment, left, float(segment.passed) if left else rollout.reward
 

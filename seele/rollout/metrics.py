@@ -12,7 +12,7 @@ import numpy as np
 
 from seele.maths.efficiency import unbiased_reward_variance
 from seele.maths.irt import Array
-from seele.records import UNGRADED, HintShare, Origin, Rollout, Visit, Walk
+from seele.records import UNGRADED, Grade, HintShare, Origin, Rollout, Visit
 from seele.rollout.unanswered import Graded, Unanswered, find_unanswered
 
 
@@ -194,10 +194,13 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "origin": rollout.origin.value,
             "generated_tokens": len(rollout.completion.token_ids) * (rollout.origin is Origin.POLICY),
             "advantage": advantages.get(rollout.rollout_index),
-            **(_walked(rollout.walk) | {"is_flagged": rollout.is_flagged} if rollout.walk else {}),
+            **_walked(rollout.grade),
         }
 
 
-def _walked(walk: Walk) -> dict[str, Any]:
+def _walked(grade: Grade) -> dict[str, Any]:
     """Segments: first token, token behind the last, milestone, whether it passed."""
-    return {"segments": [[each.start, each.end, each.milestone_index, each.passed] for each in walk.segments]}
+    if grade.walk is None:
+        return {}
+    segments = [[each.start, each.end, each.milestone_index, each.passed] for each in grade.walk.segments]
+    return {"segments": segments, "is_flagged": grade.is_flagged}

@@ -13,7 +13,9 @@ from seele.rollout.rounds import (
     HintController,
     HintedRollouts,
     Sampler,
+    Success,
     divide_round,
+    is_correct,
     sample_and_grade,
     tell,
 )
@@ -28,6 +30,7 @@ async def run_rounds_with_quorum(
     rounds: int,
     rollouts_per_round: int,
     quorum: float,
+    succeeded: Success = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem for ``rounds`` rounds, each of which begins once ``quorum`` of the one before is
     graded.
@@ -42,6 +45,7 @@ async def run_rounds_with_quorum(
         rollouts_per_round: Rollouts of every round that does not take all that are left.
         quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for. It waits for all
             probes. The last round's rollouts are waited for together, because nothing follows.
+        succeeded: Which rollouts the controller hears of as correct.
 
     Returns:
         ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
@@ -56,7 +60,7 @@ async def run_rounds_with_quorum(
         async with aclosing(graded) as parts:
             async for part in parts:
                 rollouts.extend(part)
-                await tell(controller, instance, hinted, part)
+                await tell(controller, instance, hinted, part, succeeded)
                 enough.set()
 
     begun, total = 0, rounds * rollouts_per_round

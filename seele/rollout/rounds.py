@@ -8,7 +8,7 @@ No engine code here.
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -57,6 +57,14 @@ class Grader(Protocol):
         ...
 
 
+Success = Callable[[Rollout], bool]
+
+
+def is_correct(rollout: Rollout) -> bool:
+    """Whether the answer is right: what controllers steer on unless they say otherwise."""
+    return rollout.grade.correct
+
+
 class NoHintController:
     """Never reveals anything and remembers nothing: validation, whatever the method trains with."""
 
@@ -81,6 +89,7 @@ async def run_rounds(
     grade: Grader,
     rounds: int,
     rollouts_per_round: int,
+    succeeded: Success = is_correct,
 ) -> list[Rollout]:
     """Roll out one problem for ``rounds`` rounds, letting the controller choose each round's hint.
 
@@ -97,6 +106,7 @@ async def run_rounds(
         grade: Compares answers.
         rounds: At least 1.
         rollouts_per_round: Rollouts of every round that does not take all that are left.
+        succeeded: Which rollouts the controller hears of as correct.
 
     Returns:
         ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
@@ -111,7 +121,7 @@ async def run_rounds(
         async with aclosing(graded) as parts:
             async for part in parts:
                 rollouts.extend(part)
-                await tell(controller, instance, hinted, part)
+                await tell(controller, instance, hinted, part, succeeded)
 
     begun, total = 0, rounds * rollouts_per_round
     try:
@@ -190,13 +200,17 @@ async def sample_and_grade(
 
 
 async def tell(
-    controller: HintController, instance: Instance, hinted: HintedRollouts, part: Sequence[Rollout]
+    controller: HintController,
+    instance: Instance,
+    hinted: HintedRollouts,
+    part: Sequence[Rollout],
+    succeeded: Success,
 ) -> None:
     """Have the controller observe what some of the rollouts under a hint brought."""
     await controller.observe(
         instance.instance_id,
         hint_ratio=hinted.share.hint_ratio,
-        num_correct=sum(rollout.grade.correct for rollout in part),
+        num_correct=sum(map(succeeded, part)),
         num_rollouts=len(part),
     )
 

@@ -101,7 +101,7 @@ def walked(each, *segments, error=None):
     """The rollout with (end, milestone, passed) of each segment."""
     starts = [0, *(end for end, _, _ in segments)]
     walk = Walk(tuple(Segment(start, *rest) for start, rest in zip(starts, segments, strict=False)), error)
-    return dataclasses.replace(each, walk=walk)
+    return dataclasses.replace(each, grade=dataclasses.replace(each.grade, walk=walk))
 
 
 def rollouts_of(method):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seele.config import CreditConfig
 from seele.errors import CheckpointError, ConfigError
 from seele.hints.bayes import BayesController
+from seele.hints.next_milestone import NextMilestoneController
 from seele.methods.credit import DECAY, FEWEST_ALARMS, MilestoneCredit
 from seele.records import (
     Completion,
@@ -46,9 +47,13 @@ def rollout(index, *passed, error=False, reward=None, flagged=None, length=10):
         share=HintShare(0.0, 1),
         hint_steps=0,
         completion=Completion(text="", token_ids=(1,) * length, log_probs=(), finish=Finish.STOP),
-        grade=Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG, score=reward),
-        walk=Walk(tuple(segments), segments[-1].start + 1 if error else None),
-        is_flagged=error if flagged is None else flagged,
+        grade=Grade(
+            correct,
+            GradeReason.CORRECT if correct else GradeReason.WRONG,
+            score=reward,
+            walk=Walk(tuple(segments), segments[-1].start + 1 if error else None),
+            is_flagged=error if flagged is None else flagged,
+        ),
     )
 
 
@@ -105,15 +110,10 @@ def test_pass_rates_go_by_the_milestones_left_and_serve_the_next_step():
     rate = kept * 0.5 + (1 - kept) * 0.75
     assert credit.state_dict()["rates"]["2"] == pytest.approx(rate)
     # A shorter solution: its first milestone lies one before the answer.
-    short = visit(rollout(0, True, True), milestones=MILESTONES[:2])
-    short = dataclasses.replace(
-        short,
-        rollouts=(
-            dataclasses.replace(
-                short.rollouts[0], walk=Walk((Segment(0, 2, 0, True), Segment(2, 10, 1, True)), None)
-            ),
-        ),
-    )
+    alone = rollout(0, True, True)
+    walk = Walk((Segment(0, 2, 0, True), Segment(2, 10, 1, True)), None)
+    alone = dataclasses.replace(alone, grade=dataclasses.replace(alone.grade, walk=walk))
+    short = visit(alone, milestones=MILESTONES[:2])
     spans = credit.take_step({"u": short})["u"][0]
     one_left = DECAY**3 * 0.5 + (1 - DECAY**3) * 2 / 3
     assert spans[0].advantage == pytest.approx(1 - one_left)
@@ -242,3 +242,53 @@ def test_rollouts_are_spread_over_all_hints(rollouts, expected):
 def test_spread_hints_leave_no_room_for_probes():
     with pytest.raises(ConfigError, match=r"seele.hints.settings.spread: .* got probes=1, settle_below=0"):
         BayesController(rounds=1, rollouts_per_round=8, spread=True, probes=1)
+
+
+# --- Hints behind which the next milestone is passed half of the time
+
+LEGAL = (0.0, 0.25, 0.5, 0.75)
+
+
+def next_hint(controller, outcomes, *, name="p", legal=LEGAL):
+    """The hint of the round after those of a visit with so many of four rollouts that passed, by hint."""
+    controller.next_hint_ratio(name, round_index=0, legal_ratios=legal)
+    for ratio, passed in outcomes.items():
+        controller.observe(name, hint_ratio=ratio, num_correct=passed, num_rollouts=4)
+    return controller.next_hint_ratio(name, round_index=1, legal_ratios=legal)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ratio"),
+    [
+        ({}, 0.0),
+        ({0.0: 2}, 0.0),
+        ({0.0: 0}, 0.25),  # never passed, so the next one that is not known
+        ({0.0: 4, 0.25: 0}, 0.5),  # also where a shorter hint's step is easy
+        ({0.0: 0, 0.25: 4, 0.5: 2, 0.75: 1}, 0.5),
+    ],
+)
+def test_the_hint_is_the_one_whose_next_step_is_least_certain(outcomes, ratio):
+    assert next_hint(NextMilestoneController(), outcomes) == ratio
+
+
+def test_a_problem_begins_with_what_others_taught_about_steps_as_far_from_the_end():
+    controller = NextMilestoneController()
+    for visit_index in range(9):
+        next_hint(controller, {0.0: 0, 0.25: 2}, name=f"other-{visit_index}")
+        controller.end_visit(f"other-{visit_index}")
+    assert next_hint(controller, {}, name="same step") == 0.0
+    controller.begin_step(2)
+    # Its first hint leaves three longer ones, as the others' did; the second legal one leaves two.
+    assert next_hint(controller, {}, name="next step") == 0.25
+    assert next_hint(controller, {}, name="shorter", legal=(0.0, 0.3, 0.6)) == 0.0
+
+
+def test_an_old_visit_counts_for_less_than_a_new_one():
+    controller = NextMilestoneController()
+    next_hint(controller, {0.0: 0})
+    controller.end_visit("p")
+    assert next_hint(controller, {0.0: 4}) == 0.0, "2.8 failed and 4 passed: about half"
+    next_hint(controller, {0.0: 4})
+    controller.end_visit("p")
+    (passed, failed) = controller.state_dict()["problems"]["p"]["3"]
+    assert (passed, failed) == pytest.approx((4.0, 2.8))

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.workers.rollout.replica import TokenOutput
 
+from seele.hints import steers_on_milestones
 from seele.methods import METHODS
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
@@ -45,7 +47,7 @@ from seele.reward.grader import reward_form
 from seele.reward.milestones import milestones_of, num_shown, walk
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
-from seele.rollout.rounds import NoHintController, append_supplied_rollouts, run_rounds
+from seele.rollout.rounds import NoHintController, append_supplied_rollouts, is_correct, run_rounds
 from seele.rollout.sampling import in_tokens, num_tokens_of, rollout_seed, text_before_stop
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
@@ -87,6 +89,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         method = METHODS[self.seele.method]
         self.source = build_source(self.seele.off_policy)
         self.terms = LossTerms(self.seele)
+        self.steers_on_milestones = steers_on_milestones(self.seele.hints.controller)
+        self.walks = self.seele.credit.walks or self.steers_on_milestones
         self.baseline = build_baseline(
             self.seele,
             leave_one_out=method.leaves_one_out,
@@ -142,7 +146,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
         milestones: tuple[Milestone, ...] = ()
-        if self.seele.credit.walks and not validate:
+        if self.walks and not validate:
             milestones = milestones_of(instance)
             instance = dataclasses.replace(instance, milestones=milestones)
 
@@ -235,9 +239,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             grade=self._grade,
             rounds=self.seele.hints.rounds,
             rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
+            succeeded=attrgetter("passed_next") if self.steers_on_milestones else is_correct,
         )
-        if milestones:
-            rollouts = [self._walked(rollout, instance) for rollout in rollouts]
         rollouts += await append_supplied_rollouts(
             given, instance, first_index=len(rollouts), origin=self.source.origin, grade=self._grade
         )
@@ -400,24 +403,27 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         text: str = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         return text
 
-    def _walked(self, rollout: Rollout, instance: Instance) -> Rollout:
-        """The rollout with what it did with the problem's milestones."""
-        milestones, completion = instance.milestones or (), rollout.completion
-        shown = num_shown(milestones, len("".join(instance.steps[: rollout.hint_steps])))
-        seen = walk(milestones, completion.text, correct=rollout.grade.correct, shown=shown)
-        unaware = walk(milestones, completion.text, correct=None, shown=shown)
-        return dataclasses.replace(
-            rollout,
-            walk=in_tokens(seen, completion.token_ids, self._decode),
-            is_flagged=unaware.first_error is not None,
-        )
-
     def _finish(self, token_ids: list[int], max_tokens: int) -> Finish:
         # verl's server reports a response that hit the length limit as "completed".
         full = len(token_ids) >= max_tokens
         return Finish.LENGTH if full and token_ids[-1] != self.tokenizer.eos_token_id else Finish.STOP
 
     async def _grade(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
+        grade = await self._verdict(completion, instance, hint_steps=hint_steps)
+        if not (self.walks and instance.milestones):
+            return grade
+        shown = num_shown(instance.milestones, len("".join(instance.steps[:hint_steps])))
+        seen, unaware = (
+            walk(instance.milestones, completion.text, correct=correct, shown=shown)
+            for correct in (grade.correct, None)
+        )
+        return dataclasses.replace(
+            grade,
+            walk=in_tokens(seen, completion.token_ids, self._decode),
+            is_flagged=unaware.first_error is not None,
+        )
+
+    async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
             return Grade(False, GradeReason.TRUNCATED)
         if completion.finish is Finish.FLAGGED:
