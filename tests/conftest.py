@@ -189,13 +189,14 @@ def problems(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def base_model(tmp_path_factory) -> Path:
-    """A base model that has seen too little to be good: made in seconds."""
+def base_model() -> Path:
+    """A base model that has seen too little to be good: made in seconds, by one of xdist's processes."""
     from seele_models.recipes import RECIPES
     from seele_models.training import make_base_model
 
     recipe = dataclasses.replace(RECIPES["chains"], student_batches=100)
-    return make_base_model(tmp_path_factory.mktemp("models"), recipe)
+    with one_process_at_a_time("models") as models:
+        return make_base_model(models, recipe)
 
 
 @pytest.fixture(scope="session")
