@@ -1,6 +1,7 @@
 """The stack on a CPU, and how a run starts Ray."""
 
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -28,7 +29,7 @@ on_the_cpu_build = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run_python(python):
     """Runs code in a fresh process, with or without the environment of a CPU run; returns what it prints."""
     clean = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
@@ -44,23 +45,36 @@ def run_python(python):
     return run
 
 
-STATE = """
-import importlib.metadata, torch.distributed, torch.distributed.fsdp, verl
+FINDINGS = """
+import importlib.metadata, inspect, json
+import torch, torch.distributed.fsdp, verl
 from verl.plugin.platform import PlatformRegistry
-print("cpu" in PlatformRegistry.registered_names())
-print(hasattr(torch.distributed.init_process_group, "__wrapped__"))
-print(hasattr(importlib.metadata.version, "__wrapped__"))
-print(inspect.isfunction(torch.distributed.fsdp.CPUOffloadPolicy))
+from verl.utils.fsdp_utils import CPUOffloadPolicy
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions as parts
+from verl.utils.torch_functional import logprobs_from_logits
+log_probs = logprobs_from_logits(torch.zeros(5, 3, requires_grad=True), torch.zeros(5, dtype=torch.long))
+print(json.dumps({
+    "platform": "cpu" in PlatformRegistry.registered_names(),
+    "version": hasattr(importlib.metadata.version, "__wrapped__"),
+    "offload": inspect.isfunction(torch.distributed.fsdp.CPUOffloadPolicy),
+    "pins": CPUOffloadPolicy(True).pin_memory,
+    "gradient": log_probs.grad_fn.name(),
+    "mixed": parts([9, 1, 8, 2, 9, 1], k_partitions=2, equal_size=False),
+    "over_ranks": parts([9, 1, 8, 2], k_partitions=2, equal_size=True),
+}, separators=(",", ":")))
 """
 
 
-def test_everything_is_active_in_a_cpu_run_and_nothing_elsewhere(run_python):
-    code = "import inspect" + STATE
-    # torch wraps init_process_group itself: what counts is the difference.
-    with_cpu, without = run_python(code, cpu=True), run_python(code, cpu=False)
-    assert with_cpu[0] == "True" and without[0] == "False"
-    assert with_cpu[2] == "True" and without[2] == "False"
-    assert with_cpu[3] == "True" and without[3] == "False"
+@pytest.fixture(scope="module")
+def found(run_python):
+    """What a process finds that imports verl: in a CPU run, and elsewhere."""
+    return [json.loads(*run_python(FINDINGS, cpu=cpu)) for cpu in (True, False)]
+
+
+def test_everything_is_active_in_a_cpu_run_and_nothing_elsewhere(found):
+    with_cpu, without = found
+    for change in ("platform", "version", "offload"):
+        assert with_cpu[change] and not without[change], change
 
 
 def test_verl_has_no_cpu_platform_of_its_own():
@@ -120,12 +134,12 @@ def test_verl_registers_its_engine_for_accelerators_only():
     assert 'os.getenv("VERL_ENGINE_DEVICE")' in inspect.getsource(EngineRegistry.get_engine_cls)
 
 
-def test_verl_pins_the_memory_of_forward_only_models(run_python):
+def test_verl_pins_the_memory_of_forward_only_models(found):
     from verl.workers.engine.fsdp import transformer_impl
 
     assert "CPUOffloadPolicy(pin_memory=True)" in inspect.getsource(transformer_impl)
-    code = "import verl; from verl.utils.fsdp_utils import CPUOffloadPolicy as P; print(P(True).pin_memory)"
-    assert run_python(code, cpu=True) == ["False"]
+    with_cpu, without = found
+    assert without["pins"] and not with_cpu["pins"]
 
 
 @on_the_cpu_build
@@ -171,20 +185,14 @@ def test_vllm_cannot_rewind_a_seeded_generator_on_a_cpu():
         torch.Generator("cpu").get_offset()
 
 
-def test_verl_takes_log_probs_token_by_token(run_python):
+def test_verl_takes_log_probs_token_by_token(found):
     import torch
     from verl.utils import torch_functional
 
     source = inspect.getsource(torch_functional)
     assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in source
-    code = """
-import torch, verl
-from verl.utils.torch_functional import logprobs_from_logits as f
-log_probs = f(torch.zeros(5, 3, requires_grad=True), torch.zeros(5, dtype=torch.long))
-print(log_probs.grad_fn.name())
-"""
     # One gather over all tokens, not a stack of five.
-    assert run_python(code, cpu=True) == ["SqueezeBackward1"]
+    assert found[0]["gradient"] == "SqueezeBackward1"
     logits, labels = torch.randn(7, 11), torch.randint(11, (7,))
     expected = torch.log_softmax(logits, -1).gather(-1, labels[:, None])[:, 0]
     torch.testing.assert_close(torch_functional.logprobs_from_logits_naive(logits, labels), expected)
@@ -225,33 +233,32 @@ def test_freed_memory_serves_again(run_python):
     code = """
 import resource, torch
 from seele_verl.cpu.resources import keep_freed_memory, return_free_memory
-def faults(megabytes):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(4):
-        torch.zeros(megabytes << 18)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-anew = faults(64)
+def resident():
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * resource.getpagesize() >> 20
+def left_by(mebibytes):
+    before = resident()
+    torch.ones(mebibytes << 18)
+    return resident() - before
+torch.ones(1)
+print(abs(left_by(256)) < 64)
 keep_freed_memory()
-faults(64)
-print(anew > 10 * max(1, faults(64)))
+print(left_by(256) > 192)
+print(abs(left_by(224)) < 64)
+kept = resident()
 return_free_memory()
-print(faults(64) > 1000)
+print(kept - resident() > 192)
 """
-    assert run_python(code, cpu=True) == ["True", "True"]
+    # By default freed memory is gone. Kept, it stays, and what is made next fits into it, until it is
+    # given back.
+    assert run_python(code, cpu=True) == ["True"] * 4
 
 
-def test_verl_mixes_lengths_in_a_micro_batch(run_python):
-    code = """
-import verl
-from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions as parts
-print(str(parts([9, 1, 8, 2, 9, 1], k_partitions=2, equal_size=False)).replace(" ", ""))
-print(str(parts([9, 1, 8, 2], k_partitions=2, equal_size=True)).replace(" ", ""))
-"""
-    mixed, over_ranks = run_python(code, cpu=False)
-    grouped, still_over_ranks = run_python(code, cpu=True)
-    assert mixed != "[[1,3,5],[0,2,4]]", "verl groups by length now: drop ours"
-    assert grouped == "[[1,3,5],[0,2,4]]"
-    assert over_ranks == still_over_ranks
+def test_verl_mixes_lengths_in_a_micro_batch(found):
+    with_cpu, without = found
+    assert without["mixed"] != [[1, 3, 5], [0, 2, 4]], "verl groups by length now: drop ours"
+    assert with_cpu["mixed"] == [[1, 3, 5], [0, 2, 4]]
+    assert with_cpu["over_ranks"] == without["over_ranks"]
 
 
 def test_vllm_draws_the_noise_of_seeded_requests_one_by_one():

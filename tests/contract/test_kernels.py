@@ -99,12 +99,12 @@ print(json.dumps([*zip(plains, fuseds)]))
 """
 
 
-def compare(runs: list[tuple[str, bool]], *, extension: str, folder: Path) -> list[Any]:
+def compare(python: str, runs: list[tuple[str, bool]], *, extension: str, folder: Path) -> list[Any]:
     """The plain and the fused model's results, or the error, of families that are tied or not."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
     printed = subprocess.run(
-        [sys.executable, str(program), json.dumps(runs), extension],
+        [python, str(program), json.dumps(runs), extension],
         capture_output=True,
         text=True,
         timeout=300,
@@ -114,9 +114,9 @@ def compare(runs: list[tuple[str, bool]], *, extension: str, folder: Path) -> li
     return rows
 
 
-def test_the_fused_model_is_the_plain_one(tmp_path: Path) -> None:
+def test_the_fused_model_is_the_plain_one(tmp_path: Path, python: str) -> None:
     runs = [(family, tied) for family in FAMILIES for tied in (True, False)]
-    rows = compare(runs, extension="seele_verl.fused_head", folder=tmp_path)
+    rows = compare(python, runs, extension="seele_verl.fused_head", folder=tmp_path)
     assert len(rows) == len(runs)
     for plain, fused in rows:
         assert fused["log_probs"] == pytest.approx(plain["log_probs"], abs=1e-5)
@@ -124,8 +124,11 @@ def test_the_fused_model_is_the_plain_one(tmp_path: Path) -> None:
         assert fused["gradients"] == pytest.approx(plain["gradients"], rel=1e-4, abs=1e-5)
 
 
-def test_without_our_extension_an_untied_output_layer_is_gathered_by_nothing(tmp_path: Path) -> None:
-    ((_, tied), (_, untied)) = compare([("Qwen2", True), ("Qwen2", False)], extension="", folder=tmp_path)
+def test_without_our_extension_an_untied_output_layer_is_gathered_by_nothing(
+    tmp_path: Path, python: str
+) -> None:
+    runs = [("Qwen2", True), ("Qwen2", False)]
+    ((_, tied), (_, untied)) = compare(python, runs, extension="", folder=tmp_path)
     assert isinstance(tied, dict)
     assert "mixed torch.Tensor and DTensor" in untied, "verl gathers it now: drop seele_verl/fused_head.py"
 

@@ -8,8 +8,8 @@ Everything else is the run that `seele_verl.train` would start with the common o
 and a reference model for the methods that need one.
 """
 
-import json
 import os
+import pickle
 import sys
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from seele_verl.plan import what_verl_is_told
 from seele_verl.settings import read_settings
 
 TURNS = "METHODS_IN_TURN"
-"""Environment variable: the overrides of each step, JSON."""
+"""Environment variable: a file with the configuration of each step, pickled."""
 ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
 """Overrides of the start: the models of all methods."""
 
@@ -64,10 +64,10 @@ def task_runner() -> type:
     class MethodsInTurn(SeeleTrainer):
         def on_step_begin(self) -> None:
             super().on_step_begin()
-            turns = json.loads(os.environ[TURNS])
-            turn = turns[self.global_steps - 1]
-            if self.global_steps == 1 or turn != turns[self.global_steps - 2]:
-                self.change_to(train.compose(turn))
+            configs = pickle.loads(Path(os.environ[TURNS]).read_bytes())
+            config = configs[self.global_steps - 1]
+            if self.global_steps == 1 or config is not configs[self.global_steps - 2]:
+                self.change_to(config)
 
         def change_to(self, config: DictConfig) -> None:
             seele = read_settings(config)
@@ -107,12 +107,14 @@ def task_runner() -> type:
 def main(arguments: list[str]) -> None:
     run, *turns = arguments[: arguments.index("--")]
     common = [*arguments[arguments.index("--") + 1 :], f"trainer.default_local_dir={run}"]
-    overrides = [[*common, *turn.split()] for turn in turns]
+    overrides = {turn: [*common, *turn.split()] for turn in turns}
     config = train.compose([*common, *ALL_MODELS, f"trainer.total_training_steps={len(turns)}"])
     train.set_environment(config)
-    for turn in overrides:
-        check_run(train.compose(turn), turn)
-    os.environ[TURNS] = json.dumps(overrides)
+    configs = {turn: train.compose(overrides[turn]) for turn in overrides}
+    for turn, composed in configs.items():
+        check_run(composed, overrides[turn])
+    os.environ[TURNS] = f"{run}.turns"
+    Path(os.environ[TURNS]).write_bytes(pickle.dumps([configs[turn] for turn in turns]))
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
     # As train.run does it, but open already when the runner is imported here.
     with forked_workers(config) as python:

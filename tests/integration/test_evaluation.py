@@ -14,7 +14,7 @@ from seele.data.storage.schema import read_problems
 from seele_eval.arguments import parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.generation import EngineSettings
-from seele_eval.parallel import complete_in_processes
+from seele_eval.parallel import WORKER, complete_in_processes
 from seele_eval.predictions import read_predictions
 from seele_eval.run import evaluate
 
@@ -70,11 +70,14 @@ def test_samples_of_one_problem_differ(evaluated):
     assert len(set(sampled)) > 1
 
 
-def test_a_process_of_its_own_draws_the_same_samples_whatever_else_is_drawn(model, evaluated, tmp_path):
+def test_a_process_of_its_own_draws_the_same_samples_whatever_else_is_drawn(
+    model, evaluated, tmp_path, python
+):
     again = tmp_path / "again"
     arguments = parse_arguments([*command(model, again)[3:], "--benchmarks", "amc23,gsm8k"])
     settings = EngineSettings(max_tokens=16)
-    in_a_process = partial(complete_in_processes, model, settings=settings, shares=[()])
+    worker = (python, *WORKER[1:])
+    in_a_process = partial(complete_in_processes, model, settings=settings, shares=[()], command=worker)
     evaluate(arguments, complete=in_a_process)
     whole, part = texts(evaluated), texts(again)
     assert len(part) == 2 * SAMPLES + 3
