@@ -272,6 +272,15 @@ class Completion:
     """Prompt tokens that the engine found in its prefix cache instead of computing them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Success:
+    """What solved a problem once."""
+
+    completion: Completion
+    hint_steps: int = 0
+    """Steps of the worked solution before it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """One graded completion of one hinted prompt."""

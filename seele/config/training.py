@@ -7,7 +7,7 @@ from typing import Any
 
 from seele.config.build import require
 
-LOSSES = ("shaped", "nll", "surrogate")
+LOSSES = ("shaped", "nll", "likelihood", "surrogate")
 STATISTICS = ("all", "on_policy")
 
 
@@ -20,15 +20,17 @@ class OffPolicyConfig:
     source: str = "none"
     """``none``; ``trace``: one rollout of each problem is its worked solution (LUFFY); ``prefix``: a hint is
     part of the response, and trained like it (Prefix-RFT); ``replay``: one rollout of some problems is an old
-    success of the policy (ExGRPO). Or a class of your own derived from
-    ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or ``package.module:Name``, under any
-    method of rollouts without a critic.
+    success of the policy (ExGRPO); ``successes``: one rollout of each problem that was ever solved is an old
+    success, hinted ones included (``replay=successes``, under any method without off-policy rows). Or a class
+    of your own derived from ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or
+    ``package.module:Name``, under any method of rollouts without a critic.
     """
 
     loss: str = "shaped"
     """Of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
     probability to that under whoever wrote it (1 for a trace), without clipping. ``nll``: the negative
-    log-likelihood. ``surrogate``: as every other token.
+    log-likelihood, a mean over tokens. ``likelihood``: the same, but weighed as a rollout of advantage 1.
+    ``surrogate``: as every other token.
     """
 
     shaping: float = 0.1
@@ -67,7 +69,7 @@ class OffPolicyConfig:
     @property
     def has_advantages(self) -> bool:
         """Whether advantages weigh the loss of off-policy tokens."""
-        return self.loss != "nll"
+        return self.loss not in ("nll", "likelihood")
 
 
 CREDITS = ("none", "milestones")
@@ -114,7 +116,9 @@ class CreditConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayConfig:
-    """Which of the policy's own successes are replayed (ExGRPO, arXiv:2510.02245)."""
+    """Which of the policy's own successes are replayed by ``seele.off_policy.source=replay`` (ExGRPO,
+    arXiv:2510.02245).
+    """
 
     problem_share: float = 0.5
     """Share of a step's problems that come from the pool, in [0, 1]."""

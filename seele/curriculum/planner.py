@@ -13,10 +13,10 @@ from typing import Any
 from seele.config import SeeleConfig
 from seele.curriculum import build_curriculum
 from seele.curriculum.pruning import ForwardPruning
-from seele.curriculum.replay import SuccessPool
+from seele.curriculum.replay import LastSuccesses, SuccessPool
 from seele.curriculum.selection import build_selection
 from seele.errors import CheckpointError, DataError
-from seele.records import Completion, Origin, State, Visit
+from seele.records import Origin, State, Success, Visit
 
 MAX_PASSES = 10
 """Times that a step may go through all problems, to find groups with signal, before it gives up."""
@@ -33,6 +33,7 @@ class StepPlanner:
         instance_ids: Sequence[str],
         batch_size: int,
         replays: bool,
+        replays_visited: bool = False,
     ) -> None:
         """Plan steps of ``batch_size`` problems.
 
@@ -41,9 +42,10 @@ class StepPlanner:
             rows: One mapping a problem with the columns that the curriculum needs (``columns_needed``).
             instance_ids: Of all problems, in the same order. A saved state is of these problems alone.
             batch_size: Problems that a step trains on.
-            replays: Whether some problems replay an earlier success.
+            replays: Whether some problems of a step are drawn for their earlier success.
+            replays_visited: Whether each problem of a step replays its own, if it has one.
         """
-        self._replays = replays
+        self._replays, self._replays_visited = replays, replays_visited
         self._settings = settings
         self._num_problems = len(rows)
         self._problems_sha256 = hashlib.sha256(json.dumps(list(instance_ids)).encode()).hexdigest()
@@ -52,21 +54,23 @@ class StepPlanner:
         self._selection = build_selection(settings.selection, seed=settings.seed)
         self._pruning = ForwardPruning(settings.selection, seed=settings.seed)
         self._pool = SuccessPool(settings.replay, seed=settings.seed)
+        self._successes = LastSuccesses()
         self._begun: list[int] = []
         self._step = 0
 
-    def begin(self, step: int, *, carried: Sequence[int] = ()) -> tuple[list[int], dict[int, Completion]]:
+    def begin(self, step: int, *, carried: Sequence[int] = ()) -> tuple[list[int], dict[int, Success]]:
         """Problems that step ``step`` (from 1) rolls out, ``carried`` from the step before first, and the
         earlier success that some of them replay.
         """
         self._step = step
-        replayed: dict[int, Completion] = {}
+        replayed: dict[int, Success] = {}
         if self._replays:
-            replayed = self._pool.draw(self._batch_size, step=step, avoid=carried)
+            drawn = self._pool.draw(self._batch_size, step=step, avoid=carried)
+            replayed = {problem: Success(completion) for problem, completion in drawn.items()}
         self._begun = [*carried, *replayed]
         num_fresh = self._batch_size + self._settings.curriculum.spare_problems - len(self._begun)
         self.begin_more(num_fresh, in_flight=self._begun)
-        return list(self._begun), replayed
+        return list(self._begun), replayed or self._successes.of(self._begun)
 
     def begin_more(self, num_problems: int, *, in_flight: Sequence[int]) -> list[int]:
         """Further problems, where groups without signal are replaced: new ones, or once the step has begun
@@ -117,6 +121,8 @@ class StepPlanner:
         )
         if self._replays:
             self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
+        if self._replays_visited:
+            self._successes.observe({problem: visit.generated for problem, visit in visits.items()})
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
         """Mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""
@@ -163,6 +169,7 @@ class StepPlanner:
             "selection": self._selection,
             "pruning": self._pruning,
             **({"replay": self._pool} if self._replays else {}),
+            **({"successes": self._successes} if self._replays_visited else {}),
         }
 
 

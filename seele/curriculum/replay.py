@@ -1,22 +1,25 @@
-"""The policy's own successes, kept to be replayed: ExGRPO (arXiv:2510.02245, sections 3.2 and 3.3).
+"""The policy's own successes, kept to be replayed.
 
-A problem that was solved sometimes, but not always, stands in the pool with the correct rollout of that
-visit that the policy was surest of, and the log-probabilities that it was written with: an uncertain success
-is more often right for a wrong reason. A later visit that solves it sometimes takes the place of this one, a
-visit without success leaves it, and a visit that solves it throughout takes it out for good. Problems are
-drawn by how often they were solved in the visit that stands for them, those solved half the time first.
+``SuccessPool`` is ExGRPO's (arXiv:2510.02245, sections 3.2 and 3.3). A problem that was solved sometimes, but
+not always, stands in the pool with the correct rollout of that visit that the policy was surest of, and the
+log-probabilities that it was written with: an uncertain success is more often right for a wrong reason. A
+later visit that solves it sometimes takes the place of this one, a visit without success leaves it, and a
+visit that solves it throughout takes it out for good. Problems are drawn by how often they were solved in the
+visit that stands for them, those solved half the time first.
+
+``LastSuccesses`` keeps one for each problem, and leaves it to others which problems a step has.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from seele.config import ReplayConfig
-from seele.records import Completion, Finish, Rollout, State
+from seele.records import Completion, Finish, Rollout, State, Success
 from seele.rounding import at_most
 from seele.saved_state import read_count, read_state
 
@@ -93,9 +96,7 @@ class SuccessPool:
         return drawn
 
     def state_dict(self) -> State:
-        """All that later draws depend on; equal states give equal JSON. A success that ended by itself has no
-        ``finish``.
-        """
+        """All that later draws depend on; equal states give equal JSON."""
         return {
             **self._HEADER,
             "is_open": self._is_open,
@@ -105,10 +106,7 @@ class SuccessPool:
                     "problem": problem,
                     "num_correct": experience.num_correct,
                     "num_rollouts": experience.num_rollouts,
-                    "text": experience.success.text,
-                    "token_ids": list(experience.success.token_ids),
-                    "log_probs": list(experience.success.log_probs),
-                    **_finish(experience.success),
+                    **_write(experience.success),
                 }
                 for problem, experience in sorted(self._pool.items())
             ],
@@ -131,27 +129,96 @@ class SuccessPool:
         }
 
 
+class LastSuccesses:
+    """Each problem's last success: of those behind a visit's shortest hint the one that the policy was surest
+    of.
+    """
+
+    _HEADER: ClassVar[State] = {"pool": "last_successes", "version": 1}
+
+    def __init__(self) -> None:
+        self._successes: dict[int, Success] = {}
+
+    def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
+        """Take note of a step's generated rollouts, by problem. A success behind a longer hint than that of
+        the one that is kept adds nothing.
+        """
+        for problem, rollouts in rollouts_of_problem.items():
+            kept = self._successes.get(problem)
+            right = [
+                rollout
+                for rollout in rollouts
+                if rollout.grade.correct and (kept is None or rollout.hint_steps <= kept.hint_steps)
+            ]
+            if right:
+                best = min(right, key=lambda rollout: (rollout.hint_steps, _uncertainty(rollout.completion)))
+                self._successes[problem] = Success(best.completion, best.hint_steps)
+
+    def of(self, problems: Iterable[int]) -> dict[int, Success]:
+        """The successes of those problems that have one."""
+        return {problem: self._successes[problem] for problem in problems if problem in self._successes}
+
+    def state_dict(self) -> State:
+        """All that is kept; equal states give equal JSON."""
+        return {
+            **self._HEADER,
+            "problems": [
+                {"problem": problem, "hint_steps": success.hint_steps, **_write(success.completion)}
+                for problem, success in sorted(self._successes.items())
+            ],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict``.
+
+        Raises:
+            CheckpointError: If it is of another kind or version, or damaged. Nothing is changed then.
+        """
+        self._successes = read_state(state, header=self._HEADER, read=_read_successes)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log, without prefix."""
+        hinted = sum(success.hint_steps > 0 for success in self._successes.values())
+        return {"problems": float(len(self._successes)), "hinted": float(hinted)}
+
+
 def _uncertainty(success: Completion) -> float:
     """Mean negative log-probability of its tokens when it was written."""
     return -math.fsum(success.log_probs) / max(len(success.log_probs), 1)
 
 
-def _finish(success: Completion) -> dict[str, str]:
-    return {} if success.finish is Finish.STOP else {"finish": success.finish}
+def _write(success: Completion) -> dict[str, Any]:
+    """One that ended by itself has no ``finish``."""
+    ended = {} if success.finish is Finish.STOP else {"finish": success.finish}
+    return {
+        "text": success.text,
+        "token_ids": list(success.token_ids),
+        "log_probs": list(success.log_probs),
+        **ended,
+    }
+
+
+def _read_completion(entry: Mapping[str, Any]) -> Completion:
+    return Completion(
+        text=str(entry["text"]),
+        token_ids=tuple(map(read_count, entry["token_ids"])),
+        log_probs=tuple(map(float, entry["log_probs"])),
+        finish=Finish(entry.get("finish", Finish.STOP)),
+    )
 
 
 def _read(state: Mapping[str, Any]) -> tuple[bool, set[int], dict[int, Experience]]:
     pool = {
         read_count(entry["problem"]): Experience(
-            read_count(entry["num_correct"]),
-            read_count(entry["num_rollouts"]),
-            Completion(
-                text=str(entry["text"]),
-                token_ids=tuple(map(read_count, entry["token_ids"])),
-                log_probs=tuple(map(float, entry["log_probs"])),
-                finish=Finish(entry.get("finish", Finish.STOP)),
-            ),
+            read_count(entry["num_correct"]), read_count(entry["num_rollouts"]), _read_completion(entry)
         )
         for entry in state["problems"]
     }
     return bool(state["is_open"]), {read_count(problem) for problem in state["retired"]}, pool
+
+
+def _read_successes(state: Mapping[str, Any]) -> dict[int, Success]:
+    return {
+        read_count(entry["problem"]): Success(_read_completion(entry), read_count(entry["hint_steps"]))
+        for entry in state["problems"]
+    }

@@ -46,6 +46,8 @@ class OffPolicyTerm(LossTerm):
         metrics = {"off_policy_probability": probability}
         if self._settings.loss == "nll":
             return negative_log_likelihood(log_probs_BR, mask_BR, num_tokens=num_tokens), metrics
+        if self._settings.loss == "likelihood":
+            return batch.aggregate(-log_probs_BR, mask_BR), metrics
         loss_BR = shaped_surrogate(
             log_probs_BR,
             batch.response_column("old_log_probs"),

@@ -98,9 +98,11 @@ class Method:
         return self.estimator == "rloo"
 
     def _takes_source(self, spec: str) -> bool:
-        """A source of the user's own goes with any rollouts, but not with a critic's values."""
-        is_users = spec not in SOURCES and "rl" in self.stages and not self.has_critic
-        return is_users or spec == self.off_policy
+        """A source of the user's own and the policy's own successes go with any rollouts, but not with a
+        critic's values.
+        """
+        goes_with_any = spec not in SOURCES or (spec == "successes" and self.off_policy == "none")
+        return spec == self.off_policy or (goes_with_any and "rl" in self.stages and not self.has_critic)
 
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings under which a run would not be this method.
@@ -142,7 +144,7 @@ class Method:
         """Credit by milestones gives the advantages of all tokens, which the policy must have written."""
         if self.has_critic:
             why = f"method {self.name} has advantages of its own (algorithm.adv_estimator={self.estimator})"
-        elif config.off_policy.source != "none":
+        elif config.off_policy.source not in ("none", "successes"):
             why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
         elif config.advantage.baseline != "pooled":
             why = (

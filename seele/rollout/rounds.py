@@ -222,18 +222,21 @@ async def append_supplied_rollouts(
     first_index: int,
     origin: Origin,
     grade: Grader,
+    hint_steps: int = 0,
 ) -> list[Rollout]:
-    """Completions that were given instead of generated, as further rollouts of a one-round visit.
+    """Completions that were given instead of generated, behind so many steps of the worked solution, as
+    further rollouts of a one-round visit.
 
     They are graded like all others, and the controller does not hear of them.
     """
-    grades = await asyncio.gather(*(grade(each, instance, hint_steps=0) for each in completions))
+    grades = await asyncio.gather(*(grade(each, instance, hint_steps=hint_steps) for each in completions))
+    share = HintShare(hint_steps / max(len(instance.steps), 1), 1)
     return [
         Rollout(
             round_index=0,
             rollout_index=first_index + position,
-            share=HintShare(0.0, 1),
-            hint_steps=0,
+            share=share,
+            hint_steps=hint_steps,
             completion=completion,
             grade=verdict,
             origin=origin,

@@ -130,7 +130,7 @@ def rollouts_of(method):
 @cache
 def config_of(method):
     size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1")
-    return compose([f"method={method}", "hardware=cpu", "job=tiny", *size])
+    return compose([*f"method={method}".split(), "hardware=cpu", "job=tiny", *size])
 
 
 def of_lengths(rollouts, lengths):
@@ -146,9 +146,9 @@ def of_lengths(rollouts, lengths):
     return [cut(each, length) for each, length in zip(rollouts, lengths, strict=True)]
 
 
-def rows_of(method, lengths=(3, 3, 3, 3), penalties=(0.0, 0.0, 0.0, 0.0), **settings):
+def rows_of(method, lengths=(3, 3, 3, 3), penalties=(0.0, 0.0, 0.0, 0.0), *, rollouts=None, **settings):
     config = config_of(method)
-    rollouts = of_lengths(rollouts_of(method), lengths)
+    rollouts = of_lengths(rollouts or rollouts_of(method), lengths)
     return config, rows_from(config, rollouts, penalties, **settings)
 
 
@@ -315,9 +315,9 @@ class Batch:
     critic would estimate the advantages, GRPO's stand for them.
     """
 
-    def __init__(self, method, lengths=(3, 3, 3, 3)):
+    def __init__(self, method, lengths=(3, 3, 3, 3), rollouts=None):
         self.method = method
-        config, rows = rows_of(method, lengths)
+        config, rows = rows_of(method, lengths, rollouts=rollouts)
         columns = {name: rows.fields[name].unbind() for name in COLUMNS if name in rows.fields.keys()}  # noqa: SIM118
         fields = TensorDict({name: jagged(list(column)) for name, column in columns.items()}, batch_size=4)
         responses = fields["responses"].unbind()
@@ -678,6 +678,20 @@ def test_loss_and_gradient_are_those_of_the_formula(method, formula):
     (gradient_TV,) = torch.autograd.grad(batch.loss()[0], batch.logits_TV)
     (expected_TV,) = torch.autograd.grad(formula(Terms(batch)), batch.logits_TV)
     torch.testing.assert_close(gradient_TV, expected_TV, rtol=1e-4, atol=1e-8)
+
+
+def test_a_replayed_success_counts_as_a_rollout_of_advantage_one_on_its_own_tokens():
+    old = rollout(3, True, hint_steps=2, tokens=(5, 8), log_prob=-0.5, origin=Origin.REPLAY)
+    rollouts = [rollout(0, True), rollout(1, False), rollout(2, False), old]
+    batch = Batch("drgrpo replay=successes", lengths=(3, 2, 4, 2), rollouts=rollouts)
+    terms = Terms(batch)
+    assert [len(row) for row in terms.own] == [3, 2, 4, 2] and len(terms.hint[3]) == 4
+    value, metrics = batch.loss()
+    # The hint before it, and the probabilities that it was written with, do not matter.
+    replayed = -terms.own[3].sum() / 88 / 4
+    assert metrics["off_policy_loss"].aggregate() == pytest.approx(replayed.item(), rel=1e-5)
+    others = sum(terms.clipped(row, a).sum() for row, a in each(2 / 3, -1 / 3, -1 / 3)) / 88 / 4
+    assert value.item() == pytest.approx((others + replayed).item(), rel=1e-5)
 
 
 def test_two_micro_batches_add_up_to_one():

@@ -89,6 +89,7 @@ def task_runner() -> type:
                 instance_ids=self.train_dataset.instance_ids,
                 batch_size=config.data.train_batch_size,
                 replays=self.source.replays,
+                replays_visited=self.source.replays_visited,
             )
             actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
             loss = partial(seele_loss, terms=self.terms) if self.terms.change_the_loss else ppo_loss

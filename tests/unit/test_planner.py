@@ -21,7 +21,7 @@ from seele.config import (
 )
 from seele.curriculum.lze import energy
 from seele.curriculum.planner import StepPlanner
-from seele.curriculum.replay import SuccessPool
+from seele.curriculum.replay import LastSuccesses, SuccessPool
 from seele.curriculum.selection import SELECTIONS, build_selection
 from seele.errors import CheckpointError, DataError
 from seele.methods.sources import build_source
@@ -677,3 +677,54 @@ def test_a_foreign_or_damaged_state_changes_nothing(damage):
     with pytest.raises(CheckpointError):
         successes.load_state_dict(before | damage)
     assert successes.state_dict() == before
+
+
+def hinted(hint_steps, *outcomes):
+    return [dataclasses.replace(each, hint_steps=hint_steps) for each in rollouts(*outcomes)]
+
+
+def test_a_success_behind_a_shorter_hint_takes_the_place_of_one_behind_a_longer():
+    successes = LastSuccesses()
+    successes.observe({1: [*hinted(3, 1, 1), *hinted(2, 0, 1, 1)], 2: rollouts(0, 0)})
+    (kept,) = successes.of([1, 2]).values()
+    assert (kept.hint_steps, kept.completion.text) == (2, "1"), "the surer one of the two"
+    successes.observe({1: hinted(3, 1, 1)})
+    assert successes.of([1]) == {1: kept}
+    successes.observe({1: hinted(2, 0, 0, 1)})
+    assert successes.of([1])[1].completion.text == "2", "the last one of as long a hint"
+    successes.observe({1: rollouts(0, 1)})
+    assert successes.of([1])[1].hint_steps == 0
+    assert successes.metrics() == {"problems": 1.0, "hinted": 0.0}
+
+
+def test_restored_successes_are_the_same():
+    first, second = LastSuccesses(), LastSuccesses()
+    first.observe({1: hinted(2, 0, 1), 5: rollouts(1, 1)})
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.of([1, 5]) == first.of([1, 5]) and second.state_dict() == first.state_dict()
+    with pytest.raises(CheckpointError):
+        second.load_state_dict(first.state_dict() | {"problems": [{"problem": 1}]})
+    assert second.state_dict() == first.state_dict()
+
+
+def test_each_problem_of_a_step_replays_its_own_success():
+    settings = SeeleConfig(method="x", hints=HintConfig(controller="none", rounds=1, rollouts_per_prompt=4))
+    planner = StepPlanner(
+        settings,
+        [{}] * NUM_PROBLEMS,
+        instance_ids=[f"p{problem}" for problem in range(NUM_PROBLEMS)],
+        batch_size=NUM_PROBLEMS,
+        replays=False,
+        replays_visited=True,
+    )
+    begun, replayed = planner.begin(1)
+    assert replayed == {}
+    visits = {
+        problem: dataclasses.replace(visit(problem, [0, 0, 0, 0]), rollouts=tuple(hinted(1, 0, problem % 2)))
+        for problem in begun
+    }
+    planner.learn(visits, {problem: {0: 0.0} for problem in begun})
+    begun, replayed = planner.begin(2)
+    assert sorted(replayed) == [problem for problem in range(NUM_PROBLEMS) if problem % 2]
+    assert {success.hint_steps for success in replayed.values()} == {1}
+    assert planner.metrics()["successes/problems"] == NUM_PROBLEMS / 2

@@ -38,6 +38,7 @@ from seele.records import (
     Milestone,
     Origin,
     Rollout,
+    Success,
     Visit,
 )
 from seele.reward.error_watch import ErrorWatch
@@ -229,7 +230,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 model_version=model_version,
                 global_step=step,
             )
-        given = self._given(instance, encoded, prompt.get("replayed"))
+        replayed: Success | None = prompt.get("replayed")
+        given = self._given(instance, encoded, replayed.completion if replayed else None)
         quorum = self.seele.hints.round_quorum
         run = run_rounds if quorum == 1.0 else partial(run_rounds_with_quorum, quorum=quorum)
         rollouts = await run(
@@ -242,7 +244,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             succeeded=attrgetter("passed_next") if self.steers_on_milestones else is_correct,
         )
         rollouts += await append_supplied_rollouts(
-            given, instance, first_index=len(rollouts), origin=self.source.origin, grade=self._grade
+            given,
+            instance,
+            first_index=len(rollouts),
+            origin=self.source.origin,
+            grade=self._grade,
+            hint_steps=replayed.hint_steps if replayed else 0,
         )
         visit = Visit(
             instance=instance,

@@ -34,7 +34,7 @@ from seele.maths.model_shapes import model_flops
 from seele.methods.credit import MilestoneCredit, Span
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Completion, Finish, GradeReason, Visit
+from seele.records import Finish, GradeReason, Success, Visit
 from seele.rollout.metrics import (
     packed_tokens,
     rollout_rows,
@@ -166,11 +166,12 @@ class SeeleTrainer(PPOTrainerSync):
             instance_ids=self.train_dataset.instance_ids,
             batch_size=self.config.data.train_batch_size,
             replays=self.source.replays,
+            replays_visited=self.source.replays_visited,
         )
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """The problems that a step begins, or ``num_prompts`` more where verl filters groups."""
-        replayed: dict[int, Completion] = {}
+        replayed: dict[int, Success] = {}
         if num_prompts is None:
             ray.get(self.controller.begin_step.remote(self.global_steps))
             self._problem_of_uid = {}

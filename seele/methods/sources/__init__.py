@@ -3,7 +3,7 @@
 from seele.config import OffPolicyConfig
 from seele.errors import ConfigError
 from seele.methods.sources.prefix import PrefixSource
-from seele.methods.sources.replay import ReplaySource
+from seele.methods.sources.replay import ReplaySource, SuccessesSource
 from seele.methods.sources.source import KEY, OffPolicySource
 from seele.methods.sources.trace import TraceSource
 from seele.plugins import blame, find_part, require_members
@@ -15,6 +15,7 @@ SOURCES: dict[str, type[OffPolicySource]] = {
     "trace": TraceSource,
     "prefix": PrefixSource,
     "replay": ReplaySource,
+    "successes": SuccessesSource,
 }
 
 MEMBERS = [name for name in dir(OffPolicySource) if not name.startswith("_")]

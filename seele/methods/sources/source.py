@@ -33,6 +33,9 @@ class OffPolicySource:
     replays: ClassVar[bool] = False
     """Whether problems are drawn from the pool of earlier successes, which ``given`` gets."""
 
+    replays_visited: ClassVar[bool] = False
+    """Whether ``given`` gets an earlier success of each problem that has one."""
+
     has_log_probs: ClassVar[bool] = True
     """Whether off-policy tokens come with log-probabilities, which are the old ones of the update. The
     trainer's serve otherwise.
@@ -68,7 +71,8 @@ class OffPolicySource:
             instance: The problem.
             encoded: Its tokens; those of the solution only where ``reads_solutions`` or hints need them.
             tokenizer: The model's.
-            replayed: An earlier success, where ``replays`` and the pool has drawn the problem.
+            replayed: An earlier success, where ``replays`` and the pool has drawn the problem, or
+                ``replays_visited``.
 
         Returns:
             Completions with a log-probability for each token. What is longer than a response is cut.

@@ -56,7 +56,7 @@ def check_job(overrides: Iterable[str]) -> None:
     )
 
 
-GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "selection")
+GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "replay", "selection")
 """Groups of the configuration that are no section of it."""
 
 

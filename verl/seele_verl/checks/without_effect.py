@@ -97,7 +97,8 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         names = ("rollout_correction_level", "rollout_correction_threshold")
         yield from ((f"seele.{name}", "seele.rollout_correction is none") for name in names)
     if not source.replays:
-        yield "seele.replay.", f"method {method.name} replays nothing; exgrpo does"
+        why = "replay=successes has no settings" if source.replays_visited else "exgrpo replays from a pool"
+        yield "seele.replay.", f"method {method.name} replays nothing from one; {why}"
     if not seele.hints.gives_hints:
         yield "seele.imitation.", "there are no hints (seele.hints.controller=none)"
     if "sft" not in method.stages:

@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 FOLDER = Path(__file__).parent
-GROUPS = ("adapter", "curriculum", "data", "job", "model", "recipe", "selection")
+GROUPS = ("adapter", "curriculum", "data", "job", "model", "recipe", "replay", "selection")
 
 
 def read_group(group: str) -> dict[str, Any]:
