@@ -7,7 +7,7 @@ from operator import attrgetter
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods.baselines import build_baseline
-from seele.methods.sources import SOURCES, build_source
+from seele.methods.sources import SOURCES, OffPolicySource, build_source
 
 SETTINGS_OF_ROLLOUTS = {
     "curriculum.name": "uniform",
@@ -101,7 +101,8 @@ class Method:
         """A source of the user's own and the policy's own successes go with any rollouts, but not with a
         critic's values.
         """
-        goes_with_any = spec not in SOURCES or (spec == "successes" and self.off_policy == "none")
+        built_in = SOURCES.get(spec)
+        goes_with_any = built_in is None or (built_in.replays_visited and self.off_policy == "none")
         return spec == self.off_policy or (goes_with_any and "rl" in self.stages and not self.has_critic)
 
     def check(self, config: SeeleConfig) -> None:
@@ -132,7 +133,7 @@ class Method:
             )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
         if config.credit.by_milestones:
-            self._check_credit(config)
+            self._check_credit(config, source)
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
                 f"seele.advantage.baseline: method {self.name} has advantages of its own "
@@ -140,11 +141,11 @@ class Method:
                 "allowed is 'pooled', which leaves them as they are"
             )
 
-    def _check_credit(self, config: SeeleConfig) -> None:
-        """Credit by milestones gives the advantages of all tokens, which the policy must have written."""
+    def _check_credit(self, config: SeeleConfig, source: OffPolicySource) -> None:
+        """Credit by milestones gives the advantages of all rollouts but those that need none."""
         if self.has_critic:
             why = f"method {self.name} has advantages of its own (algorithm.adv_estimator={self.estimator})"
-        elif config.off_policy.source not in ("none", "successes"):
+        elif source.marks_tokens and not source.replays_visited:
             why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
         elif config.advantage.baseline != "pooled":
             why = (

@@ -27,8 +27,7 @@ from seele.records import (
     Visit,
     Walk,
 )
-from seele.reward.error_watch import ErrorWatch
-from seele.reward.milestones import find_milestones, num_shown, walk
+from seele.reward.milestones import ErrorWatch, find_milestones, num_shown, walk
 from seele.rollout.sampling import in_tokens
 
 MILESTONES = (Milestone("12", 6), Milestone("24", 12), Milestone("7", 20))

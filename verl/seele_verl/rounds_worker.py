@@ -41,11 +41,10 @@ from seele.records import (
     Success,
     Visit,
 )
-from seele.reward.error_watch import ErrorWatch
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele.reward.grader import reward_form
-from seele.reward.milestones import milestones_of, num_shown, walk
+from seele.reward.milestones import ErrorWatch, milestones_of, num_shown, walk
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, is_correct, run_rounds

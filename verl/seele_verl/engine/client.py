@@ -9,7 +9,7 @@ import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seele.reward.error_watch import ErrorWatch
+from seele.reward.milestones import ErrorWatch
 
 FLAGGED = "flagged"
 """Stop reason of a completion that its watch ended."""
