@@ -386,6 +386,22 @@ def test_a_missing_data_file_is_named(check, tmp_path):
         check(f"data.train_files=[{tmp_path}/nowhere.parquet]")
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method=milestones"],
+        ["method=grpo", "seele.credit.stop=true"],
+        ["method=seele", "seele.hints.controller=next_milestone"],
+    ],
+)
+def test_problems_without_milestones_leave_nothing_to_give_credit_for(check, overrides):
+    silent = [problem(i, question=f"What is {i}?", steps=("So.\n", "\\boxed{2}")) for i in range(8)]
+    with pytest.raises(DataError, match="none of the 8 problems has a milestone before its answer"):
+        check(*overrides, train=silent)
+    stated = problem(8, question="What is 3 and 4?", steps=("3 + 4 = 7\n", "7 - 5 = 2\n", "\\boxed{2}"))
+    assert check(*overrides, train=[*silent, stated]).num_problems == 9
+
+
 def test_too_few_problems_for_a_step(check):
     with pytest.raises(DataError, match="7 problems are fewer than the 8 of one step"):
         check(train=[problem(i) for i in range(7)])

@@ -15,10 +15,11 @@ from seele.data.overlong import Fits
 from seele.data.steps.hint_units import check_unit, for_hints
 from seele.data.storage.schema import read_columns, read_problem_files
 from seele.errors import ConfigError, DataError
-from seele.hints import check_controller
+from seele.hints import check_controller, steers_on_milestones
 from seele.host import check_bfloat16
 from seele.methods import METHODS, check_method
 from seele.records import Instance
+from seele.reward.milestones import milestones_of
 from seele.reward.reasoning import check_reference
 from seele.rollout.templates import CHAT, check_template
 from seele_models.command import command_that_makes
@@ -105,6 +106,8 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: {len(training)} problems are fewer than the {begun} of one step; add data or "
             "lower data.train_batch_size or seele.curriculum.spare_problems"
         )
+    if seele.credit.walks or steers_on_milestones(seele.hints.controller):
+        _check_milestones([instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     _check_curriculum(config.data.train_files, seele, num_problems=begun)
     tokenizer = _load_tokenizer(config, seele)
@@ -137,6 +140,15 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         num_validation_trained_on=sum(problem.instance.question in questions for problem in kept.validation),
         fits=kept.fits,
     )
+
+
+def _check_milestones(training: Sequence[Instance]) -> None:
+    if not any(len(milestones_of(instance)) > 1 for instance in training):
+        raise DataError(
+            f"data.train_files: none of the {len(training)} problems has a milestone before its answer, and "
+            "seele.credit or seele.hints.controller goes by them; `seele data milestones FILE` counts them, "
+            "docs/milestones.md says where they come from"
+        )
 
 
 def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
