@@ -46,8 +46,7 @@ class MilestoneCredit:
         """Rollouts with a right answer that nothing could have stopped."""
         self._num_alarms = 0
         """Those of them that have an error all the same, for those who do not know their grade."""
-        self.stops = settings.stop
-        """Whether rollouts of coming steps end at their first sure error."""
+        self._stopping_ended = False
         self._of_step: dict[str, float] = {}
 
     def take_step(self, visits: Mapping[str, Visit]) -> dict[str, dict[int, list[Span]]]:
@@ -103,7 +102,12 @@ class MilestoneCredit:
             "stops": float(self.stops),
         }
         too_many = self.false_alarms > self._settings.stop_below
-        self.stops = self.stops and not (too_many and self._num_alarms >= FEWEST_ALARMS)
+        self._stopping_ended |= too_many and self._num_alarms >= FEWEST_ALARMS
+
+    @property
+    def stops(self) -> bool:
+        """Whether rollouts of coming steps end at their first sure error."""
+        return self._settings.stop and not self._stopping_ended
 
     @property
     def false_alarms(self) -> float:
@@ -123,7 +127,7 @@ class MilestoneCredit:
             "rates": {str(left): rate for left, rate in sorted(self._rates.items())},
             "num_right": self._num_right,
             "num_alarms": self._num_alarms,
-            "stops": self.stops,
+            "stopping_ended": self._stopping_ended,
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -132,10 +136,9 @@ class MilestoneCredit:
         Raises:
             CheckpointError: It is of another kind or version, or damaged. Nothing is changed then.
         """
-        self._rates, self._num_right, self._num_alarms, stops = read_state(
+        self._rates, self._num_right, self._num_alarms, self._stopping_ended = read_state(
             state, header=self._HEADER, read=_read
         )
-        self.stops = stops and self._settings.stop
 
 
 def may_stop(rollout: Rollout) -> bool:
@@ -162,4 +165,9 @@ def _values_by_milestones_left(visits: Iterable[Visit]) -> dict[int, list[float]
 
 def _read(state: State) -> tuple[dict[int, float], int, int, bool]:
     rates = {int(left): read_ratio(rate) for left, rate in state["rates"].items()}
-    return rates, read_count(state["num_right"]), read_count(state["num_alarms"]), bool(state["stops"])
+    return (
+        rates,
+        read_count(state["num_right"]),
+        read_count(state["num_alarms"]),
+        bool(state["stopping_ended"]),
+    )

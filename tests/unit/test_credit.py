@@ -135,6 +135,12 @@ def test_stopping_ends_for_good_where_right_rollouts_would_be_stopped():
     for _ in range(500):
         credit.take_step({"u": visit(rollout(0, True, True, True))})
     assert credit.false_alarms < SETTINGS.stop_below and not credit.stops
+    resumed, never = MilestoneCredit(SETTINGS), MilestoneCredit(CreditConfig(name="milestones"))
+    resumed.load_state_dict(credit.state_dict())
+    assert not resumed.stops
+    # A run that did not stop has not ended stopping: it may go on with it.
+    resumed.load_state_dict(never.state_dict())
+    assert not never.stops and resumed.stops
 
 
 def test_rollouts_that_may_have_been_stopped_say_nothing_about_false_alarms():
