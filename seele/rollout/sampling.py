@@ -51,10 +51,7 @@ def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[i
         decode: The text of leading tokens, special ones left out.
     """
 
-    def tokens_up_to(chars: int) -> int:
-        return num_tokens_of(chars, token_ids, decode)
-
-    ends = [tokens_up_to(segment.end) for segment in walk.segments]
+    ends = token_counts([segment.end for segment in walk.segments], token_ids, decode)
     if walk.first_error is None and ends:
         ends[-1] = len(token_ids)
     return Walk(
@@ -62,10 +59,32 @@ def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[i
             Segment(start, end, segment.milestone_index, segment.passed)
             for segment, start, end in zip(walk.segments, [0, *ends], ends, strict=False)
         ),
-        None if walk.first_error is None else tokens_up_to(walk.first_error + 1) - 1,
+        None if walk.first_error is None else token_counts([walk.first_error + 1], token_ids, decode)[0] - 1,
     )
 
 
-def num_tokens_of(chars: int, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """The fewest leading tokens that hold so many characters."""
-    return bisect_left(range(len(token_ids)), chars, key=lambda count: len(decode(token_ids[:count])))
+BLOCK = 64
+"""Tokens that are decoded at a time."""
+CONTEXT = 8
+"""Tokens before a block that are decoded with it: more than share a character, or a blank at the start."""
+
+
+def token_counts(
+    chars: Sequence[int], token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]
+) -> list[int]:
+    """The fewest leading tokens that hold each number of characters, which are in ascending order. Linear in
+    the tokens.
+    """
+    counts: list[int] = []
+    first = held = 0  # tokens before the block, and their characters
+
+    def held_by(count: int) -> int:
+        context = max(0, first - CONTEXT)
+        return held + len(decode(token_ids[context:count])) - len(decode(token_ids[context:first]))
+
+    for wanted in chars:
+        while first + BLOCK < len(token_ids) and (after := held_by(first + BLOCK)) < wanted:
+            held, first = after, first + BLOCK
+        block = range(first, min(first + BLOCK, len(token_ids)))
+        counts.append(first + bisect_left(block, wanted, key=held_by))
+    return counts

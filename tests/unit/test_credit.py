@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+from bisect import bisect_left
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ from seele.records import (
     Walk,
 )
 from seele.reward.milestones import ErrorWatch, find_milestones, num_shown, walk
-from seele.rollout.sampling import in_tokens
+from seele.rollout.sampling import in_tokens, token_counts
 
 MILESTONES = (Milestone("12", 6), Milestone("24", 12), Milestone("7", 20))
 SETTINGS = CreditConfig(name="milestones", stop=True)
@@ -185,6 +186,20 @@ def test_a_walk_in_tokens_ends_with_the_end_of_the_text():
     assert in_tokens(seen, range(6), decode) == Walk((Segment(0, 3, 0, True), Segment(3, 6, 2, True)), None)
     wrong = Walk((Segment(0, 5, 0, False),), 2)
     assert in_tokens(wrong, range(6), decode) == Walk((Segment(0, 3, 0, False),), 1)
+
+
+@given(st.text("ab é€😀\n", max_size=90), st.lists(st.integers(0, 100), max_size=4))
+def test_tokens_are_counted_as_if_every_prefix_were_decoded(text, chars):
+    ids = list(text.encode())  # a byte each, so that a character may end in the middle of a block
+
+    def decode(part):
+        return bytes(part).decode(errors="replace")
+
+    expected = [
+        bisect_left(range(len(ids)), wanted, key=lambda count: len(decode(ids[:count])))
+        for wanted in sorted(chars)
+    ]
+    assert token_counts(sorted(chars), ids, decode) == expected
 
 
 # --- Errors that are seen while a text is written

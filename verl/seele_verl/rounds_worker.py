@@ -48,7 +48,7 @@ from seele.reward.milestones import ErrorWatch, milestones_of, num_shown, walk
 from seele.reward.overlong import overlong_penalty
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, is_correct, run_rounds
-from seele.rollout.sampling import in_tokens, num_tokens_of, rollout_seed, text_before_stop
+from seele.rollout.sampling import in_tokens, rollout_seed, text_before_stop, token_counts
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
@@ -395,7 +395,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 text, finish = before, Finish.STOP
         # Behind the line with the error the engine wrote on for as long as it took to stop it.
         if output.stop_reason == FLAGGED and watch and watch.finds_error(text):
-            token_ids = token_ids[: num_tokens_of(watch.chars_read, token_ids, self._decode)]
+            token_ids = token_ids[: token_counts([watch.chars_read], token_ids, self._decode)[0]]
             text, finish = self._decode(token_ids), Finish.FLAGGED
         return Completion(
             text=text,
