@@ -667,6 +667,7 @@ def test_the_loss_is_on_the_solution_and_the_end_of_the_text_and_on_nothing_else
     # A byte is a token: ten of the question, then all of the solution and the end.
     assert learnt == [0] * len(question) + [1] * len(solution) + [1]
     assert row["position_ids"].tolist() == list(range(len(tokens)))
+    assert TOKENIZER.decode(row["prompts"].tolist()) == question
 
 
 def test_tokens_are_those_of_the_prompt_and_of_the_longest_hint_and_what_follows_it(dataset):

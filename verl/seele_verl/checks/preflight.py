@@ -115,7 +115,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_model_runner(config, seele)
     _check_window(config)
     _check_fused_head(config)
-    if seele.packed_updates and not supervised:
+    if seele.packed_updates:
         _check_packing(config)
     check_memory(config, seele, supervised=supervised)
     check_unit(seele.hints, tokenizer)

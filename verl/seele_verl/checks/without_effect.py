@@ -114,7 +114,6 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
             "seele.callbacks",
             f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
         )
-        yield "seele.packed_updates", f"method {method.name} trains on one row a problem"
     if not seele.credit.by_milestones:
         yield "seele.credit.prior_rollouts", "seele.credit.name is none"
     if not seele.credit.stop:

@@ -57,6 +57,7 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
             "input_ids": input_ids,
             "position_ids": torch.arange(len(input_ids)),
             "loss_mask": loss_mask,
+            "prompts": input_ids[: len(prompt_ids)],  # what seele_verl.packed_engine goes by
         }
 
 

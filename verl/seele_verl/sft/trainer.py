@@ -9,6 +9,7 @@ batch, over all micro-batches and ranks.
 """
 
 import argparse
+import importlib
 import os
 import threading
 import time
@@ -138,6 +139,8 @@ def main() -> None:
         total_steps=options.steps,
         checkpoint=options.resume_from,
     )
+    if config.seele.packed_updates:
+        importlib.import_module("seele_verl.packed_engine")
     initialize_global_process_group()
     SupervisedTrainer(sft_config).fit()
     destroy_global_process_group()
