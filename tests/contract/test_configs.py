@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ReadonlyConfigError
 
 import seele_verl
@@ -26,6 +26,7 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.command_line import SIZES_WERE_SET_BY, check_job
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
+from seele_verl.compat import NOT_STARTED
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.measured_cost import cost_table, planned_steps
 from seele_verl.plan import RESOLVED
@@ -445,16 +446,42 @@ def test_what_verl_is_told_follows_from_the_settings(planned):
     assert (packed, verls) == (["seele_verl.fused_head", "seele_verl.packed_engine"], "seele_verl.fused_head")
 
 
-def test_verl_gets_a_copy_and_the_interpreter_of_the_run(monkeypatch):
+def run_training_with(monkeypatch, run_ppo) -> DictConfig:
+    """Run training with something else for verl and Ray; the plan."""
     config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
     OmegaConf.set_readonly(config, True)
-    told = []
     monkeypatch.setattr(runner, "validate_config", lambda **_: None)
     monkeypatch.setattr(runner, "need_reference_policy", lambda _: False)
     monkeypatch.setattr(runner, "need_critic", lambda _: False)
-    monkeypatch.setattr(runner, "run_ppo", lambda config, task_runner_class: told.append(config))
+    monkeypatch.setattr(runner, "run_ppo", run_ppo)
     monkeypatch.setattr(runner, "ray", SimpleNamespace(remote=lambda cls: cls, shutdown=lambda: None))
     runner.run_training(config, python="/forked/python")
+    return config
+
+
+@pytest.mark.parametrize(
+    ("message", "failures", "starts"),
+    [(NOT_STARTED, 2, 3), (NOT_STARTED, 3, None), ("a step failed", 1, None)],
+)
+def test_ray_is_started_again_where_it_did_not_start(monkeypatch, message, failures, starts):
+    begun = []
+
+    def run_ppo(config, task_runner_class):
+        begun.append(config)
+        if len(begun) <= failures:
+            raise Exception(f"{message}. This could happen")
+
+    if starts is None:
+        with pytest.raises(Exception, match=message):
+            run_training_with(monkeypatch, run_ppo)
+    else:
+        run_training_with(monkeypatch, run_ppo)
+    assert len(begun) == (starts or failures)
+
+
+def test_verl_gets_a_copy_and_the_interpreter_of_the_run(monkeypatch):
+    told = []
+    config = run_training_with(monkeypatch, lambda config, task_runner_class: told.append(config))
     (verls,) = told
     assert verls.ray_kwargs.ray_init.runtime_env.py_executable == "/forked/python"
     verls.ray_kwargs.ray_init.runtime_env.py_executable = None

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions, version
@@ -17,7 +18,7 @@ from ray._private import node, services
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
 
-from seele_verl.compat import answered_later, patient_ray
+from seele_verl.compat import NOT_STARTED, answered_later, ended_raylets, patient_ray
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.train import compose, set_environment
 
@@ -355,16 +356,37 @@ class Slow:
 
 def test_a_node_that_needs_longer_is_waited_for():
     waits: list[float] = []
-    assert answered_later(Slow(), attempts=3, sleep=waits.append)("address", "node") == ("address", "node")
+
+    def answer(attempts: int, *, is_hopeless: bool = False) -> tuple[str, ...]:
+        how = {"is_hopeless": lambda: is_hopeless, "sleep": waits.append}
+        return answered_later(Slow(), attempts=attempts, **how)("address", "node")
+
+    assert answer(3) == ("address", "node")
     assert waits == [1.0, 1.0]
     with pytest.raises(RuntimeError, match="not there yet"):
-        answered_later(Slow(), attempts=2, sleep=waits.append)("address", "node")
+        answer(2)
+    waits.clear()
+    with pytest.raises(RuntimeError, match="not there yet"):
+        answer(3, is_hopeless=True)
+    assert waits == []
+
+
+def test_a_raylet_that_has_ended_is_noticed(tmp_path):
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(shutil.which("sleep"))
+    with subprocess.Popen([raylet, "60"]) as process:
+        assert ended_raylets() == set()
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert ended_raylets() == {process.pid}
+    assert ended_raylets() == set()
 
 
 def test_ray_asks_for_its_node_where_the_answer_can_wait():
     """And has no setting of its own for how long it does."""
     source = inspect.getsource(node.Node.__init__)
     assert "raylet_start_wait_time_s = 30\n" in source and "ray._private.services.get_node(" in source
+    assert NOT_STARTED in source.replace('" \n', "").replace('"\n', "")
     asked = services.get_node
     with patient_ray():
         assert services.get_node is not asked

@@ -10,10 +10,16 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import psutil
+
 from seele.errors import DependencyError
 
 VERL = "0.9.1"
 RAY_PATIENCE_S = 180
+RAY_STARTS = 3
+"""Times that Ray is started before a run is given up."""
+NOT_STARTED = "The current node timed out during startup"
+"""What Ray raises where it did not."""
 
 
 def undecorated(actor_class: Any) -> type:
@@ -31,30 +37,49 @@ def call_on_every_rank(worker_group: Any, function: Any, *args: Any) -> None:
 def patient_ray() -> Iterator[None]:
     """While open, Ray waits three minutes for a node that it starts.
 
-    On a node under load its own 30 seconds are not always enough ("The current node timed out during
-    startup"). That number has no setting, it stands in ``ray._private.node.Node``, which asks for its node
-    until then: here the one who answers waits.
+    On a node under load its own 30 seconds are not always enough (``NOT_STARTED``). That number has no
+    setting, it stands in ``ray._private.node.Node``, which asks for its node until then: here the one who
+    answers waits. It does not wait for a raylet that has ended.
     """
     from ray._private import services
 
     asked = services.get_node
-    services.get_node = answered_later(asked, attempts=RAY_PATIENCE_S)
+    earlier = ended_raylets()
+    services.get_node = answered_later(
+        asked, attempts=RAY_PATIENCE_S, is_hopeless=lambda: not ended_raylets() <= earlier
+    )
     try:
         yield
     finally:
         services.get_node = asked
 
 
+def ended_raylets() -> set[int]:
+    """Processes of raylets that this process started and that have ended: after 30 s without its agent's
+    ports, which a node under load can take longer for, a raylet ends itself.
+    """
+    children = psutil.Process().children()
+    return {
+        child.pid for child in children if child.name() == "raylet" and child.status() == psutil.STATUS_ZOMBIE
+    }
+
+
 def answered_later(
-    ask: Callable[..., Any], *, attempts: int, sleep: Callable[[float], None] = time.sleep
+    ask: Callable[..., Any],
+    *,
+    attempts: int,
+    is_hopeless: Callable[[], bool],
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[..., Any]:
-    """``ask``, which is asked again every second as long as it raises ``RuntimeError``."""
+    """``ask``, which is asked again every second as long as it raises ``RuntimeError`` and there is hope."""
 
     def answer(*args: Any) -> Any:
         for _ in range(attempts - 1):
             try:
                 return ask(*args)
             except RuntimeError:
+                if is_hopeless():
+                    raise
                 sleep(1.0)
         return ask(*args)
 

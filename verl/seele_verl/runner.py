@@ -17,7 +17,7 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 import seele_verl.settings  # noqa: F401  verl resolves the configuration in this process
 from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
-from seele_verl.compat import patient_ray, undecorated
+from seele_verl.compat import NOT_STARTED, RAY_STARTS, patient_ray, undecorated
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 
@@ -61,8 +61,13 @@ def run_training(config: DictConfig, *, python: str, task_runner: type = SeeleTa
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
     runner: Any = ray.remote(task_runner)
-    try:
-        with patient_ray():
-            run_ppo(config, task_runner_class=runner)
-    finally:
-        ray.shutdown()
+    for starts_left in reversed(range(RAY_STARTS)):
+        try:
+            with patient_ray():
+                run_ppo(config, task_runner_class=runner)
+            return
+        except Exception as error:
+            if not starts_left or NOT_STARTED not in str(error):
+                raise
+        finally:
+            ray.shutdown()
