@@ -234,7 +234,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         async def end_visit(self, instance_id):
             pass
 
-    async def sample(prompt_ids, *_, seeds, **__):
+    async def sample(request, **_):
         if worker.sampled_first_round.is_set():
             worker.waits.set()
             await asyncio.Event().wait()
@@ -242,7 +242,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         each = Completion(
             text="", token_ids=(1, 2, 3), log_probs=(), finish=Finish.STOP, cached_prompt_tokens=1
         )
-        yield dict.fromkeys(range(len(seeds)), each), 7
+        yield dict.fromkeys(range(len(request["seeds"])), each), 7
 
     async def grade(completion, instance, *, hint_steps):
         return Grade(False, GradeReason.WRONG)
@@ -291,7 +291,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     monkeypatch.setattr(module, "step_metrics", lambda visits: {})
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
-    trainer.source = build_source(trainer.seele.off_policy)
+    trainer.source, trainer.credit = build_source(trainer.seele.off_policy), None
     trainer.config = OmegaConf.create(
         {
             "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},

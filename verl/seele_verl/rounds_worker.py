@@ -89,8 +89,6 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         method = METHODS[self.seele.method]
         self.source = build_source(self.seele.off_policy)
         self.terms = LossTerms(self.seele)
-        self.steers_on_milestones = steers_on_milestones(self.seele.hints.controller)
-        self.walks = self.seele.credit.walks or self.steers_on_milestones
         self.baseline = build_baseline(
             self.seele,
             leave_one_out=method.leaves_one_out,
@@ -98,6 +96,16 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         )
         # A critic's run and credit by milestones have theirs from the trainer.
         self.estimates_advantages = not (method.has_critic or self.seele.credit.by_milestones)
+
+    @property
+    def steers_on_milestones(self) -> bool:
+        """Whether the controller hears of passed milestones instead of right answers."""
+        return steers_on_milestones(self.seele.hints.controller)
+
+    @property
+    def walks(self) -> bool:
+        """Whether responses are walked along the milestones of their problem."""
+        return self.seele.credit.walks or self.steers_on_milestones
 
     async def _run_prompt(
         self,
