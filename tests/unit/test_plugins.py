@@ -675,7 +675,7 @@ def test_a_source_that_marks_no_token_gives_nothing_and_leaves_advantages_to_the
 
 
 def test_only_given_rollouts_have_a_loss_of_their_own():
-    for loss, expected in {"shaped": {"trace", "replay"}, "surrogate": set()}.items():
+    for loss, expected in {"shaped": {"trace", "replay", "successes"}, "surrogate": set()}.items():
         sources = {name: build_source(OffPolicyConfig(source=name, loss=loss)) for name in SOURCES}
         assert {name for name, source in sources.items() if source.has_own_loss} == expected
         assert {name for name, source in sources.items() if source.marks_tokens} == {*SOURCES} - {"none"}
