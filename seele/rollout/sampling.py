@@ -50,7 +50,6 @@ def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[i
         token_ids: Of the whole response.
         decode: The text of leading tokens, special ones left out.
     """
-
     ends = token_counts([segment.end for segment in walk.segments], token_ids, decode)
     if walk.first_error is None and ends:
         ends[-1] = len(token_ids)

@@ -427,10 +427,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if not (self.walks and instance.milestones):
             return grade
         shown = num_shown(instance.milestones, len("".join(instance.steps[:hint_steps])))
-        seen, unaware = (
-            walk(instance.milestones, completion.text, correct=correct, shown=shown)
-            for correct in (grade.correct, None)
-        )
+        seen = walk(instance.milestones, completion.text, correct=grade.correct, shown=shown)
+        # Only a right answer keeps an error from being one.
+        unaware = seen
+        if grade.correct:
+            unaware = walk(instance.milestones, completion.text, correct=None, shown=shown)
         return dataclasses.replace(
             grade,
             walk=in_tokens(seen, completion.token_ids, self._decode),
