@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from seele.hints.contract import SequentialController, check_outcome
+from seele.maths.pass_rates import moved_rate
 from seele.records import State
 from seele.saved_state import check_state, read_ratio, read_section, read_value, state_header
 
@@ -19,8 +20,6 @@ PRIOR_ROLLOUTS = 4.0
 """What a pass rate over problems counts for."""
 KEPT_BY_VISIT = 0.7
 """What a visit leaves of the weight of those before it: the policy has changed."""
-KEPT_BY_OUTCOME = 0.98
-"""What an outcome leaves of the weight of those before it, in a pass rate over problems."""
 LEAST_RATE = 0.05
 """Nearer to 0 or 1 no pass rate over problems is believed."""
 TIE = 1e-9
@@ -58,9 +57,8 @@ class NextMilestoneController(SequentialController):
     def begin_step(self, step: int) -> None:
         """See ``Controller``: what the last step brought counts in the pass rates from now on."""
         for left, (passed, failed) in sorted(self._ended.items()):
-            kept = KEPT_BY_OUTCOME ** (passed + failed)
-            rate = passed / (passed + failed)
-            self._rates[left] = kept * self._rates.get(left, 0.5) + (1.0 - kept) * rate
+            before = self._rates.get(left, 0.5)
+            self._rates[left] = moved_rate(before, passed=passed, outcomes=passed + failed)
         self._ended = {}
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:

@@ -15,11 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from seele.config import CreditConfig
+from seele.maths.pass_rates import moved_rate
 from seele.records import Rollout, Segment, State, Visit
 from seele.saved_state import read_count, read_ratio, read_state
-
-DECAY = 0.98
-"""What an outcome leaves of the weight of those before it, in a pass rate."""
 
 FEWEST_ALARMS = 5
 """Right rollouts that must have been flagged before their share ends stopping."""
@@ -81,9 +79,8 @@ class MilestoneCredit:
 
     def _learn_rates(self, visits: Iterable[Visit]) -> None:
         for left, outcomes in _values_by_milestones_left(visits).items():
-            kept = DECAY ** len(outcomes)
-            mean = math.fsum(outcomes) / len(outcomes)
-            self._rates[left] = kept * self._rates.get(left, 0.5) + (1.0 - kept) * mean
+            before, passed = self._rates.get(left, 0.5), math.fsum(outcomes)
+            self._rates[left] = moved_rate(before, passed=passed, outcomes=len(outcomes))
 
     def _count_alarms(self, rollouts: Sequence[Rollout]) -> None:
         right = [each for each in rollouts if each.grade.correct and not (self.stops and may_stop(each))]

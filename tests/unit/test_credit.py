@@ -13,7 +13,8 @@ from seele.config import CreditConfig
 from seele.errors import CheckpointError, ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.next_milestone import NextMilestoneController
-from seele.methods.credit import DECAY, FEWEST_ALARMS, MilestoneCredit
+from seele.maths.pass_rates import KEPT_BY_OUTCOME as DECAY
+from seele.methods.credit import FEWEST_ALARMS, MilestoneCredit
 from seele.records import (
     Completion,
     Finish,
