@@ -70,7 +70,9 @@ class StepPlanner:
         self._begun = [*carried, *replayed]
         num_fresh = self._batch_size + self._settings.curriculum.spare_problems - len(self._begun)
         self.begin_more(num_fresh, in_flight=self._begun)
-        return list(self._begun), replayed or self._successes.of(self._begun)
+        if self._replays_visited:
+            replayed = self._successes.of(self._begun)
+        return list(self._begun), replayed
 
     def begin_more(self, num_problems: int, *, in_flight: Sequence[int]) -> list[int]:
         """Further problems, where groups without signal are replaced: new ones, or once the step has begun

@@ -55,7 +55,7 @@ class MilestoneCredit:
         """
         spans = {uid: self._spans(visit) for uid, visit in visits.items()}
         rollouts = [rollout for visit in visits.values() for rollout in visit.generated]
-        self._count_alarms(rollouts)
+        self._measure(rollouts)
         self._learn_rates(visits.values())
         return spans
 
@@ -82,7 +82,7 @@ class MilestoneCredit:
             before, passed = self._rates.get(left, 0.5), math.fsum(outcomes)
             self._rates[left] = moved_rate(before, passed=passed, outcomes=len(outcomes))
 
-    def _count_alarms(self, rollouts: Sequence[Rollout]) -> None:
+    def _measure(self, rollouts: Sequence[Rollout]) -> None:
         right = [each for each in rollouts if each.grade.correct and not (self.stops and may_stop(each))]
         self._num_right += len(right)
         self._num_alarms += sum(each.grade.is_flagged for each in right)

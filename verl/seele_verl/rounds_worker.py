@@ -182,7 +182,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             }
             watches: list[ErrorWatch | None] = [None] * num_rollouts
             if milestones and prompt["stops"]:
-                shown = num_shown(milestones, len("".join(instance.steps[:hint_steps])))
+                shown = _num_shown(instance, hint_steps)
                 # The first rollout of the problem goes on whatever it writes.
                 first_watched = int(round_index == first_rollout == 0)
                 for position in range(first_watched, num_rollouts):
@@ -426,7 +426,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         grade = await self._verdict(completion, instance, hint_steps=hint_steps)
         if not (self.walks and instance.milestones):
             return grade
-        shown = num_shown(instance.milestones, len("".join(instance.steps[:hint_steps])))
+        shown = _num_shown(instance, hint_steps)
         seen = walk(instance.milestones, completion.text, correct=grade.correct, shown=shown)
         # Only a right answer keeps an error from being one.
         unaware = seen
@@ -450,6 +450,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if isinstance(self.grader, FunctionGrader):
             return grade
         return reward_form(grade, self.seele.reward.format_score)
+
+
+def _num_shown(instance: Instance, hint_steps: int) -> int:
+    """How many of a problem's milestones the first steps of its solution state."""
+    return num_shown(instance.milestones or (), len("".join(instance.steps[:hint_steps])))
 
 
 async def _one_by_one(parts: Sequence[Part]) -> AsyncGenerator[Part, None]:
