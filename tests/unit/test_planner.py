@@ -86,7 +86,9 @@ def run(planner, steps):
         }
         selected = planner.select(list(visits.values()))
         planner.learn(visits, {problem: dict.fromkeys(range(4), problem / 100) for problem in problems})
-        decisions.append((problems, {p: success.text for p, success in replayed.items()}, selected))
+        decisions.append(
+            (problems, {p: success.completion.text for p, success in replayed.items()}, selected)
+        )
     return decisions
 
 
