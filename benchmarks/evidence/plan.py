@@ -19,6 +19,7 @@ MISTAKES = HERE / "mistakes.json"
 TUNING = "tuning"
 """Name of the runs that choose learning rates, among those of the tasks."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
+_NO_STOP = "seele.credit.stop=false"
 _SHARE = re.compile(r"\{([01]\.\d+)\}")
 
 
@@ -57,10 +58,24 @@ def response_tokens(plan: Mapping[str, Any]) -> int:
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison, with credit, the released ones, the ablations, and what was only tried on the
-    tuning problems.
+    """Those of the comparison, with credit and its changes, the released ones, the ablations, and what was
+    only tried on the tuning problems.
     """
-    return {**plan["arms"], **plan["credit"], **plan["released"], **plan["ablations"], **plan["tried"]}
+    rest = {**plan["released"], **plan["ablations"], **plan["tried"]}
+    return {**plan["arms"], **credit_arms(plan), **rest}
+
+
+def credit_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Those with credit by milestones, then each with each change."""
+    arms = dict(plan["credit"])
+    for name, arm in plan["credit"].items():
+        for change, changes in plan["credit_changes"].items():
+            overrides = [*arm["overrides"], *changes]
+            if _NO_STOP in overrides:
+                # A run refuses settings of what it leaves off.
+                overrides = [each for each in overrides if not each.startswith("seele.credit.stop_below=")]
+            arms[f"{name}-{change}"] = {"overrides": overrides, "tuned_as": arm.get("tuned_as", name)}
+    return arms
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:

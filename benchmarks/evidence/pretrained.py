@@ -1,6 +1,6 @@
 """The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K. Killed runs go on; finished ones are stored.
 
-    python benchmarks/evidence/pretrained.py tuning     # the learning rate
+    python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
     python benchmarks/evidence/pretrained.py table      # from the stored runs
 
@@ -30,18 +30,17 @@ PROBLEMS = Path("data/prepared/gsm8k_smollm2")
 MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
 COMMON = (
     *("recipe=smollm2_gsm8k", "hardware=cpu", "trainer.logger=[console]"),
-    *(f"data.val_files=[{PROBLEMS}/heldout.parquet]", "data.val_max_samples=200", "trainer.save_freq=10"),
+    *(f"data.val_files=[{PROBLEMS}/heldout.parquet]", "data.val_max_samples=200"),
+    *("trainer.save_freq=10", "trainer.test_freq=20"),
 )
 RATE = "actor_rollout_ref.actor.optim.lr"
 BUDGET = ("seele.max_generated_tokens=100000", "trainer.total_training_steps=200")
 ARMS = {
-    "grpo": ("method=grpo", *BUDGET, "trainer.test_freq=10"),
-    "seele": ("method=seele", *BUDGET, "trainer.test_freq=20"),
+    "grpo": ("method=grpo", *BUDGET),
+    "seele": ("method=seele", "seele.hints.revealing=forbid", *BUDGET),
+    "milestones": ("method=milestones", "seele.credit.stop=false", *BUDGET),
     # Its hints end with the planned steps, so it has no budget of tokens.
-    "uft": (
-        *("method=uft", "seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=40"),
-        "trainer.test_freq=10",
-    ),
+    "uft": (*("method=uft", "seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=40"),),
     "sft": (
         *("method=sft", "seele.sft.epochs=1", "seele.sft.batch_size=16", "seele.sft.learning_rate=1e-4"),
         *("trainer.total_training_steps=60", "trainer.test_freq=30"),
@@ -49,8 +48,6 @@ ARMS = {
 }
 SEEDS = (0, 1, 2)
 RATES = (1e-5, 3e-5, 1e-4)
-HINTS = "seele.hints.revealing"
-REVEALING = ("forbid", "allow")
 TUNING = "tuning"
 TUNING_BUDGET = ("seele.max_generated_tokens=30000", "trainer.test_freq=-1", "trainer.val_before_train=false")
 GREEDY, TEMPERATURE = 0.0, 0.7
@@ -72,29 +69,22 @@ class Job:
 
 
 def tuning_jobs() -> Iterator[Job]:
-    """GRPO at each learning rate, then SEELE with and without hints that state the answer."""
+    """GRPO at each learning rate, then an adapter at ten times the best; of a seed that no report has."""
+
+    def job(name: str, rate: float, *settings: str) -> Job:
+        settings = (*settings, f"{RATE}={rate:g}", "seele.seed=1000")
+        return Job(f"{TUNING}/{name}", (*COMMON, *ARMS["grpo"], *TUNING_BUDGET, *settings), TUNED_ON)
+
     for rate in RATES:
-        yield tuning_job(f"lr_{rate:g}", "grpo", f"{RATE}={rate:g}")
-    for revealing in REVEALING:
-        yield tuning_job(revealing, "seele", f"{RATE}={tuned_rate():g}", f"{HINTS}={revealing}")
-
-
-def tuning_job(name: str, arm: str, *settings: str) -> Job:
-    """A short run, of a seed that no report has."""
-    overrides = (*COMMON, *ARMS[arm], *TUNING_BUDGET, *settings, "seele.seed=1000")
-    return Job(f"{TUNING}/{name}", overrides, TUNED_ON)
+        yield job(f"lr_{rate:g}", rate)
+    yield job("lora", 10 * tuned_rate(), "adapter=lora")
 
 
 def jobs(arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
     """All arms with the first seed before any has the second."""
-    settings = {
-        "grpo": [f"{RATE}={tuned_rate():g}"],
-        "seele": [f"{RATE}={tuned_rate():g}", f"{HINTS}={max(REVEALING, key=tuned_accuracy)}"],
-        "uft": [f"{RATE}={tuned_rate():g}"],
-    }
     for seed, arm in product(seeds, arms):
-        own = settings.get(arm, [])
-        yield Job(f"{arm}/seed_{seed}", (*COMMON, *ARMS[arm], *own, f"seele.seed={seed}"), REPORTED)
+        rate = [] if arm == "sft" else [f"{RATE}={tuned_rate():g}"]
+        yield Job(f"{arm}/seed_{seed}", (*COMMON, *ARMS[arm], *rate, f"seele.seed={seed}"), REPORTED)
 
 
 def do(job: Job) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from archive import read, read_scores, run_names
-from plan import MISTAKES, TUNED, TUNING, all_arms, load_plan, tuned_arms
+from plan import MISTAKES, TUNED, TUNING, all_arms, credit_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 
 from seele.data.storage.files import write_atomically
@@ -550,7 +550,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
-    arms, from_base = [*arms, *plan["credit"]], [*from_base, *plan["credit"]]
+    arms, from_base = [*arms, *credit_arms(plan)], [*from_base, *credit_arms(plan)]
     for task in plan["tasks"]:
         tables[task] = equal_cost_table(task, arms)
         tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)

@@ -84,6 +84,11 @@ class CreditConfig:
     the worked solution's next value.
     """
 
+    walk: str = "milestones"
+    """How a response is compared with the milestones: ``milestones``, or a function of your own
+    (``seele.reward.walks``): ``path/to/file.py:name`` or ``package.module:name``.
+    """
+
     prior_rollouts: float = 2.0
     """Rollouts that the pass rate of other problems counts for in a segment's baseline."""
 

@@ -143,36 +143,6 @@ def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, sh
     return Walk(tuple(segments), None)
 
 
-class ErrorWatch:
-    """Sees the first sure error of a response while it is being written, line by line. In what pieces the
-    text comes makes no difference.
-    """
-
-    def __init__(self, milestones: Sequence[Milestone], *, shown: int) -> None:
-        """Begin in front of the response.
-
-        Args:
-            milestones: Of the problem.
-            shown: How many of them the hint states (``num_shown``).
-        """
-        self._milestones, self._behind = milestones, shown
-        self._line = ""
-        self.chars_read = 0
-        """Characters of the lines that it has looked at, up to the one with the error."""
-
-    def finds_error(self, text: str) -> bool:
-        """Whether a line that ends in ``text``, which comes next, holds a sure error."""
-        *ended, self._line = (self._line + text).split("\n")
-        for line in ended:
-            self.chars_read += len(line) + 1
-            seen = walk(self._milestones, line, correct=None, shown=self._behind)
-            if seen.first_error is not None:
-                return True
-            passed = [segment.milestone_index for segment in seen.segments if segment.passed]
-            self._behind = max([self._behind, *(index + 1 for index in passed)])
-        return False
-
-
 class _Event(NamedTuple):
     """A value that a response states."""
 

@@ -21,7 +21,8 @@ from seele.config.settings import RewardConfig
 from seele.errors import ConfigError
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, Instance
-from seele.reward.milestones import ErrorWatch, find_milestones
+from seele.reward.milestones import find_milestones
+from seele.reward.walks import ErrorWatch
 from seele.rollout.solutions import EncodedProblem
 from seele.rollout.templates import STOP_STRINGS
 from seele_eval.generation import EngineSettings, _sampling_params

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,11 +17,14 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.data.storage.files import file_sha256
 from seele.errors import DataError
-from seele.records import Instance
+from seele.records import Instance, Segment, Walk
 from seele.report.build import summarise
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.curves import COSTS, spent
 from seele.report.figures import draw_figures
+from seele.reward.milestones import find_milestones, walk
+from seele.reward.walks import find_walk
+from seele_verl.checks.preflight import check_settings
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -50,6 +54,45 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         size = contents["ablation_size"] if is_ablation else contents["tasks"]["mixed"]
         plans_ahead = "schedule" in arm or "supervised" in arm
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
+
+
+def test_every_arm_with_credit_may_run(evidence, monkeypatch):
+    plan, _ = evidence
+    contents = plan.load_plan()
+    monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
+    monkeypatch.chdir(ROOT)
+    walks = set()
+    for task in ("milestones_factorial", "milestones_checker"):
+        for job in plan.task_jobs(contents, task, plan.default_arms(contents, task), [10]):
+            settings = check_settings(compose(job.overrides), job.overrides)
+            assert settings.max_generated_tokens == 300000
+            find_walk(settings.credit.walk)
+            walks.add(settings.credit.walk)
+    assert len(walks) == 9  # three shares of milestones, three of errors
+
+
+def test_a_weak_walk_without_weakness_is_the_exact_one(load_from):
+    weak = load_from(EVIDENCE, "weak_walk")
+    milestones = find_milestones("3 a+2 b+3 c+8", ("3a+2b+3=8\n", "8c+8=6\n", r"\boxed{6}"), "6")
+    exact = weak.weak_walk(visible=1, false_alarms=0, false_passes=0)
+    texts = (
+        "3a+2b+3=8\n8c+8=6\n\\boxed{6}",
+        "3a+2b+3=8\n8c+8=5\n\\boxed{5}",
+        "3a+2=5\n5b+3=1\n1c+8=9",
+        "3a+2=5\n5b+3=8\n8c+8=6\n\\boxed{6}",
+        "8c+8=6\n\\boxed{6}",
+        "so\n",
+    )
+    for text, correct, shown in product(texts, (True, False, None), (0, 1)):
+        assert exact(milestones, text, correct=correct, shown=shown) == walk(
+            milestones, text, correct=correct, shown=shown
+        )
+    blind = weak.weak_walk(visible=0, false_alarms=1, false_passes=1)
+    assert blind(milestones, texts[1], correct=False) == Walk((Segment(0, 26, 1, False),), None)
+    wrong = weak.weak_walk(visible=1, false_alarms=1, false_passes=1)
+    # The right value is an alarm; the wrong one passes.
+    assert wrong(milestones, texts[0], correct=None).segments == (Segment(0, 9, 0, False),)
+    assert wrong(milestones, texts[2], correct=None).segments == (Segment(0, 13, 0, True),)
 
 
 def test_the_command_knows_every_task_of_the_plan(evidence):
@@ -89,11 +132,8 @@ def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypa
     assert seeds["seele"] == ["0", "1", "2", "3", "4"] and seeds["seele-m1"] == ["0", "1", "2"]
     assert plan.default_arms(contents, "own") == contents["tasks"]["own"]["arms"]
     for settings in contents["tasks"].values():
-        assert set(settings.get("arms", [])) <= {
-            *contents["arms"],
-            *contents["credit"],
-            *contents["released"],
-        }
+        known = {*contents["arms"], *plan.credit_arms(contents), *contents["released"]}
+        assert set(settings.get("arms", [])) <= known
 
 
 def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):

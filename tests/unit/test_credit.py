@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 import random
 from bisect import bisect_left
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seele.config import CreditConfig
-from seele.errors import CheckpointError, ConfigError
+from seele.errors import CheckpointError, ConfigError, PluginError
 from seele.hints.bayes import BayesController
 from seele.hints.next_milestone import NextMilestoneController
 from seele.maths.pass_rates import KEPT_BY_OUTCOME as DECAY
@@ -29,7 +30,8 @@ from seele.records import (
     Visit,
     Walk,
 )
-from seele.reward.milestones import ErrorWatch, find_milestones, num_shown, walk
+from seele.reward.milestones import find_milestones, num_shown, walk
+from seele.reward.walks import ErrorWatch, find_walk
 from seele.rollout.sampling import in_tokens, token_counts
 
 MILESTONES = (Milestone("12", 6), Milestone("24", 12), Milestone("7", 20))
@@ -243,6 +245,47 @@ def test_it_makes_no_difference_in_what_pieces_a_text_comes(parts, data):
     if found:
         assert piecewise.chars_read == whole.chars_read
         assert walk(CHAIN, text, correct=False).first_error is not None
+
+
+# --- A walk of the user's own
+
+
+def own_walk(tmp_path, body, signature="milestones, text, *, correct, shown"):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"from seele.records import Segment, Walk\n\n\ndef mine({signature}):\n    return {body}\n"
+    )
+    return f"{file}:mine"
+
+
+def test_an_own_walk_takes_the_place_of_ours_for_watches_too(tmp_path):
+    spec = own_walk(tmp_path, "Walk((), 0 if 'no' in text else None)")
+    assert find_walk(spec)(CHAIN, "no", correct=None) == Walk((), 0)
+    assert find_walk("milestones") is walk
+    watch = ErrorWatch(CHAIN, shown=0, walk=spec)
+    assert not watch.finds_error("8c+8=5\nyes\n")
+    assert pickle.loads(pickle.dumps(watch)).finds_error("no\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("1 / 0", r"seele.credit.walk: .*mine.py:4: a response of 2 characters: ZeroDivisionError"),
+        ("None", "AttributeError"),
+        ("Walk((Segment(1, 2, 0, True),), None)", "must follow each other from 0 on"),
+        ("Walk((Segment(0, 3, 0, True),), None)", "must end within the 2 characters"),
+        ("Walk((Segment(0, 2, 9, True),), None)", "milestone_index must be below 2"),
+        ("Walk((), 2)", "first_error must lie in the text"),
+    ],
+)
+def test_an_own_walk_s_faults_are_named(tmp_path, body, message):
+    with pytest.raises(PluginError, match=message):
+        find_walk(own_walk(tmp_path, body))(CHAIN, "no", correct=None)
+
+
+def test_an_own_walk_that_cannot_be_called_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"must be a function of \(milestones, text"):
+        find_walk(own_walk(tmp_path, "None", signature="text"))
 
 
 # --- Hints over all levels

@@ -44,8 +44,9 @@ from seele.records import (
 from seele.reward.extract import opens_thoughts, text_after_thinking
 from seele.reward.function_grader import FunctionGrader, open_grader
 from seele.reward.grader import reward_form
-from seele.reward.milestones import ErrorWatch, milestones_of, num_shown, walk
+from seele.reward.milestones import milestones_of, num_shown
 from seele.reward.overlong import overlong_penalty
+from seele.reward.walks import ErrorWatch, find_walk
 from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, append_supplied_rollouts, is_correct, run_rounds
 from seele.rollout.sampling import in_tokens, rollout_seed, text_before_stop, token_counts
@@ -186,7 +187,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 # The first rollout of the problem goes on whatever it writes.
                 first_watched = int(round_index == first_rollout == 0)
                 for position in range(first_watched, num_rollouts):
-                    watches[position] = ErrorWatch(milestones, shown=shown)
+                    watches[position] = ErrorWatch(milestones, shown=shown, walk=self.seele.credit.walk)
                 request["first_watched"] = first_watched
             cache = None if validate else self.cache
             kept = cache.find(step, request) if cache else None
@@ -427,6 +428,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if not (self.walks and instance.milestones):
             return grade
         shown = _num_shown(instance, hint_steps)
+        walk = find_walk(self.seele.credit.walk)
         seen = walk(instance.milestones, completion.text, correct=grade.correct, shown=shown)
         # Only a right answer keeps an error from being one.
         unaware = seen

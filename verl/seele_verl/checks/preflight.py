@@ -21,6 +21,7 @@ from seele.methods import METHODS, check_method
 from seele.records import Instance
 from seele.reward.milestones import milestones_of
 from seele.reward.reasoning import check_reference
+from seele.reward.walks import find_walk
 from seele.rollout.templates import CHAT, check_template
 from seele_models.command import command_that_makes
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
@@ -107,6 +108,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             "lower data.train_batch_size or seele.curriculum.spare_problems"
         )
     if seele.credit.walks or steers_on_milestones(seele.hints.controller):
+        find_walk(seele.credit.walk)
         _check_milestones([instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     _check_curriculum(config.data.train_files, seele, num_problems=begun)

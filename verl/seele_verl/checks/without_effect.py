@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.hints import steers_on_milestones
 from seele.methods import METHODS
 from seele.methods.sources import build_source
 from seele.reward.graders import GRADERS
@@ -116,6 +117,8 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         )
     if not seele.credit.by_milestones:
         yield "seele.credit.prior_rollouts", "seele.credit.name is none"
+    if not (seele.credit.walks or steers_on_milestones(seele.hints.controller)):
+        yield "seele.credit.walk", "no response is walked along milestones (seele.credit.name is none)"
     if not seele.credit.stop:
         yield "seele.credit.stop_below", "seele.credit.stop is false"
     if seele.reward.grader in GRADERS:

@@ -9,7 +9,7 @@ import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seele.reward.milestones import ErrorWatch
+from seele.reward.walks import ErrorWatch
 
 FLAGGED = "flagged"
 """Stop reason of a completion that its watch ended."""

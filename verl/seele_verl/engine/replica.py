@@ -16,7 +16,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
-from seele.reward.milestones import ErrorWatch
+from seele.reward.walks import ErrorWatch
 from seele_verl.engine.client import FLAGGED
 from seele_verl.engine.weight_socket import receive_on_own_socket
 
