@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 from archive import read, read_scores, run_names
 from plan import MISTAKES, TUNED, TUNING, all_arms, credit_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
+from scipy.stats import ttest_1samp
 
 from seele.data.storage.files import write_atomically
+from seele.maths.bootstrap import t_interval
 from seele.maths.tables import markdown_table
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.curves import COSTS
@@ -69,6 +72,9 @@ RELEASED = {
 # Those that train on a part of what they generate, and what they are compared with.
 SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", UFT, OURS, "seele+lze", HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
+# docs/evidence/milestones.md: what is claimed, and at which cost.
+CLAIMED, CLAIM_TASKS = ("milestones", "milestones-spread"), ("milestones_mixed", "milestones_again")
+CLAIM_BUDGETS = {COST: 600_000.0, TRAINED: 900_000.0}
 # The share of what GRPO spent that an arm must have spent to be compared; UFT ends with its plan.
 ENOUGH = {COST: 0.85}
 ELSEWHERE = 0.9
@@ -265,6 +271,58 @@ def average_table(
     ]
     heads = ["arm", "seeds", "average", *(f"minus `{name}`, points" for name in results)]
     return f"{markdown_table(heads, rows)}\nUp to {amount(first.budget)} {COSTS[cost].title}.\n"
+
+
+def claim_table(arms: Sequence[str]) -> str:
+    """Milestones against the best of ``arms``, task by task and cost by cost: paired t tests, Holm (1979)."""
+    rows, p_values = [], []
+    for task, (cost, budget) in product(CLAIM_TASKS, CLAIM_BUDGETS.items()):
+        stored = stored_runs(task, [*arms, *CLAIMED])
+        if CLAIMED[0] not in stored or stored.keys() <= {*CLAIMED}:
+            return "No runs yet.\n"
+        metric = COSTS[cost].metric
+        folders = [folder for found in stored.values() for folder in found]
+        budget = min(budget, *(read(folder).metrics[-1][metric] for folder in folders))
+        labels = [f"{folder.as_posix()}={folder.parent.name}" for folder in folders]
+        split = split_of(task, "heldout")
+        compared = compare(
+            folders,
+            labels=labels,
+            splits=[split],
+            costs=[cost],
+            reference=CLAIMED[0],
+            budget=budget,
+            read=read,
+        )
+        of_split = compared.results[split][cost]
+        accuracies = {arm: found.accuracy for arm, found in of_split.arms.items()}
+        best = max((arm for arm in arms if arm in accuracies), key=lambda arm: accuracies[arm].mean)
+        pairs = of_split.arms[best].difference
+        assert pairs is not None
+        gains = -np.array(list(pairs.by_seed.values()))
+        p_values.append(float(ttest_1samp(gains, 0.0).pvalue))
+        rows.append(
+            [
+                f"`{task}`",
+                f"{amount(budget)} {COSTS[cost].title}",
+                *(share(accuracies[arm].mean) if arm in accuracies else "" for arm in CLAIMED),
+                f"`{best}` {share(accuracies[best].mean)}",
+                points(gains.mean()) + _ends(t_interval(gains), points),
+            ]
+        )
+    for row, p_value in zip(rows, holm_adjusted(p_values), strict=True):
+        row.append(f"{p_value:.2g}")
+    heads = ["task", "at", *(f"`{arm}`" for arm in CLAIMED), "best other"]
+    return markdown_table([*heads, f"`{CLAIMED[0]}` minus it, points", "p, Holm"], rows, num_names=2)
+
+
+def holm_adjusted(p_values: Sequence[float]) -> list[float]:
+    """P-values of several tests such that any of them below 0.05 may be claimed (Holm, 1979)."""
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = least
+    return adjusted
 
 
 def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
@@ -543,6 +601,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "ten-seeds-trained": equal_cost_table(TEN_SEEDS, [UFT, LATE], TRAINED, references=[UFT]),
         "mixed-released": released_table("mixed+released", COST),
         "mixed-released-trained": released_table("mixed+released", TRAINED),
+        "milestones-claim": claim_table(arms),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         # UFT ends with its plan.
@@ -551,10 +610,13 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "again-mistakes": mistakes_table("again"),
     }
     arms, from_base = [*arms, *credit_arms(plan)], [*from_base, *credit_arms(plan)]
-    for task in plan["tasks"]:
-        tables[task] = equal_cost_table(task, arms)
-        tables[f"{task}-trained"] = equal_cost_table(task, from_base, TRAINED)
-        tables[f"{task}-average"] = average_table(task, arms, COST)
+    for task, settings in plan["tasks"].items():
+        references = settings.get("references", (REFERENCE, OURS, HALF))
+        # Arms of other tasks that have runs of the same problems, seeds and size.
+        beside = "+".join([task, *settings.get("beside", ())])
+        tables[task] = equal_cost_table(beside, arms, references=references)
+        tables[f"{task}-trained"] = equal_cost_table(beside, from_base, TRAINED, references=references)
+        tables[f"{task}-average"] = average_table(beside, arms, COST, references=references)
         tables[f"{task}-final"] = final_table(task, [*arms, *RELEASED])
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
         tables[f"{task}-runs"] = runs_table(task)

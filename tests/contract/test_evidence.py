@@ -95,6 +95,17 @@ def test_a_weak_walk_without_weakness_is_the_exact_one(load_from):
     assert wrong(milestones, texts[2], correct=None).segments == (Segment(0, 13, 0, True),)
 
 
+def test_a_claim_is_made_against_the_best_other_arm_at_equal_cost(evidence, monkeypatch):
+    _, tables = evidence
+    # By hand: 0.005 x 4, 0.01 x 3, 0.03 x 2, and the last no smaller than the one before.
+    assert tables.holm_adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    monkeypatch.setattr(tables, "CLAIM_TASKS", ("mixed",))
+    monkeypatch.setattr(tables, "CLAIMED", ("uft-n8", "seele"))
+    _, _, generated, trained = tables.claim_table(["grpo", "sft_rl", "seele-n8-late"]).splitlines()
+    assert "590.6 k tokens generated" in generated and "900 k tokens trained" in trained
+    assert all("`seele-n8-late`" in row for row in (generated, trained))
+
+
 def test_the_command_knows_every_task_of_the_plan(evidence):
     plan, _ = evidence
     script = (ROOT / "scripts" / "evidence.sh").read_text()
