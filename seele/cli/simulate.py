@@ -24,6 +24,14 @@ def simulate_command(
     ],
     rounds: Annotated[int, typer.Option(help="Rounds of a visit.")] = 4,
     rollouts: Annotated[int, typer.Option(help="Rollouts of a visit, split evenly over its rounds.")] = 16,
+    round_sizes: Annotated[
+        str | None, typer.Option(help="Rollouts of each round where they differ: 4,2,1,1.")
+    ] = None,
+    when: Annotated[
+        str, typer.Option(help="always; or after_failure: a first round without hint, hints where it failed.")
+    ] = "always",
+    failing_accuracy: Annotated[float, typer.Option(help="Accuracy up to which a first round failed.")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Probability that a rollout loses its hint.")] = 0.0,
     visits: Annotated[
         int, typer.Option(help="Visits of each problem; of several the first is not scored.")
     ] = 1,
@@ -49,9 +57,10 @@ def simulate_command(
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.
     """
-    from seele.config import RunWide
+    from seele.config import HintConfig, RunWide
     from seele.data.storage.files import write_atomically
     from seele.hints import build_controller
+    from seele.hints.conditions import with_conditions
     from seele.simulate.summary import markdown, report
     from seele.simulate.visits import Schedule, simulate
     from seele.simulate.worlds import WORLDS, draw_problems
@@ -60,11 +69,23 @@ def simulate_command(
         raise ConfigError(f"--problems: expected at least 2, got {problems}")
     if seed < 0:
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
+    sizes = _sizes(round_sizes) if round_sizes is not None else None
+    if sizes is not None:
+        rounds, rollouts = len(sizes), sum(sizes)
     try:
+        HintConfig(
+            rounds=rounds,
+            rollouts_per_prompt=rollouts,
+            round_sizes=sizes,
+            when=when,
+            failing_accuracy=failing_accuracy,
+            dropout=dropout,
+        )
         schedule = Schedule(
             visits=visits,
             rounds=rounds,
             rollouts=rollouts,
+            round_sizes=sizes,
             quorum=quorum,
             batch_size=problems if batch_size is None else batch_size,
         )
@@ -73,7 +94,7 @@ def simulate_command(
 
     run = RunWide(
         rounds=rounds,
-        rollouts_per_round=rollouts // rounds,
+        rollouts_per_round=min(schedule.sizes_of_rounds),
         seed=seed,
         target_accuracy=target_accuracy,
         training_steps=schedule.num_steps(problems),
@@ -81,7 +102,13 @@ def simulate_command(
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
-        built = build_controller(name, **asdict(run), **settings)
+        built = with_conditions(
+            build_controller(name, **asdict(run), **settings),
+            when=when,
+            failing_accuracy=failing_accuracy,
+            dropout=dropout,
+            seed=seed,
+        )
         if quorum < 1.0 and not built.tolerates_partial_rounds:
             raise ConfigError(
                 "--quorum: below 1 needs a controller that counts rollouts rather than rounds, such as "
@@ -107,6 +134,13 @@ def simulate_command(
         write_atomically(out / "simulation.md", table)
         write_atomically(out / "simulation.png", draw(traces))
     typer.echo(text if as_json else table, nl=False)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--round-sizes: expected whole numbers such as 4,2,1,1, got {text!r}") from error
 
 
 def _parse(spec: str) -> tuple[str, dict[str, Any]]:

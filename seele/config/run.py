@@ -56,7 +56,7 @@ class RunWide:
     """Rounds of a visit, at least 1 (m in the paper)."""
 
     rollouts_per_round: int
-    """Rollouts of a round, at least 1 (n in the paper)."""
+    """Rollouts of a round, at least 1 (n in the paper); of the smallest where rounds differ."""
 
     seed: int = 0
     """Seeds whatever the controller draws."""

@@ -17,6 +17,7 @@ from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
+WHEN = ("always", "after_failure")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """What a controller is given by the run, not by its own settings."""
 
@@ -38,6 +39,20 @@ class HintConfig:
 
     rollouts_per_prompt: int = 32
     """Rollouts of a problem in one step, split evenly over the rounds; mn in the paper."""
+
+    round_sizes: tuple[int, ...] | None = None
+    """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of one size."""
+
+    when: str = "always"
+    """``always``, or ``after_failure``: the first round has no hint, the later ones only where it failed
+    (``seele.hints.conditions``).
+    """
+
+    failing_accuracy: float = 0.0
+    """``after_failure``: the largest accuracy of the first round that is a failure, in [0, 1)."""
+
+    dropout: float = 0.0
+    """Probability that a rollout loses its hint, in [0, 1)."""
 
     round_quorum: float = 1.0
     """Share of a round's rollouts after whose grading the problem's next round begins, in (0, 1]; below 1 for
@@ -62,10 +77,26 @@ class HintConfig:
         )
         require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}")
         require(
-            self.rollouts_per_prompt >= 1 and self.rollouts_per_prompt % self.rounds == 0,
+            self.rollouts_per_prompt >= 1
+            and (self.round_sizes is not None or self.rollouts_per_prompt % self.rounds == 0),
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
         )
+        sizes = self.round_sizes
+        require(
+            sizes is None
+            or (len(sizes) == self.rounds and min(sizes) >= 1 and sum(sizes) == self.rollouts_per_prompt),
+            f"round_sizes must be {self.rounds} numbers of at least 1 (rounds) that add up to "
+            f"{self.rollouts_per_prompt} (rollouts_per_prompt), got {sizes and list(sizes)}",
+        )
+        require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
+        require(
+            self.when == "always" or self.rounds >= 2,
+            f"when=after_failure needs at least two rounds, the first without hint, got {self.rounds}",
+        )
+        for name in ("failing_accuracy", "dropout"):
+            share = getattr(self, name)
+            require(0.0 <= share < 1.0, f"{name} must lie in [0, 1), got {share}")
         require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
         require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
         require(
@@ -78,9 +109,9 @@ class HintConfig:
         require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
 
     @property
-    def rollouts_per_round(self) -> int:
-        """Rollouts of a problem in one round; n in the paper."""
-        return self.rollouts_per_prompt // self.rounds
+    def sizes_of_rounds(self) -> tuple[int, ...]:
+        """Rollouts of a problem in each round; n in the paper."""
+        return self.round_sizes or (self.rollouts_per_prompt // self.rounds,) * self.rounds
 
     @property
     def gives_hints(self) -> bool:
@@ -189,8 +220,9 @@ class AdvantageConfig:
 
     baseline: str = "pooled"
     """``pooled``: the mean over all rounds of the problem, as in the paper. ``per_round``: the mean of the
-    round. ``hint_conditional``: the mean of the others under the same hint, shrunk towards the accuracy that
-    the controller expects there. Or a function of your own, ``path/to/file.py:name`` or
+    round. ``hinted_apart``: that of the rollouts with a hint, and that of those without (ADHint,
+    arXiv:2512.13095). ``hint_conditional``: the mean of the others under the same hint, shrunk towards the
+    accuracy that the controller expects there. Or a function of your own, ``path/to/file.py:name`` or
     ``package.module:name``, from a ``seele.methods.baselines.Group`` to (G,) advantages.
     """
 
@@ -422,7 +454,7 @@ class SeeleConfig:
         """What the hint controller is given of the run."""
         return RunWide(
             rounds=self.hints.rounds,
-            rollouts_per_round=self.hints.rollouts_per_round,
+            rollouts_per_round=min(self.hints.sizes_of_rounds),
             seed=self.seed,
             target_accuracy=self.hints.target_accuracy,
             training_steps=self.training_steps,

@@ -15,6 +15,7 @@ from seele.errors import ConfigError
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
 from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
+from seele.hints.conditions import with_conditions
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
 from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
@@ -60,7 +61,13 @@ def configured_controller(settings: SeeleConfig) -> Controller:
         ConfigError: As ``build_controller``, or the controller needs whole rounds and the run has a quorum.
     """
     hints = settings.hints
-    controller = _build(hints.controller, settings.run_wide, hints.settings)
+    controller = with_conditions(
+        _build(hints.controller, settings.run_wide, hints.settings),
+        when=hints.when,
+        failing_accuracy=hints.failing_accuracy,
+        dropout=hints.dropout,
+        seed=settings.seed,
+    )
     if hints.round_quorum < 1.0 and not controller.tolerates_partial_rounds:
         raise ConfigError(
             f"seele.hints.round_quorum: got {hints.round_quorum}, but below 1 needs a controller that counts "
@@ -84,7 +91,7 @@ def check_controller(settings: SeeleConfig) -> None:
             controller,
             configured_controller(settings),
             rounds=settings.hints.rounds,
-            num_rollouts=settings.hints.rollouts_per_round,
+            num_rollouts=min(settings.hints.sizes_of_rounds),
         )
 
 

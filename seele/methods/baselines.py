@@ -53,7 +53,7 @@ class Group:
 
 KEY = "seele.advantage.baseline"
 
-BASELINES = ("pooled", "per_round", "hint_conditional")
+BASELINES = ("pooled", "per_round", "hinted_apart", "hint_conditional")
 
 Baseline = Callable[[Group], Array]
 """From a group to (G,) advantages."""
@@ -134,6 +134,11 @@ def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: 
             group.rewards_G, group.round_G, divide_by_std=divide_by_std, leave_one_out=leave_one_out
         )
 
+    def hinted_apart(group: Group) -> Array:
+        return per_round_advantages(
+            group.rewards_G, group.hint_ratio_G > 0, divide_by_std=divide_by_std, leave_one_out=leave_one_out
+        )
+
     def hint_conditional(group: Group) -> Array:
         """Each round by itself: whether a later round keeps its hint depends on the rewards of this one,
         which would let them into their own baseline.
@@ -151,4 +156,9 @@ def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: 
             )
         return advantage_G
 
-    return {"pooled": pooled, "per_round": per_round, "hint_conditional": hint_conditional}
+    return {
+        "pooled": pooled,
+        "per_round": per_round,
+        "hinted_apart": hinted_apart,
+        "hint_conditional": hint_conditional,
+    }

@@ -7,6 +7,7 @@ import numpy as np
 
 from seele.errors import SeeleError
 from seele.hints import Controller, aims_at_target, build_controller
+from seele.hints.conditions import with_conditions
 from seele.records import AccuracyCurve
 from seele.report.run_folder import RunFolder
 
@@ -38,12 +39,16 @@ def saved_controller(run: RunFolder) -> Controller | None:
     hints = run.setting("seele.hints") or {}
     try:
         rounds = hints.get("rounds", 1)
-        controller = build_controller(
-            hints.get("controller") or run.controller.get("controller", ""),
-            rounds=rounds,
-            rollouts_per_round=hints.get("rollouts_per_prompt", rounds) // rounds,
-            target_accuracy=hints.get("target_accuracy", 0.5),
-            **hints.get("settings", {}),
+        controller = with_conditions(
+            build_controller(
+                hints.get("controller") or run.controller.get("controller", ""),
+                rounds=rounds,
+                rollouts_per_round=hints.get("rollouts_per_prompt", rounds) // rounds,
+                target_accuracy=hints.get("target_accuracy", 0.5),
+                **hints.get("settings", {}),
+            ),
+            when=hints.get("when", "always"),
+            dropout=hints.get("dropout", 0.0),
         )
         controller.load_state_dict(run.controller)
     except (SeeleError, AttributeError, TypeError, ZeroDivisionError):

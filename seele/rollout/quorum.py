@@ -4,7 +4,7 @@
 """
 
 import asyncio
-import itertools
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from seele.records import Instance, Rollout, RoundRequest
@@ -27,13 +27,11 @@ async def run_rounds_with_quorum(
     controller: HintController,
     sample: Sampler,
     grade: Grader,
-    rounds: int,
-    rollouts_per_round: int,
+    round_sizes: Sequence[int],
     quorum: float,
     succeeded: Success = is_correct,
 ) -> list[Rollout]:
-    """Roll out one problem for ``rounds`` rounds, each of which begins once ``quorum`` of the one before is
-    graded.
+    """Roll out one problem in rounds, each of which begins once ``quorum`` of the one before is graded.
 
     Args:
         instance: The problem.
@@ -41,14 +39,13 @@ async def run_rounds_with_quorum(
             they are graded.
         sample: Completes hinted prompts.
         grade: Compares answers.
-        rounds: At least 1.
-        rollouts_per_round: Rollouts of every round that does not take all that are left.
+        round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
         quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for. It waits for all
             probes. The last round's rollouts are waited for together, because nothing follows.
         succeeded: Which rollouts the controller hears of as correct.
 
     Returns:
-        ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
+        ``sum(round_sizes)`` rollouts, in order of round and rollout.
 
     Raises:
         ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
@@ -63,16 +60,16 @@ async def run_rounds_with_quorum(
                 await tell(controller, instance, hinted, part, succeeded)
                 enough.set()
 
-    begun, total = 0, rounds * rollouts_per_round
+    begun, total = 0, sum(round_sizes)
     try:
         async with asyncio.TaskGroup() as tasks:
-            for round_index in itertools.count():
+            for round_index, size in enumerate(round_sizes):
                 if begun >= total:
                     break
                 request = RoundRequest(
                     instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
                 )
-                plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
+                plan = await controller.plan_round(request, num_rollouts=size)
                 begun_after = begun + sum(share.num_rollouts for share in plan)
                 quorum_of_round = 1.0 if begun_after >= total else quorum
                 enough_of_hint = []

@@ -87,11 +87,10 @@ async def run_rounds(
     controller: HintController,
     sample: Sampler,
     grade: Grader,
-    rounds: int,
-    rollouts_per_round: int,
+    round_sizes: Sequence[int],
     succeeded: Success = is_correct,
 ) -> list[Rollout]:
-    """Roll out one problem for ``rounds`` rounds, letting the controller choose each round's hint.
+    """Roll out one problem round by round, letting the controller choose each round's hint.
 
     A round's rollouts may divide over several hints, which are rolled out at the same time. Where the
     controller has no more to learn it takes the remaining rollouts as one round.
@@ -104,12 +103,11 @@ async def run_rounds(
         controller: Chooses the hints and hears of the outcomes.
         sample: Completes hinted prompts.
         grade: Compares answers.
-        rounds: At least 1.
-        rollouts_per_round: Rollouts of every round that does not take all that are left.
+        round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
         succeeded: Which rollouts the controller hears of as correct.
 
     Returns:
-        ``rounds * rollouts_per_round`` rollouts, in order of round and rollout.
+        ``sum(round_sizes)`` rollouts, in order of round and rollout.
 
     Raises:
         ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
@@ -123,15 +121,15 @@ async def run_rounds(
                 rollouts.extend(part)
                 await tell(controller, instance, hinted, part, succeeded)
 
-    begun, total = 0, rounds * rollouts_per_round
+    begun, total = 0, sum(round_sizes)
     try:
-        for round_index in itertools.count():
+        for round_index, size in enumerate(round_sizes):
             if begun >= total:
                 break
             request = RoundRequest(
                 instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
             )
-            plan = await controller.plan_round(request, num_rollouts=rollouts_per_round)
+            plan = await controller.plan_round(request, num_rollouts=size)
             async with asyncio.TaskGroup() as tasks:
                 for hinted in divide_round(plan, round_index=round_index, begun=begun):
                     tasks.create_task(roll_out(hinted))

@@ -4,12 +4,13 @@ Every controller meets the same problems, the same drift and the same luck: the 
 visit succeeds where one uniform number, drawn once, lies below the accuracy. Differences between controllers
 are therefore differences of pairs.
 
-Axes: N problems, V visits, R rounds, G rollouts of a round, J legal hint ratios, S shares of a round.
+Axes: N problems, V visits, R rounds, G rollouts of a visit, J legal hint ratios, S shares of a round.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,8 @@ class Schedule:
     rounds: int = 4
     rollouts: int = 16
     """Rollouts of a problem in one visit, split evenly over its rounds."""
+    round_sizes: tuple[int, ...] | None = None
+    """Rollouts of each round where they differ; ``rounds`` and ``rollouts`` are their number and sum then."""
     quorum: float = 1.0
     """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller hears of
     the others one round later. Here the first ones are no better than the last.
@@ -72,8 +75,13 @@ class Schedule:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0.0 < self.quorum <= 1.0:
             raise ValueError(f"quorum must lie in (0, 1], got {self.quorum}")
-        if self.rollouts % self.rounds:
+        if self.round_sizes is None and self.rollouts % self.rounds:
             raise ValueError(f"rollouts ({self.rollouts}) must be a multiple of rounds ({self.rounds})")
+
+    @property
+    def sizes_of_rounds(self) -> tuple[int, ...]:
+        """Rollouts of each round."""
+        return self.round_sizes or (self.rollouts // self.rounds,) * self.rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +111,8 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
         for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
     ]
     shape = (num_problems, schedule.visits, schedule.rounds)
-    rollouts = schedule.rollouts // schedule.rounds
+    sizes_R = schedule.sizes_of_rounds
+    begun_R = [*accumulate(sizes_R, initial=0)]
     hint_ratio_NVR, accuracy_NVR, worth_NVR = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     correct_NVR = np.zeros(shape, dtype=np.int64)
     unhinted_NV, oracle_NV = np.zeros(shape[:2]), np.zeros(shape[:2])
@@ -114,26 +123,26 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
             ability_N = ability_N + _drift(schedule, num_problems, [seed, visit])
         accuracy_NJ = problems.accuracy(ability_N)
         unhinted_NV[:, visit], oracle_NV[:, visit] = accuracy_NJ[:, 0], reward_variance(accuracy_NJ).max(1)
-        luck_NRG = np.random.default_rng([seed, visit, 1]).random((num_problems, schedule.rounds, rollouts))
+        luck_NG = np.random.default_rng([seed, visit, 1]).random((num_problems, schedule.rollouts))
         for first in range(0, num_problems, schedule.batch_size):
             batch = range(first, min(first + schedule.batch_size, num_problems))
             step += 1
             controller.begin_step(step)
             late: list[RoundOutcome] = []
-            for round_index in range(schedule.rounds):
-                left = schedule.rollouts - round_index * rollouts
+            for round_index, size in enumerate(sizes_R):
+                left = schedule.rollouts - begun_R[round_index]
                 under_way = [n for n in batch if num_rounds_NV[n, visit] > round_index]
                 requests = [RoundRequest(ids[n], round_index, legal[n], left) for n in under_way]
-                plans = controller.plan_rounds(requests, num_rollouts=rollouts)
+                plans = controller.plan_rounds(requests, num_rollouts=size)
                 outcomes, late = late, []
                 for n, plan in zip(under_way, plans, strict=True):
                     cell = (n, visit, slice(round_index, None))
-                    if sum(share.num_rollouts for share in plan) > rollouts:
+                    if sum(share.num_rollouts for share in plan) > size:
                         num_rounds_NV[n, visit] = round_index + 1
                     accuracy_S = np.array(
                         [accuracy_NJ[n, legal[n].index(share.hint_ratio)] for share in plan]
                     )
-                    luck_G = luck_NRG[n, round_index:].ravel()
+                    luck_G = luck_NG[n, begun_R[round_index] :]
                     soon, stragglers = _roll_out(ids[n], plan, accuracy_S, luck_G, schedule.quorum)
                     outcomes += soon
                     late += stragglers

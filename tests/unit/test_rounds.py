@@ -70,7 +70,7 @@ def test_the_grader_is_told_how_much_the_prompt_showed():
 
 
 def rollouts_of(controller, *, run=run_rounds, **kwargs):
-    settings = {"sample": Engine(), "grade": grade, "rounds": 3, "rollouts_per_round": 2} | kwargs
+    settings = {"sample": Engine(), "grade": grade, "round_sizes": (2, 2, 2)} | kwargs
     return asyncio.run(run(CHAIN, controller=controller, **settings))
 
 
@@ -159,8 +159,7 @@ def test_problems_do_not_wait_for_each_other(run):
                 controller=HalvingController(),
                 sample=Paced(slow),
                 grade=grade,
-                rounds=3,
-                rollouts_per_round=1,
+                round_sizes=(1, 1, 1),
             )
             for slow in (True, False)
         ]
@@ -189,7 +188,7 @@ def test_a_round_may_divide_over_several_hints(run):
                 yield part
 
     controller = Probing()
-    rollouts = rollouts_of(controller, run=run, sample=Recording(), rounds=2, rollouts_per_round=3)
+    rollouts = rollouts_of(controller, run=run, sample=Recording(), round_sizes=(3, 3))
     # No two rollouts of a round have the same number, so none has the seed of another.
     assert asked == [(0, 0, 0, 1), (2, 0, 1, 2), (0, 1, 0, 1), (2, 1, 1, 2)]
     assert [rollout.rollout_index for rollout in rollouts] == [0, 1, 2, 3, 4, 5]
@@ -220,7 +219,7 @@ class Straggling:
 def test_with_a_quorum_the_next_round_begins_before_the_stragglers_are_back():
     controller, engine = HalvingController(), Straggling()
     rollouts = rollouts_of(
-        controller, run=run_rounds_with_quorum, sample=engine, rounds=2, rollouts_per_round=4, quorum=0.7
+        controller, run=run_rounds_with_quorum, sample=engine, round_sizes=(4, 4), quorum=0.7
     )
     # Nothing follows the last round, so it comes as a whole.
     assert engine.quorums == [3, 4]
@@ -238,9 +237,7 @@ def test_probes_are_waited_for():
             return (HintShare(0.0, 4, is_probe=True), HintShare(0.5, num_rollouts - 4))
 
     engine = Straggling()
-    rollouts_of(
-        Probing(), run=run_rounds_with_quorum, sample=engine, rounds=2, rollouts_per_round=8, quorum=0.5
-    )
+    rollouts_of(Probing(), run=run_rounds_with_quorum, sample=engine, round_sizes=(8, 8), quorum=0.5)
     assert engine.quorums == [4, 2, 4, 4]
 
 
@@ -258,9 +255,7 @@ def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
 
     controller = HalvingController()
     with pytest.raises(ExceptionGroup):
-        rollouts_of(
-            controller, run=run_rounds_with_quorum, sample=sample, rounds=2, rollouts_per_round=4, quorum=0.5
-        )
+        rollouts_of(controller, run=run_rounds_with_quorum, sample=sample, round_sizes=(4, 4), quorum=0.5)
     assert closed == [0]
     assert controller.told[-1] == ("end", "chain")
 
@@ -320,16 +315,15 @@ def spread(total, parts):
 @given(
     plans=st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75]), min_size=1, max_size=3), min_size=1),
     delays=st.lists(st.integers(0, 4), min_size=1, max_size=7),
-    rounds=st.integers(1, 4),
-    rollouts_per_round=st.integers(1, 8),
+    round_sizes=st.lists(st.integers(1, 8), min_size=1, max_size=4),
 )
-def test_both_loops_do_the_same_at_quorum_one(plans, delays, rounds, rollouts_per_round):
+def test_both_loops_do_the_same_at_quorum_one(plans, delays, round_sizes):
     found = []
     for run in LOOPS.values():
         drawn = Drawn(plans=plans, delays=delays)
-        size = {"rounds": rounds, "rollouts_per_round": rollouts_per_round}
+        size = {"round_sizes": round_sizes}
         rollouts = rollouts_of(drawn, run=run, sample=drawn, grade=drawn.grade, **size)
-        assert len(rollouts) == rounds * rollouts_per_round
+        assert len(rollouts) == sum(round_sizes)
         assert [rollout.rollout_index for rollout in rollouts] == [*range(len(rollouts))]
         found.append((rollouts, drawn.calls))
     assert found[0] == found[1]
@@ -350,7 +344,7 @@ def test_the_hints_of_a_round_are_sampled_at_the_same_time(run):
                 await asyncio.sleep(0)
         yield {position: completion("2") for position in range(num_rollouts)}
 
-    assert len(rollouts_of(Two(), run=run, sample=sample, rounds=1, rollouts_per_round=4)) == 4
+    assert len(rollouts_of(Two(), run=run, sample=sample, round_sizes=(4,))) == 4
 
 
 @each_loop
@@ -367,7 +361,7 @@ def test_a_cancelled_visit_stops_its_engine_and_ends(run):
     controller = HalvingController()
 
     async def cancelled():
-        size = {"rounds": 2, "rollouts_per_round": 2}
+        size = {"round_sizes": (2, 2)}
         visit = asyncio.create_task(run(CHAIN, controller=controller, sample=sample, grade=grade, **size))
         await turns(10)
         visit.cancel()

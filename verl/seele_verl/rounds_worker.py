@@ -226,8 +226,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 controller=NoHintController(),
                 sample=sample,
                 grade=self._grade,
-                rounds=1,
-                rollouts_per_round=self.rollout_config.val_kwargs.n,
+                round_sizes=(self.rollout_config.val_kwargs.n,),
             )
             return validation_rows(
                 prompt["uid"],
@@ -240,6 +239,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             )
         replayed: Success | None = prompt.get("replayed")
         given = self._given(instance, encoded, replayed.completion if replayed else None)
+        first, *others = self.seele.hints.sizes_of_rounds
         quorum = self.seele.hints.round_quorum
         run = run_rounds if quorum == 1.0 else partial(run_rounds_with_quorum, quorum=quorum)
         rollouts = await run(
@@ -247,8 +247,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             controller=self.controller,
             sample=sample,
             grade=self._grade,
-            rounds=self.seele.hints.rounds,
-            rollouts_per_round=self.seele.hints.rollouts_per_round - len(given),
+            # What is given takes the place of rollouts of the one round.
+            round_sizes=(first - len(given), *others),
             succeeded=attrgetter("passed_next") if self.steers_on_milestones else is_correct,
         )
         rollouts += await append_supplied_rollouts(
@@ -302,7 +302,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         asked = f"given, problem {instance.instance_id!r}"
         with blame(self.source, asked, key=SOURCE):
             given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
-            most = self.seele.hints.rollouts_per_round - 1
+            most = self.seele.hints.sizes_of_rounds[0] - 1
             if len(given) > most:
                 raise ValueError(f"got {len(given)} responses, allowed are {most}: one must be generated")
             for each in given:

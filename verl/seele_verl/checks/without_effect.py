@@ -101,7 +101,10 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         why = "replay=successes has no settings" if source.replays_visited else "exgrpo replays from a pool"
         yield "seele.replay.", f"method {method.name} replays nothing from one; {why}"
     if not seele.hints.gives_hints:
-        yield "seele.imitation.", "there are no hints (seele.hints.controller=none)"
+        why = "there are no hints (seele.hints.controller=none)"
+        yield from ((key, why) for key in ("seele.imitation.", "seele.hints.when", "seele.hints.dropout"))
+    if seele.hints.when == "always":
+        yield "seele.hints.failing_accuracy", "it is seele.hints.when=after_failure's"
     if "sft" not in method.stages:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:

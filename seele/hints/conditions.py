@@ -1,0 +1,238 @@
+"""When hints are given at all, whichever controller chooses them: ``seele.hints.when`` and ``.dropout``.
+
+Both stand around a controller and look like one. It hears of every outcome at the hint that was really used.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from seele.hints.contract import Controller, check_outcome
+from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
+from seele.saved_state import check_state, read_count, read_section, read_value, state_header
+
+
+def with_conditions(
+    controller: Controller,
+    *,
+    when: str = "always",
+    failing_accuracy: float = 0.0,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> Controller:
+    """The controller under a run's conditions (``HintConfig`` says what they mean)."""
+    if dropout:
+        controller = Dropout(controller, share=dropout, seed=seed)
+    if when == "after_failure":
+        controller = AfterFailure(controller, failing_accuracy=failing_accuracy)
+    return controller
+
+
+class ConditionalController:
+    """The controller that it stands around; what differs is the subclasses'."""
+
+    name: str
+    tolerates_partial_rounds: bool
+    _section: str
+    """Name of the state, and its version."""
+
+    def __init__(self, inner: Controller) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.tolerates_partial_rounds = inner.tolerates_partial_rounds
+        self.aims_at_target = inner.aims_at_target
+
+    def begin_step(self, step: int) -> None:
+        """See ``Controller``."""
+        self._inner.begin_step(step)
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``."""
+        return self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``; the condition apart."""
+        return self._inner.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal_ratios)
+
+    def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
+        """See ``Controller``; the condition apart."""
+        return self._inner.next_hint_ratios(requests)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``."""
+        self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """See ``Controller``."""
+        self._inner.observe_rounds(outcomes)
+
+    def end_visit(self, instance_id: str) -> None:
+        """See ``Controller``."""
+        self.end_visits([instance_id])
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """See ``Controller``."""
+        self._inner.end_visits(instance_ids)
+
+    def state_dict(self) -> State:
+        """See ``Controller``."""
+        return {**state_header(self._section, 1), "inner": self._inner.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``."""
+        check_state(state, header=state_header(self._section, 1), sections=("inner",))
+        self._inner.load_state_dict(state["inner"])
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``."""
+        return self._inner.metrics()
+
+    def curves(self) -> list[AccuracyCurve]:
+        """See ``Controller``."""
+        return self._inner.curves()
+
+
+class AfterFailure(ConditionalController):
+    """A visit's first round has no hint, and the later ones only where it failed.
+
+    Where it did not, all remaining rollouts go without a hint, as one round.
+
+    Args:
+        inner: Chooses the hints of the later rounds.
+        failing_accuracy: The largest accuracy of the first round that is a failure, in [0, 1).
+    """
+
+    _section = "after_failure"
+
+    def __init__(self, inner: Controller, *, failing_accuracy: float = 0.0) -> None:
+        super().__init__(inner)
+        # Whether a round has failed is known when all of it is graded.
+        self.tolerates_partial_rounds = False
+        self._failing_accuracy = failing_accuracy
+        self._first_rounds: dict[str, tuple[int, int]] = {}
+        """Right rollouts, and all, of the visits whose first round has begun."""
+        self._num_visits = self._num_failures = 0
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``."""
+        plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
+        for index, request in enumerate(requests):
+            smallest = min(request.legal_ratios)
+            if request.round_index == 0:
+                self._first_rounds[request.instance_id] = (0, 0)
+                plans[index] = (HintShare(smallest, num_rollouts),)
+            elif not self._has_failed(request.instance_id):
+                plans[index] = (HintShare(smallest, max(request.rollouts_left, num_rollouts)),)
+            if request.round_index == 1:
+                self._num_visits += 1
+                self._num_failures += self._has_failed(request.instance_id)
+        return plans
+
+    def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
+        """See ``Controller``."""
+        self._inner.observe_rounds(outcomes)
+        for seen in outcomes:
+            _, num_correct, num_rollouts = check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts)
+            right, rolled_out = self._first_rounds.get(seen.instance_id, (0, 0))
+            # Later rounds don't count: whether they have hints is settled.
+            if seen.instance_id in self._first_rounds and not rolled_out:
+                self._first_rounds[seen.instance_id] = (right + num_correct, rolled_out + num_rollouts)
+
+    def end_visits(self, instance_ids: Sequence[str]) -> None:
+        """See ``Controller``."""
+        for instance_id in instance_ids:
+            self._first_rounds.pop(instance_id, None)
+        self._inner.end_visits(instance_ids)
+
+    def _has_failed(self, instance_id: str) -> bool:
+        right, rolled_out = self._first_rounds.get(instance_id, (0, 0))
+        return right <= self._failing_accuracy * rolled_out
+
+    def state_dict(self) -> State:
+        """See ``Controller``. A first round is [right, rolled out]."""
+        return {
+            **super().state_dict(),
+            "first_rounds": {key: list(seen) for key, seen in sorted(self._first_rounds.items())},
+            "visits": self._num_visits,
+            "failures": self._num_failures,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``."""
+        check_state(
+            state,
+            header=state_header(self._section, 1),
+            sections=("inner", "first_rounds", "visits", "failures"),
+        )
+        first_rounds = read_section(state, "first_rounds", _read_counts)
+        visits, failures = (read_value(state, key, read_count) for key in ("visits", "failures"))
+        self._inner.load_state_dict(state["inner"])
+        self._first_rounds, self._num_visits, self._num_failures = first_rounds, visits, failures
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: also the share of visits whose first round failed, since training began."""
+        return {**self._inner.metrics(), "failed_share": self._num_failures / max(self._num_visits, 1)}
+
+
+class Dropout(ConditionalController):
+    """Each rollout loses its hint with the same probability.
+
+    Args:
+        inner: Chooses the hints.
+        share: The probability, in [0, 1).
+        seed: Seeds the draws, which follow from step, problem and round alone.
+    """
+
+    _section = "hint_dropout"
+
+    def __init__(self, inner: Controller, *, share: float, seed: int = 0) -> None:
+        super().__init__(inner)
+        self._share, self._seed, self._step = share, seed, 0
+
+    def begin_step(self, step: int) -> None:
+        """See ``Controller``."""
+        self._step = int(step)
+        super().begin_step(step)
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``."""
+        plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
+        return [self._thinned(plan, request) for plan, request in zip(plans, requests, strict=True)]
+
+    def _thinned(self, plan: Sequence[HintShare], request: RoundRequest) -> tuple[HintShare, ...]:
+        place = "\x1f".join(map(str, (self._seed, request.instance_id, self._step, request.round_index)))
+        random = Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
+        smallest, thinned = min(request.legal_ratios), []
+        for share in plan:
+            lost = 0
+            if share.hint_ratio != smallest:
+                lost = sum(random.random() < self._share for _ in range(share.num_rollouts))
+            if lost < share.num_rollouts:
+                kept = share.num_rollouts - lost
+                thinned.append(HintShare(share.hint_ratio, kept, share.is_probe, share.predicted_accuracy))
+            if lost:
+                thinned.append(HintShare(smallest, lost))
+        return tuple(thinned)
+
+    def state_dict(self) -> State:
+        """See ``Controller``."""
+        return {**super().state_dict(), "step": self._step}
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``."""
+        check_state(state, header=state_header(self._section, 1), sections=("inner", "step"))
+        step = read_value(state, "step", read_count)
+        self._inner.load_state_dict(state["inner"])
+        self._step = step
+
+
+def _read_counts(value: Any) -> tuple[int, int]:
+    right, rolled_out = map(read_count, value)
+    return right, rolled_out

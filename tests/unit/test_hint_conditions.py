@@ -1,0 +1,160 @@
+"""When hints are given at all: after a failed first round, and not to every rollout."""
+
+import json
+
+import pytest
+
+from seele.config import AdvantageConfig, HintConfig, SeeleConfig
+from seele.config.build import from_mapping
+from seele.errors import CheckpointError, ConfigError
+from seele.hints import build_controller
+from seele.hints.conditions import with_conditions
+from seele.maths.advantages import pooled_advantages
+from seele.methods.baselines import build_baseline, group_of
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout, RoundRequest
+from seele.simulate.visits import Schedule, simulate
+from seele.simulate.worlds import draw_problems
+
+LEGAL = (0.0, 0.25, 0.5, 0.75)
+
+
+def build(name="fixed", *, rounds=2, **conditions):
+    inner = build_controller(name, rounds=rounds, rollouts_per_round=4, seed=0)
+    return with_conditions(inner, **conditions)
+
+
+def plan(controller, round_index, *, left=8, size=4, problem="p"):
+    (shares,) = controller.plan_rounds([RoundRequest(problem, round_index, LEGAL, left)], num_rollouts=size)
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("num_correct", "failing_accuracy", "second"),
+    [
+        (0, 0.0, (HintShare(0.5, 4),)),
+        (1, 0.0, (HintShare(0.0, 12),)),  # all that are left, for no later round would have a hint
+        (1, 0.25, (HintShare(0.5, 4),)),
+        (2, 0.25, (HintShare(0.0, 12),)),
+    ],
+)
+def test_hints_follow_a_failed_first_round(num_correct, failing_accuracy, second):
+    controller = build(rounds=4, when="after_failure", failing_accuracy=failing_accuracy)
+    assert plan(controller, 0, left=16) == (HintShare(0.0, 4),)
+    controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+    assert plan(controller, 1, left=12) == second
+    failed = second[0].hint_ratio > 0
+    assert controller.metrics()["failed_share"] == failed
+    if failed:
+        # What hinted rounds bring changes nothing any more.
+        controller.observe("p", hint_ratio=0.5, num_correct=4, num_rollouts=4)
+        assert plan(controller, 2, left=8) == (HintShare(0.5, 4),)
+    controller.end_visit("p")
+    assert plan(controller, 0, left=16) == (HintShare(0.0, 4),)
+
+
+def test_the_inner_controller_hears_of_rounds_without_hint():
+    controller = build("bayes", when="after_failure")
+    for _ in range(3):
+        plan(controller, 0)
+        controller.observe("p", hint_ratio=0.0, num_correct=0, num_rollouts=4)
+        (share,) = plan(controller, 1, left=4)
+        controller.observe("p", hint_ratio=share.hint_ratio, num_correct=2, num_rollouts=4)
+        controller.end_visit("p")
+    assert share.hint_ratio > 0 and len(controller.curves()) == 1
+
+
+def test_rollouts_lose_their_hint_with_the_same_probability():
+    controller = build(dropout=0.25)
+    kept = []
+    for step in range(1, 401):
+        controller.begin_step(step)
+        shares = plan(controller, 0, size=8)
+        assert sum(share.num_rollouts for share in shares) == 8
+        assert {share.hint_ratio for share in shares} <= {0.0, 0.5}
+        kept.append(sum(share.num_rollouts for share in shares if share.hint_ratio))
+    # 3,200 draws of probability 3/4: three standard deviations are 2.3 points.
+    assert sum(kept) / 3200 == pytest.approx(0.75, abs=0.023)
+    assert plan(build("none", dropout=0.25), 0) == (HintShare(0.0, 4),)
+
+
+@pytest.mark.parametrize(
+    "conditions", [{"when": "after_failure"}, {"dropout": 0.5}, {"dropout": 0.5, "when": "after_failure"}]
+)
+@pytest.mark.parametrize("name", ["bayes", "uft", "robbins_monro"])
+def test_a_restored_controller_goes_on_as_the_saved_one(name, conditions):
+    saved, restored = build(name, rounds=3, **conditions), build(name, rounds=3, **conditions)
+    saved.begin_step(7)
+    for problem, right in (("p", 0), ("q", 3)):
+        for share in plan(saved, 0, left=12, problem=problem):
+            saved.observe(
+                problem,
+                hint_ratio=share.hint_ratio,
+                num_correct=min(right, share.num_rollouts),
+                num_rollouts=share.num_rollouts,
+            )
+    restored.load_state_dict(json.loads(json.dumps(saved.state_dict())))
+    assert restored.state_dict() == saved.state_dict()
+    for problem in ("p", "q"):
+        assert plan(restored, 1, problem=problem) == plan(saved, 1, problem=problem)
+    with pytest.raises(CheckpointError, match="expected"):
+        build(name, rounds=3).load_state_dict(saved.state_dict())
+
+
+def test_settings_that_mean_nothing_are_refused():
+    def hints(**settings):
+        return from_mapping(HintConfig, settings, "seele.hints")
+
+    assert hints(rounds=4, rollouts_per_prompt=8, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (4, 2, 1, 1)
+    assert hints(rounds=2, rollouts_per_prompt=8).sizes_of_rounds == (4, 4)
+    for settings, message in (
+        ({"rounds": 4, "rollouts_per_prompt": 8, "round_sizes": [4, 4]}, "round_sizes must be 4 numbers"),
+        ({"rounds": 2, "rollouts_per_prompt": 8, "round_sizes": [4, 3]}, "add up to 8"),
+        ({"rounds": 2, "rollouts_per_prompt": 4, "round_sizes": [4, 0]}, "at least 1"),
+        ({"rounds": 1, "rollouts_per_prompt": 8, "when": "after_failure"}, "at least two rounds"),
+        ({"when": "sometimes"}, "when must be one of"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
+        ({"failing_accuracy": -0.5}, "failing_accuracy must lie in"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            hints(**settings)
+
+
+def test_rollouts_with_and_without_hint_are_compared_apart():
+    rollouts = [
+        Rollout(
+            round_index=int(ratio > 0),
+            rollout_index=index,
+            share=HintShare(ratio, 3),
+            hint_steps=int(ratio * 4),
+            completion=Completion(text="", token_ids=(1,), log_probs=(0.0,), finish=Finish.STOP),
+            grade=Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG),
+        )
+        for index, (ratio, correct) in enumerate(
+            [(0, False), (0, False), (0, True), (0.5, True), (0.75, True), (0.5, False)]
+        )
+    ]
+    group = group_of("p", rollouts, penalties=[0.0] * 6, target_accuracy=0.5)
+    settings = SeeleConfig(method="seele", advantage=AdvantageConfig(baseline="hinted_apart"))
+    baseline = build_baseline(settings, leave_one_out=False, divide_by_std=False)
+    thirds = [-1 / 3, -1 / 3, 2 / 3, 1 / 3, 1 / 3, -2 / 3]
+    assert baseline(group).tolist() == pytest.approx(thirds)
+    assert pooled_advantages(group.rewards_G, divide_by_std=False).tolist() == pytest.approx(
+        [-0.5, -0.5, 0.5, 0.5, 0.5, -0.5]
+    )
+
+
+def test_a_simulation_has_unequal_rounds_and_conditions():
+    problems = draw_problems("gains", num_problems=40, seed=0)
+    schedule = Schedule(rounds=3, rollouts=8, round_sizes=(4, 3, 1))
+    controller = build("bayes", rounds=3, when="after_failure")
+    trace = simulate(controller, problems, schedule, seed=0)
+    hinted = trace.hint_ratio_NVR[:, 0]
+    failed = trace.correct_NVR[:, 0, 0] == 0
+    assert failed.any() and not failed.all()
+    assert not hinted[:, 0].any() and not hinted[~failed].any() and hinted[failed, 1].all()
+    assert (trace.num_rounds_NV[~failed, 0] == 2).all() and (trace.num_rounds_NV[failed, 0] == 3).all()
+    # The luck of a visit's rollouts is that of equal rounds.
+    no_hint = build("none", rounds=2)
+    equal = simulate(no_hint, problems, Schedule(rounds=2, rollouts=8), seed=0).correct_NVR.sum(axis=2)
+    unequal = simulate(no_hint, problems, schedule, seed=0).correct_NVR.sum(axis=2)
+    assert (equal == unequal).all()
