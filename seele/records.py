@@ -320,7 +320,7 @@ class Visit:
     prompt_tokens: int
     """Tokens of the prompt without hint."""
     step_tokens: tuple[int, ...]
-    """Tokens of each step of the worked solution."""
+    """Tokens that each further step of a hint adds in front of the response."""
     rollouts: tuple[Rollout, ...]
     """In order of round and rollout."""
 

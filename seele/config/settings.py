@@ -18,6 +18,7 @@ from seele.records import BOX_REQUEST, Chat
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
 WHEN = ("always", "after_failure")
+PLACEMENTS = ("assistant", "user")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """What a controller is given by the run, not by its own settings."""
 
@@ -42,6 +43,17 @@ class HintConfig:
 
     round_sizes: tuple[int, ...] | None = None
     """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of one size."""
+
+    placement: str = "assistant"
+    """Where a hint stands: ``assistant``, at the beginning of the assistant's turn, which goes on from it; or
+    ``user``, in the user's turn, so that the assistant writes a whole solution. In the response itself,
+    trained like what the policy wrote, it stands with ``seele.off_policy.source=prefix`` (Prefix-RFT).
+    """
+
+    request: str = (
+        "{question}\n\nHere is the beginning of a correct solution:\n{hint}\n\nWrite the whole solution."
+    )
+    """``placement=user``: what the user says where there is a hint."""
 
     when: str = "always"
     """``always``, or ``after_failure``: the first round has no hint, the later ones only where it failed
@@ -89,6 +101,15 @@ class HintConfig:
             f"round_sizes must be {self.rounds} numbers of at least 1 (rounds) that add up to "
             f"{self.rollouts_per_prompt} (rollouts_per_prompt), got {sizes and list(sizes)}",
         )
+        require(
+            self.placement in PLACEMENTS,
+            f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; hints in the response "
+            "are method=prefix_rft's",
+        )
+        require(
+            self.request.count("{hint}") == 1 and "{question}" in self.request,
+            f"request must have {{question}} and, once, {{hint}} in it, got {self.request!r}",
+        )
         require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
         require(
             self.when == "always" or self.rounds >= 2,
@@ -107,6 +128,11 @@ class HintConfig:
         require(not nameless, f"settings: keys must be names of settings, got {nameless}")
         run_wide = RUN_WIDE & self.settings.keys()
         require(not run_wide, f"settings: {sorted(run_wide)} belong to the run, not to the controller")
+
+    @property
+    def user_request(self) -> str | None:
+        """What the user says where there is a hint; None where hints are the assistant's."""
+        return self.request if self.placement == "user" else None
 
     @property
     def sizes_of_rounds(self) -> tuple[int, ...]:

@@ -131,6 +131,11 @@ class Method:
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"
             )
+        if config.hints.placement == "user" and (source.in_response or config.imitation.coefficient > 0.0):
+            raise ConfigError(
+                "seele.hints.placement: 'user' puts hints into the question, where nothing learns them; set "
+                "seele.imitation.coefficient=0, or leave hints to the assistant"
+            )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
         if config.credit.by_milestones:
             self._check_credit(config, source)

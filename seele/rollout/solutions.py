@@ -10,11 +10,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from seele.errors import ConfigError
 from seele.records import Chat
-from seele.rollout.templates import NO_CHAT, Tokenizer, encode_text, prompt_text
+from seele.rollout.templates import NO_CHAT, Tokenizer, ask_with_hint, encode_prompt, encode_text, prompt_text
 
 ANCHORS = ("", "\n", ".\n", ": ")
 """Texts that a solution may be encoded behind. SentencePiece models put a blank before every text, which must
@@ -32,6 +32,22 @@ class EncodedProblem:
     """Of each step of the worked solution."""
     moved_cuts: int
     """Steps that end inside a token, which belongs to the next step then."""
+    asking_ids: tuple[list[int], ...] = ()
+    """Where hints stand in the user's turn: the prompt with a hint of 1, 2, ... steps; else empty."""
+
+    def before_response(self, num_steps: int) -> list[int]:
+        """Token ids in front of a response whose hint has ``num_steps`` steps."""
+        if num_steps and self.asking_ids:
+            return self.asking_ids[num_steps - 1]
+        return self.prompt_ids + self.hint(num_steps)
+
+    @property
+    def tokens_by_step(self) -> tuple[int, ...]:
+        """Tokens that each further step of a hint adds in front of the response."""
+        if not self.asking_ids:
+            return tuple(map(len, self.step_ids))
+        lengths = [len(self.prompt_ids), *map(len, self.asking_ids)]
+        return tuple(longer - shorter for shorter, longer in pairwise(lengths))
 
     def hint(self, num_steps: int) -> list[int]:
         """Token ids of the first ``num_steps`` steps."""
@@ -43,7 +59,13 @@ class EncodedProblem:
 
 
 def encode_problem(
-    tokenizer: Tokenizer, question: str, steps: Sequence[str], template: str, chat: Chat = NO_CHAT
+    tokenizer: Tokenizer,
+    question: str,
+    steps: Sequence[str],
+    template: str,
+    chat: Chat = NO_CHAT,
+    *,
+    hint_request: str | None = None,
 ) -> EncodedProblem:
     """Encode the prompt, and the worked solution behind it.
 
@@ -53,6 +75,8 @@ def encode_problem(
         steps: The worked solution; ``"".join(steps)`` is its text. May be empty.
         template: As for ``encode_prompt``.
         chat: Likewise.
+        hint_request: What the user says of a problem with a hint, with ``{question}`` and ``{hint}`` in it;
+            None where the assistant's turn begins with the hint.
 
     Raises:
         ConfigError: The template is unknown, or the tokenizer cannot continue a text.
@@ -60,8 +84,15 @@ def encode_problem(
     prompt = prompt_text(tokenizer, question, template, chat)
     steps = without_repeat(_behind_question(prompt, question), steps)
     step_ids, moved_cuts = encode_steps(tokenizer, steps) if steps else ([], 0)
+    hints = accumulate(steps) if hint_request else ()
     return EncodedProblem(
-        prompt_ids=encode_text(tokenizer, prompt, template), step_ids=step_ids, moved_cuts=moved_cuts
+        prompt_ids=encode_text(tokenizer, prompt, template),
+        step_ids=step_ids,
+        moved_cuts=moved_cuts,
+        asking_ids=tuple(
+            encode_prompt(tokenizer, ask_with_hint(hint_request or "", question, hint), template, chat)
+            for hint in hints
+        ),
     )
 
 

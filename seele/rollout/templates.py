@@ -28,6 +28,9 @@ _ANSWER = "the answer in its turn"
 QUESTION = "{question}"
 """Where the question goes in a template's text."""
 
+HINT = "{hint}"
+"""Where the hint goes in a request with a hint."""
+
 _R1_ZERO = (
     "A conversation between User and Assistant. The user asks a question, and the Assistant solves "
     "it. The assistant first thinks about the reasoning process in the mind and then provides the user "
@@ -202,6 +205,12 @@ def render_prompt(question: str, template: str) -> str:
         ConfigError: As ``template_text``.
     """
     return template_text(template).replace(QUESTION, question)
+
+
+def ask_with_hint(hint_request: str, question: str, hint: str) -> str:
+    """What the user says of a problem with a hint: ``seele.hints.request`` filled in."""
+    before, _, behind = hint_request.partition(HINT)
+    return f"{before.replace(QUESTION, question)}{hint.strip()}{behind.replace(QUESTION, question)}"
 
 
 def asks_for_box(template: str, chat: Chat) -> bool:

@@ -375,7 +375,7 @@ def test_only_validation_stops(monkeypatch):
 
     monkeypatch.setattr(module, "run_rounds", run_rounds)
     encoded = EncodedProblem(prompt_ids=[1], step_ids=[], moved_cuts=0)
-    monkeypatch.setattr(module, "encode_problem", lambda *_: encoded)
+    monkeypatch.setattr(module, "encode_problem", lambda *_, **__: encoded)
     made = worker()
     made.seele, made.stop, made._sample = SeeleConfig(method="grpo"), ("User:",), sample
     made.source = build_source(made.seele.off_policy)

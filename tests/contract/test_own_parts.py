@@ -30,6 +30,7 @@ from seele.records import (
     Rollout,
     RoundRequest,
 )
+from seele.rollout.solutions import EncodedProblem
 from seele_verl import faults, losses, rounds_worker
 from seele_verl.controller_actor import ControllerActor
 from seele_verl.protocol import INSTANCE_IDS, count_of, training_rows
@@ -123,8 +124,7 @@ def rows_of(config):
         "step1-000000",
         INSTANCE,
         [rollout],
-        prompt_ids=[1, 2],
-        step_ids=[[3], [4]],
+        encoded=EncodedProblem(prompt_ids=[1, 2], step_ids=[[3], [4]], moved_cuts=0),
         model_version=0,
         global_step=1,
         terms=LossTerms(config),

@@ -46,6 +46,7 @@ from seele.records import (
     Visit,
     Walk,
 )
+from seele.rollout.solutions import EncodedProblem
 from seele_verl import off_policy
 from seele_verl.losses import have_weight, means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import span_advantages
@@ -167,8 +168,7 @@ def rows_from(config, rollouts, penalties, **changed):
         "step1-000000",
         INSTANCE,
         rollouts,
-        prompt_ids=PROMPT,
-        step_ids=STEPS,
+        encoded=EncodedProblem(prompt_ids=PROMPT, step_ids=STEPS, moved_cuts=0),
         model_version=0,
         global_step=1,
         terms=LossTerms(settings),
@@ -177,6 +177,29 @@ def rows_from(config, rollouts, penalties, **changed):
         advantages=None if method.has_critic else group_advantages(group, source=source, baseline=baseline),
         tells_accuracy=settings.method == "dapo",
     )
+
+
+def test_a_hint_of_the_users_is_prompt_alone():
+    config = config_of("seele")
+    settings = read_settings(config)
+    encoded = EncodedProblem(
+        prompt_ids=PROMPT, step_ids=STEPS, moved_cuts=0, asking_ids=([1, 7, 2], [1, 7, 7, 2], [1, 7, 7, 7, 2])
+    )
+    rows = training_rows(
+        "step1-000000",
+        INSTANCE,
+        [rollout(0, True), rollout(1, False, hint_steps=2)],
+        encoded=encoded,
+        model_version=0,
+        global_step=1,
+        terms=LossTerms(settings),
+        source=build_source(settings.off_policy),
+        rewards=[1.0, 0.0],
+        advantages=None,
+        tells_accuracy=False,
+    )
+    assert values(rows.fields, "prompts") == [PROMPT, [1, 7, 7, 2]]
+    assert values(rows.fields, HINT_WEIGHTS) == [[0.0] * 5, [0.0] * 7]
 
 
 def values(fields, name):

@@ -22,6 +22,7 @@ from seele.methods.baselines import build_baseline, group_of
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
+from seele.rollout.solutions import EncodedProblem
 from seele_verl import off_policy
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
@@ -220,7 +221,6 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     """Two rounds of two: the first is there, and the second still runs when the problem is left behind."""
     from seele.config import HintConfig, SeeleConfig
     from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
-    from seele.rollout.solutions import EncodedProblem
     from seele_verl import rounds_worker as module
     from seele_verl.controller_actor import ControllerActor
 
@@ -248,7 +248,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         return Grade(False, GradeReason.WRONG)
 
     encoded = EncodedProblem(prompt_ids=[1, 2, 3, 4], step_ids=[], moved_cuts=0)
-    monkeypatch.setattr(module, "encode_problem", lambda *_: encoded)
+    monkeypatch.setattr(module, "encode_problem", lambda *_, **__: encoded)
     worker = object.__new__(module.RoundsWorker)
     worker.cache = None
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
@@ -414,7 +414,6 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
 def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
     from seele.records import Finish, Instance
-    from seele.rollout.solutions import EncodedProblem
     from seele_models.tokenizer import byte_tokenizer
     from seele_verl.rounds_worker import RoundsWorker
 
@@ -536,8 +535,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
             f"step1-{number}",
             INSTANCE,
             rollouts,
-            prompt_ids=[1, 2],
-            step_ids=[[3], [4]],
+            encoded=EncodedProblem(prompt_ids=[1, 2], step_ids=[[3], [4]], moved_cuts=0),
             model_version=0,
             global_step=1,
             terms=LossTerms(settings),

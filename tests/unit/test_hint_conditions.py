@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from seele.config import AdvantageConfig, HintConfig, SeeleConfig
+from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
 from seele.config.build import from_mapping
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.conditions import with_conditions
 from seele.maths.advantages import pooled_advantages
+from seele.methods import check_method
 from seele.methods.baselines import build_baseline, group_of
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Rollout, RoundRequest
 from seele.simulate.visits import Schedule, simulate
@@ -111,12 +112,33 @@ def test_settings_that_mean_nothing_are_refused():
         ({"rounds": 2, "rollouts_per_prompt": 8, "round_sizes": [4, 3]}, "add up to 8"),
         ({"rounds": 2, "rollouts_per_prompt": 4, "round_sizes": [4, 0]}, "at least 1"),
         ({"rounds": 1, "rollouts_per_prompt": 8, "when": "after_failure"}, "at least two rounds"),
+        ({"placement": "response"}, "hints in the response are method=prefix_rft's"),
+        ({"request": "{question} {hint} {hint}"}, "request must have"),
         ({"when": "sometimes"}, "when must be one of"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"failing_accuracy": -0.5}, "failing_accuracy must lie in"),
     ):
         with pytest.raises(ConfigError, match=message):
             hints(**settings)
+
+
+def test_hints_of_the_users_are_not_imitated():
+    def settings(**changes):
+        hints = HintConfig(placement="user", rounds=1)
+        return SeeleConfig(method="seele", hints=hints, **changes)
+
+    with pytest.raises(ConfigError, match=r"seele.hints.placement: 'user' .* seele.imitation.coefficient=0"):
+        check_method(settings())
+    check_method(settings(imitation=ImitationConfig(coefficient=0.0)))
+    with pytest.raises(ConfigError, match=r"seele.hints.placement: 'user'"):
+        check_method(
+            SeeleConfig(
+                method="prefix_rft",
+                hints=HintConfig(placement="user", controller="prefix_rft", rounds=1),
+                off_policy=OffPolicyConfig(source="prefix", loss="surrogate"),
+                imitation=ImitationConfig(coefficient=0.0),
+            )
+        )
 
 
 def test_rollouts_with_and_without_hint_are_compared_apart():

@@ -225,6 +225,23 @@ def test_a_hint_ends_where_the_model_would_go_on(digits):
     assert (sentences[1][-2:], sentences[2][0]) == ([".", "Ġ"], "1")
 
 
+@pytest.mark.parametrize("template", ["plain", "r1_zero"])
+def test_a_hint_of_the_users_stands_in_the_prompt(tokenizer, template):
+    steps, request = ["First 3.\n", "Then 4.\n", "So 7."], "{question}\nA start: {hint}\nAll of it, please."
+    encoded = encode_problem(tokenizer, "3 + 4?", steps, template, hint_request=request)
+    without = encode_problem(tokenizer, "3 + 4?", steps, template)
+    assert encoded.before_response(0) == without.prompt_ids == encoded.prompt_ids
+    assert encoded.hint(3) == without.hint(3)
+    asked = decode(tokenizer, encoded.before_response(2))
+    whole = "3 + 4?\nA start: First 3.\nThen 4.\nAll of it, please."
+    assert asked == prompt_text(tokenizer, whole, template)
+    for revealed in range(4):
+        added = sum(encoded.tokens_by_step[:revealed])
+        assert len(encoded.before_response(revealed)) == len(encoded.prompt_ids) + added
+        assert without.before_response(revealed) == without.prompt_ids + without.hint(revealed)
+        assert sum(without.tokens_by_step[:revealed]) == len(without.hint(revealed))
+
+
 @pytest.mark.parametrize("name", ["Metaspace, first", "Metaspace, always", "Llama's normalizer"])
 def test_a_step_of_a_sentence_piece_model_has_no_blank_of_its_own(name):
     tokenizer = TOKENIZERS[name]()

@@ -21,6 +21,7 @@ from seele.methods.loss_terms import LossTerms, WeighedTerm
 from seele.methods.sources import OffPolicySource
 from seele.plugins import blame
 from seele.records import Instance, Origin, Rollout
+from seele.rollout.solutions import EncodedProblem
 
 INSTANCE_IDS = "instance_ids"
 """Row field: the problem, where the run has loss terms of the user's own, whose faults are told with it."""
@@ -89,8 +90,7 @@ def training_rows(
     instance: Instance,
     rollouts: Sequence[Rollout],
     *,
-    prompt_ids: list[int],
-    step_ids: list[list[int]],
+    encoded: EncodedProblem,
     model_version: int,
     global_step: int,
     terms: LossTerms,
@@ -105,8 +105,7 @@ def training_rows(
         uid: verl's name of the group.
         instance: The problem.
         rollouts: Its rollouts, all rounds.
-        prompt_ids: Tokens of the prompt without hint.
-        step_ids: Tokens of each solution step.
+        encoded: Its prompt, and what stands in front of a response under each hint.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
         terms: The run's, each of which writes its columns.
@@ -119,12 +118,14 @@ def training_rows(
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
     rows = []
     for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
-        hint_ids = [token for step in step_ids[: rollout.hint_steps] for token in step]
+        before_ids = encoded.before_response(rollout.hint_steps)
+        # A hint that the user states is part of the prompt; the assistant's may be learnt.
+        prompt_tokens = len(before_ids if encoded.asking_ids else encoded.prompt_ids)
         row = _row(
             uid,
-            prompt_ids if source.in_response else prompt_ids + hint_ids,
+            encoded.prompt_ids if source.in_response else before_ids,
             rollout,
-            prefix_ids=hint_ids if source.in_response else [],
+            prefix_ids=encoded.hint(rollout.hint_steps) if source.in_response else [],
             reward=reward,
         )
         if tells_accuracy:
@@ -133,8 +134,8 @@ def training_rows(
         facts = Row(
             instance=instance,
             rollout=rollout,
-            prompt_tokens=len(prompt_ids),
-            hint_tokens=row.tag["prompt_len"] - len(prompt_ids),
+            prompt_tokens=prompt_tokens,
+            hint_tokens=row.tag["prompt_len"] - prompt_tokens,
             response_tokens=row.tag["response_len"],
             off_policy_tokens=row.tag["response_len"] - on_policy_tokens,
             hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps],

@@ -150,7 +150,14 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         instance: Instance = prompt["instance"]
         step: int = prompt["global_steps"]
         how = self.seele.prompt
-        encoded = encode_problem(self.tokenizer, instance.question, instance.steps, how.template, how.chat)
+        encoded = encode_problem(
+            self.tokenizer,
+            instance.question,
+            instance.steps,
+            how.template,
+            how.chat,
+            hint_request=None if validate else self.seele.hints.user_request,
+        )
         prompt_ids = encoded.prompt_ids
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
@@ -164,12 +171,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         ) -> AsyncGenerator[dict[int, Completion], None]:
             nonlocal model_version
             start = time.perf_counter()
-            hint_ids = encoded.hint(hint_steps)
+            before_ids = encoded.before_response(hint_steps)
             in_response = not validate and self.source.in_response
             request: dict[str, Any] = {
-                "prompt_ids": prompt_ids + hint_ids,
+                "prompt_ids": before_ids,
                 "sampling_params": sampling_params,
-                "max_tokens": self.rollout_config.response_length - (len(hint_ids) if in_response else 0),
+                "max_tokens": self.rollout_config.response_length
+                - (len(before_ids) - len(prompt_ids) if in_response else 0),
                 "seeds": [
                     rollout_seed(
                         self.seele.seed,
@@ -208,7 +216,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     if not validate:
                         self.controller.count_tokens(
                             round_index,
-                            prompt=len(completions) * len(prompt_ids + hint_ids),
+                            prompt=len(completions) * len(before_ids),
                             cached=sum(each.cached_prompt_tokens for each in completions.values()),
                             generated=sum(len(each.token_ids) for each in completions.values()),
                             from_cache=kept is not None,
@@ -263,7 +271,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             instance=instance,
             step=step,
             prompt_tokens=len(prompt_ids),
-            step_tokens=tuple(map(len, encoded.step_ids)),
+            step_tokens=encoded.tokens_by_step,
             rollouts=tuple(rollouts),
         )
         await self.controller.keep_visit(prompt["uid"], visit)
@@ -278,8 +286,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             prompt["uid"],
             instance,
             rollouts,
-            prompt_ids=prompt_ids,
-            step_ids=encoded.step_ids,
+            encoded=encoded,
             model_version=model_version,
             global_step=step,
             terms=self.terms,

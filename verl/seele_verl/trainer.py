@@ -486,7 +486,7 @@ class SeeleTrainer(PPOTrainerSync):
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
-        rows = _real_rows(batch)
+        rows = _real_rows(batch, hints_nest=self.seele.hints.user_request is None)
         times = config.ppo_epochs * (not self._nothing_to_learn)
         metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times
         informative = [row for key, row in rows.items() if key in self._with_gradient]
@@ -526,10 +526,17 @@ class SeeleTrainer(PPOTrainerSync):
         self._end_at_budget()
 
 
-def _real_rows(batch: KVBatchMeta) -> dict[str, tuple[str, int, int]]:
-    """Key -> group, tokens of the prompt with its hint, tokens of the response; without what fills it up."""
+def _real_rows(batch: KVBatchMeta, *, hints_nest: bool = True) -> dict[str, tuple[str, int, int]]:
+    """Key -> group, tokens of the prompt with its hint, tokens of the response; without what fills it up.
+
+    Where a longer hint does not begin with a shorter one's tokens, rows of one hint are a group.
+    """
     return {
-        key: (parse_row_key(key)[0], tag["prompt_len"], tag["response_len"])
+        key: (
+            parse_row_key(key)[0] if hints_nest else f"{parse_row_key(key)[0]} {tag['prompt_len']}",
+            tag["prompt_len"],
+            tag["response_len"],
+        )
         for key, tag in zip(batch.keys, batch.tags, strict=True)
         if not tag.get("is_padding")
     }

@@ -102,7 +102,15 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.replay.", f"method {method.name} replays nothing from one; {why}"
     if not seele.hints.gives_hints:
         why = "there are no hints (seele.hints.controller=none)"
-        yield from ((key, why) for key in ("seele.imitation.", "seele.hints.when", "seele.hints.dropout"))
+        yield from (
+            (key, why)
+            for key in (
+                *("seele.imitation.", "seele.hints.when", "seele.hints.dropout"),
+                "seele.hints.placement",
+            )
+        )
+    if seele.hints.placement == "assistant":
+        yield "seele.hints.request", "hints are the assistant's (seele.hints.placement)"
     if seele.hints.when == "always":
         yield "seele.hints.failing_accuracy", "it is seele.hints.when=after_failure's"
     if "sft" not in method.stages:

@@ -68,7 +68,14 @@ def keep_problems(
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
         for instance, path in problems:
             steps = instance.steps if trained and reads_solutions else ()
-            encoded = encode_problem(tokenizer, instance.question, steps, how.template, how.chat)
+            encoded = encode_problem(
+                tokenizer,
+                instance.question,
+                steps,
+                how.template,
+                how.chat,
+                hint_request=seele.hints.user_request,
+            )
             tokens = Tokens(prompt=len(encoded.prompt_ids))
             if trained and supervised and encoded.step_ids:
                 tokens = replace(tokens, response=len(encoded.solution(tokenizer)))
@@ -108,7 +115,7 @@ def _lengths(
     if tokens.response or not encoded.step_ids:
         return tokens
     longest = instance.num_hint_steps(max(instance.legal_hint_ratios))
-    steps = tuple(map(len, encoded.step_ids[:longest]))
+    steps = encoded.tokens_by_step[:longest]
     return replace(tokens, hint_steps=steps, hints_in_response=source.in_response)
 
 
