@@ -2,7 +2,7 @@
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
-    python benchmarks/evidence/pretrained.py table      # from the stored runs
+    python benchmarks/evidence/pretrained.py table      # tables and figure of the page, from the stored runs
 
 It needs what scripts/recipes/smollm2_gsm8k.sh makes before it trains (ONLY=curves). A run is an ordinary one
 of ``seele_verl.train`` in runs/evidence/. Its last model answers the first 500 held-out problems without a
@@ -22,10 +22,15 @@ from statistics import fmean
 
 from archive import read, read_scores, run_names
 from run import WORK, run_modules, store
+from tables import stored_runs, with_tables
 
 from seele.maths.tables import markdown_table
+from seele.report.comparison.analysis import compare
+from seele.report.comparison.figures import draw_figures
 
 TASK = "pretrained"
+PAGE = Path(__file__).parents[2] / "docs" / "pretrained.md"
+FIGURE = PAGE.parent / "figures" / "pretrained.png"
 PROBLEMS = Path("data/prepared/gsm8k_smollm2")
 MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
 COMMON = (
@@ -136,6 +141,31 @@ def accuracy(name: str, *, temperature: float) -> float:
     return 100 * float(score["accuracy"])
 
 
+def tuning_table() -> str:
+    """Every run of the tuning."""
+    rows = []
+    for name in run_names(TASK):
+        if name.startswith(f"{TUNING}/"):
+            metrics = read(Path(TASK) / name).metrics
+            seconds = fmean(row["timing_s/step"] for row in metrics[1:])
+            tried = name.removeprefix(f"{TUNING}/")
+            rows.append([f"`{tried}`", f"{tuned_accuracy(tried):.1f}", str(len(metrics)), f"{seconds:.0f}"])
+    return markdown_table(["tried", "avg@4, %", "steps", "seconds a step"], rows)
+
+
+def contents() -> dict[Path, bytes]:
+    """The page with its tables made anew, and the figure beside it."""
+    made = {"pretrained": table() + "\n", "pretrained-tuning": tuning_table() + "\n"}
+    files = {PAGE: with_tables(PAGE.read_text(encoding="utf-8"), made).encode()}
+    # Supervised training generates nothing.
+    stored = stored_runs(TASK, [arm for arm in ARMS if arm != "sft"])
+    labels = {folder: f"{folder.as_posix()}={arm}" for arm, found in stored.items() for folder in found}
+    if labels:
+        compared = compare([*labels], labels=[*labels.values()], costs=["tokens_generated"], read=read)
+        files[FIGURE] = draw_figures(compared)["tokens_generated"]
+    return files
+
+
 def table() -> str:
     """Every arm at the end of its runs: mean over seeds, with all of them, and what a run cost on average."""
     names = run_names(TASK)
@@ -188,7 +218,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     options = parser.parse_args()
     if options.what == "table":
-        sys.stdout.write(table() + "\n")
+        for path, content in contents().items():
+            path.write_bytes(content)
         return
     if missing := [each for each in MODELS.values() if not Path(each).exists()]:
         parser.error(f"{', '.join(missing)}: missing; run ONLY=curves bash scripts/recipes/smollm2_gsm8k.sh")

@@ -380,6 +380,11 @@ def test_what_reports_and_comparisons_read_is_packed(load_from):
     assert unpacked == {"tokens/generated", "tokens/prefilled", "tokens/trained"}
 
 
+def test_the_page_on_pretrained_models_is_what_the_stored_runs_give(load_from):
+    for path, content in load_from(EVIDENCE, "pretrained").contents().items():
+        assert path.read_bytes() == content, path
+
+
 def test_packed_tokens_of_a_stored_run_follow_from_its_totals_or_are_not_known(load_from):
     archive, tables = load_from(EVIDENCE, "archive"), load_from(EVIDENCE, "tables")
 
