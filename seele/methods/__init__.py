@@ -5,10 +5,12 @@ same name.
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import (
+    cispo,
     dapo,
     drgrpo,
     exgrpo,
     grpo,
+    gspo,
     luffy,
     milestones,
     ppo,
@@ -33,6 +35,8 @@ METHODS: dict[str, Method] = {
         rloo,
         ppo,
         dapo,
+        gspo,
+        cispo,
         luffy,
         milestones,
         rl_sft_loss,

@@ -73,6 +73,8 @@ METHODS_OF_ROWS = [
     "rloo",
     "ppo",
     "dapo",
+    "gspo",
+    "cispo",
     "seele",
     "seele_paper",
     "luffy",
@@ -207,7 +209,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo"):
+    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -416,7 +418,10 @@ def signs(row):
 
 EXPECTED = {
     # One right of four; the wrong ones are pushed down, prompts untouched.
-    **dict.fromkeys(("grpo", "drgrpo", "rloo", "ppo", "dapo"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3),
+    **dict.fromkeys(
+        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo"),
+        [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
+    ),
     # Two right; hint tokens are always pulled up, prompts untouched.
     **dict.fromkeys(
         ("seele", "seele_paper", "uft"),
@@ -451,7 +456,8 @@ def test_which_tokens_each_term_reaches(method):
     assert [signs(row) for row in batch.gradients()] == EXPECTED[method]
 
 
-@pytest.mark.parametrize("method", METHODS_OF_ROWS)
+# CISPO's value is no objective: its weights move with the policy and have no gradient.
+@pytest.mark.parametrize("method", [each for each in METHODS_OF_ROWS if each != "cispo"])
 def test_the_loss_falls_on_a_fixed_batch(method):
     batch = Batch(method)
     before, _ = batch.loss()
@@ -491,7 +497,8 @@ def test_a_row_without_weight_has_no_gradient(method):
     # What LUFFY shapes is multiplied by the advantage; it is computed all the same.
     shaped = method in ("luffy", "exgrpo")
     assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not shaped)
-    assert any(has_gradient[1:3]), "one of them may be clipped"
+    # One of them may be clipped; GSPO clips both.
+    assert any(has_gradient[1:3]) or method == "gspo"
 
 
 def test_where_any_row_may_have_a_gradient_all_have_weight():
@@ -628,6 +635,24 @@ def rloo(terms):
 def dapo(terms):
     rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
     return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / terms.num_tokens
+
+
+def gspo(terms):
+    def clipped(row, advantage):
+        ratio = torch.exp((terms.own[row] - terms.old[row]).mean())
+        return torch.maximum(-ratio * advantage, -ratio.clamp(1 - 3e-4, 1 + 4e-4) * advantage)
+
+    rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
+    return sum(clipped(row, a) for row, a in rows) / 4
+
+
+def cispo(terms):
+    def weighed(row, advantage):
+        weights = torch.exp(terms.own[row] - terms.old[row]).clamp(max=1.2).detach()
+        return -(weights * advantage * terms.own[row]).sum()
+
+    rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
+    return sum(weighed(row, a) for row, a in rows) / terms.num_tokens
 
 
 def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):

@@ -677,7 +677,10 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
             "seele.hints.rounds.first=2",
             "seele.hints.rounds.first: unknown key, seele.hints.rounds is a value",
         ),
-        ("method=gro", r"Could not find 'method/gro' Available options in 'method': dapo drgrpo .*uft$"),
+        (
+            "method=gro",
+            r"Could not find 'method/gro' Available options in 'method': cispo dapo drgrpo .*uft$",
+        ),
         ("seele.hints", "Error parsing override 'seele.hints' missing EQUAL"),
     ],
 )

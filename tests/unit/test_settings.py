@@ -126,7 +126,9 @@ def test_sound_settings_pass():
 
 
 def test_an_unknown_method_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"unknown method 'remax'; allowed are \['dapo', 'drgrpo', "):
+    with pytest.raises(
+        ConfigError, match=r"unknown method 'remax'; allowed are \['cispo', 'dapo', 'drgrpo', "
+    ):
         check_method(SeeleConfig(method="remax"))
 
 

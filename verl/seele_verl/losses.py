@@ -22,6 +22,9 @@ from seele.methods.loss_terms import WeighedTerm
 from seele.plugins import blame
 from seele_verl.protocol import INSTANCE_IDS, count_of
 
+WEIGHED_BY_ADVANTAGE = ("vanilla", "gspo", "cispo")
+"""verl's losses that are 0, with their gradients, where the advantage is."""
+
 UNLIMITED = 1e9
 """verl clamps the logarithm of a ratio to 20, so no ratio comes near."""
 
@@ -72,7 +75,7 @@ def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[s
     reaches_all = (
         (config.use_kl_loss and config.kl_loss_coef != 0)
         or config.entropy_coeff != 0
-        or config.policy_loss.loss_mode != "vanilla"
+        or config.policy_loss.loss_mode not in WEIGHED_BY_ADVANTAGE
         # verl then divides by the longest response of a micro-batch, which a row may have without a gradient.
         or (config.loss_agg_mode == "seq-mean-token-sum-norm" and config.loss_scale_factor is None)
         or any(each.is_users for each in terms)
