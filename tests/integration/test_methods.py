@@ -19,6 +19,11 @@ EVERYTHING = (
     "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "
     "seele.hints.round_quorum=0.5"
 )
+AFTER_FAILURE = (
+    "method=seele seele.hints.when=after_failure seele.hints.placement=user seele.imitation.coefficient=0 "
+    "seele.hints.rounds=3 seele.hints.round_sizes=[4,2,2] seele.hints.failing_accuracy=0.25 "
+    "seele.hints.dropout=0.25 seele.advantage.baseline=hinted_apart"
+)
 WITH_CRITIC = "method=ppo curriculum=sec"
 MILESTONES = "method=milestones"
 SAVED_WITH_CREDIT = 4
@@ -46,12 +51,15 @@ TURNS = {
     "rloo": ["method=rloo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],
     "dapo": ["method=dapo"],
+    "gspo": ["method=gspo"],
+    "cispo": ["method=cispo"],
     "luffy": ["method=luffy seele.selection.prune_after=1"],
     "rl_sft_loss": ["method=rl_sft_loss"],
     "uft": ["method=uft"],
     "prefix_rft": ["method=prefix_rft"],
     "exgrpo": ["method=exgrpo seele.replay.start_accuracy=0"] * 2,
     "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
+    "after failure": [AFTER_FAILURE],
     "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
     "own reward": [OWN_REWARD],
@@ -151,7 +159,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             )
             assert 0 < informative <= packed < trained, method
             # Advantages alone decide where neither KL nor entropy nor an own term reaches every row.
-            by_advantage = method in ("rloo", "drgrpo", "judge")
+            by_advantage = method in ("rloo", "drgrpo", "gspo", "cispo", "judge")
             if by_advantage:
                 assert math.isfinite(line["actor/entropy_loss"]), method
             elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):
@@ -159,6 +167,11 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "own parts"):
                 continue  # a problem may be begun twice, and given rows do not say their length
             trained_rows = [row for row in rows if row["advantage"] is not None]
+            if method == "after failure":
+                # What the user says differs by hint.
+                trained_rows = [
+                    row | {"instance_id": f"{row['instance_id']} {row['hint_steps']}"} for row in trained_rows
+                ]
             assert packed == packed_tokens_of(trained_rows, in_response=method == "prefix_rft"), method
             if by_advantage:
                 left = [row for row in trained_rows if row["advantage"]]
@@ -187,8 +200,8 @@ def test_the_composition_of_groups_is_the_methods(steps):
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
     assert hinted["prefix_rft"] == 1
-    for method in ("ppo", "milestones", "grpo", "rloo", "drgrpo", "dapo", "luffy", "rl_sft_loss", "exgrpo"):
-        assert hinted[method] == 0
+    hinting = ("seele", "seele_paper", "uft", "prefix_rft", "after failure", "own reward")
+    assert all(hinted[method] == 0 for method in TURNS if method not in hinting)
     assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
 
 
@@ -203,6 +216,26 @@ def test_advantages_are_those_of_the_method(steps):
         for row in group:
             baseline = 0.0 if row["hint_steps"] else sum(others) / len(others)
             assert row["advantage"] == pytest.approx(row["reward"] - baseline, abs=1e-6)
+
+
+def test_hints_of_the_users_follow_failures_and_are_compared_apart(steps):
+    ((line, rows),) = steps["after failure"]
+    hinted = 0
+    for group in groups_of(rows).values():
+        by_round = [[row for row in group if row["round"] == index] for index in range(3)]
+        assert len(by_round[0]) == 4 and not any(row["hint_tokens"] for row in by_round[0])
+        failed = sum(row["reward"] for row in by_round[0]) <= 1
+        assert [*map(len, by_round[1:])] == ([2, 2] if failed else [4, 0])
+        assert failed or not any(row["hint_tokens"] for row in group)
+        for has_hint in (False, True):
+            kind = [row for row in group if bool(row["hint_tokens"]) == has_hint]
+            hinted += has_hint * len(kind)
+            mean = sum(row["reward"] for row in kind) / max(len(kind), 1)
+            for row in kind:
+                expected = row["reward"] - mean if len(kind) > 1 else row["reward"]
+                assert row["advantage"] == pytest.approx(expected, abs=1e-6)
+    assert hinted and line["group/hinted"] == hinted / 8
+    assert 0 < line["controller/failed_share"] <= 1
 
 
 def test_a_users_own_source_term_and_baseline_train(steps):
