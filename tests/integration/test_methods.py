@@ -21,8 +21,8 @@ EVERYTHING = (
 )
 AFTER_FAILURE = (
     "method=seele seele.hints.when=after_failure seele.hints.placement=user seele.imitation.coefficient=0 "
-    "seele.hints.rounds=3 seele.hints.round_sizes=[4,2,2] seele.hints.failing_accuracy=0.25 "
-    "seele.hints.dropout=0.25 seele.advantage.baseline=hinted_apart"
+    'seele.hints.request="{question}/{hint}" seele.hints.rounds=3 seele.hints.round_sizes=[4,2,2] '
+    "seele.hints.failing_accuracy=0.25 seele.hints.dropout=0.25 seele.advantage.baseline=hinted_apart"
 )
 WITH_CRITIC = "method=ppo curriculum=sec"
 MILESTONES = "method=milestones"
