@@ -66,7 +66,7 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     metrics["group/off_policy"] = len(given) / len(visits)
     metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
-    return metrics | _pooled(by_visit) | _rollout_shares(visits)
+    return metrics | _pooled(by_visit) | _practised(visits) | _rollout_shares(visits)
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
@@ -82,6 +82,18 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
     return {
         "prompts/nonzero_variance_share": float(np.mean(mixed)),
         "prompts/variance_between_hints": between / total if total else 0.0,
+    }
+
+
+def _practised(visits: Sequence[Visit]) -> dict[str, float]:
+    """How much of each third of the solutions the policy had to write by itself; nothing without hints."""
+    ratios_R = np.array([rollout.hint_ratio for visit in visits for rollout in visit.generated])
+    if not ratios_R.any():
+        return {}
+    thirds = {"first_third": 0, "middle_third": 1, "last_third": 2}
+    return {
+        f"practised/{name}": float(np.clip(part + 1 - 3 * ratios_R, 0.0, 1.0).mean())
+        for name, part in thirds.items()
     }
 
 

@@ -326,6 +326,10 @@ def test_hand_worked_step():
         "prompts/nonzero_variance_share": 1.0,
         # Within rounds 1/4 on average; of all four rollouts together 4/3 * 1/4 * 3/4 = 1/4.
         "prompts/variance_between_hints": 0.0,
+        # Two rollouts begin behind the middle third, two at the front.
+        "practised/first_third": 0.5,
+        "practised/middle_third": 0.5,
+        "practised/last_third": 1.0,
         "hint_ratio/mean": 1 / 3,
         "hint_ratio/p50": 1 / 3,
         "hint_ratio/p10": 2 / 30,
