@@ -474,19 +474,22 @@ def test_a_watched_response_without_an_error_is_as_any_other():
     assert len(pieces) == len(text) and pieces[0].outputs[0].text == text[0]
 
 
-def test_what_the_engine_wrote_behind_the_line_is_thrown_away():
+@pytest.mark.parametrize("stop_reason", [FLAGGED, "completed"])
+def test_what_the_engine_wrote_behind_the_line_is_thrown_away(stop_reason):
+    """Where the engine was faster than its watch, it had ended the response by itself."""
     worker = Worker(None)
     worker.tokenizer = byte_tokenizer()
     text = "3a+2b+3=8\n8c+8=5\n\\bo"
     output = SimpleNamespace(
         token_ids=worker.tokenizer.encode(text),
         log_probs=[*range(len(text))],
-        stop_reason=FLAGGED,
+        stop_reason=stop_reason,
         extra_fields={},
     )
     completion = worker._completion(output, 99, (), ErrorWatch(CHAIN, shown=0))
     assert (completion.text, completion.finish) == (text[:17], Finish.FLAGGED)
     assert len(completion.token_ids) == len(completion.log_probs) == 17
+    assert completion.discarded_tokens == len(text) - 17
 
 
 def sampled_with(text, stop):

@@ -54,7 +54,7 @@ from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
-from seele_verl.engine.client import FLAGGED, generate_round
+from seele_verl.engine.client import generate_round
 from seele_verl.faults import plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
@@ -409,8 +409,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             whole = self.tokenizer.decode(token_ids, skip_special_tokens=False)
             if (before := text_before_stop(whole, stop)) != whole:
                 text, finish = before, Finish.STOP
-        # Behind the line with the error the engine wrote on for as long as it took to stop it.
-        if output.stop_reason == FLAGGED and watch and watch.finds_error(text):
+        # Behind the line with the error the engine wrote on for as long as it took to stop it, which must not
+        # decide what is trained: maybe to the end.
+        num_written = len(token_ids)
+        if watch and watch.finds_error(text):
             token_ids = token_ids[: token_counts([watch.chars_read], token_ids, self._decode)[0]]
             text, finish = self._decode(token_ids), Finish.FLAGGED
         return Completion(
@@ -419,6 +421,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             log_probs=tuple(output.log_probs or ())[: len(token_ids)],
             finish=finish,
             cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
+            discarded_tokens=num_written - len(token_ids),
         )
 
     def _decode(self, token_ids: Sequence[int]) -> str:
