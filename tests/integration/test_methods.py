@@ -444,12 +444,13 @@ def test_a_callback_hears_of_every_step_and_its_numbers_are_logged(run, steps):
 def test_dapo_trains_on_groups_that_disagree(steps):
     line, rows = steps["dapo"][0]
     trained = [group for group in groups_of(rows).values() if group[0]["advantage"] is not None]
-    assert len(trained) == 8
+    # Where many groups are replaced, a problem may come twice.
+    assert sum(map(len, trained)) == 8 * 8
     for group in trained:
-        assert 0 < sum(row["reward"] for row in group) < 8
+        assert 0 < sum(row["reward"] for row in group) < len(group)
     filtered = line.get("training/filter_groups/evicted_samples", 0)
     surplus = line.get("training/filter_groups/discarded_surplus_samples", 0)
-    assert len(groups_of(rows)) == 8 + filtered + surplus
+    assert len(rows) == 8 * (8 + filtered + surplus)
 
 
 def test_exgrpo_replays_a_success_of_its_first_step(steps):
