@@ -270,8 +270,6 @@ class Completion:
     finish: Finish
     cached_prompt_tokens: int = 0
     """Prompt tokens that the engine found in its prefix cache instead of computing them."""
-    discarded_tokens: int = 0
-    """Tokens that the engine wrote behind the line at which the response was stopped."""
 
 
 @dataclass(frozen=True, slots=True)

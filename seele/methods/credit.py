@@ -94,7 +94,6 @@ class MilestoneCredit:
             "passed_share": sum(segment.passed for segment in segments) / max(len(segments), 1),
             "segments_per_rollout": len(segments) / count,
             "flagged_share": sum(each.grade.is_flagged for each in rollouts) / count,
-            "discarded_tokens": float(sum(each.completion.discarded_tokens for each in rollouts)),
             "false_alarms": self.false_alarms,
             "right_and_unstopped": float(self._num_right),
             "stops": float(self.stops),

@@ -10,7 +10,8 @@ for each line by itself, with as many milestones shown as are behind the line.
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from seele.errors import ConfigError
 from seele.plugins import blame, find_part, where
@@ -77,11 +78,24 @@ class ErrorWatch:
             shown: How many of them the hint states (``num_shown``).
             walk: As ``seele.credit.walk``; a name, because watches go to the engine's process.
         """
-        self._walk = walk
+        self._walk, self._shown = walk, shown
         self._milestones, self._behind = milestones, shown
         self._line = ""
         self.chars_read = 0
         """Characters of the lines that it has looked at, up to the one with the error."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One that stands in front of the response, for the engine's process."""
+        milestones = [[each.value, each.end, list(each.equations)] for each in self._milestones]
+        return {"milestones": milestones, "shown": self._shown, "walk": self._walk}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "ErrorWatch":
+        """Of ``to_json``."""
+        milestones = [
+            Milestone(value, end, tuple(equations)) for value, end, equations in stored["milestones"]
+        ]
+        return cls(milestones, shown=stored["shown"], walk=stored["walk"])
 
     def finds_error(self, text: str) -> bool:
         """Whether a line that ends in ``text``, which comes next, holds a sure error."""

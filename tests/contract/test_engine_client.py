@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import inspect
+import json
 import sys
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import ray
 import torch
 import transfer_queue.interface
 from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, utils, vllm_rollout
+from vllm.v1.sample import logits_processor
 
 from seele.config import SeeleConfig
 from seele.config.settings import RewardConfig
@@ -32,8 +34,9 @@ from seele_verl import rounds_worker as module
 from seele_verl.checks import cluster
 from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
 from seele_verl.engine import weight_socket
-from seele_verl.engine.client import FLAGGED, generate_round
-from seele_verl.engine.replica import RoundServer, WatchedEngine
+from seele_verl.engine.client import WATCH, generate_round
+from seele_verl.engine.replica import RoundServer
+from seele_verl.engine.stopping import StopAtError
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
 from seele_verl.train import compose
 
@@ -48,10 +51,9 @@ class Engine:
 
     generate_round = RoundServer.generate_round
     generate_round_in_parts = RoundServer.generate_round_in_parts
-    _requests, _request = RoundServer._requests, RoundServer._request
+    _requests = RoundServer._requests
 
     def __init__(self):
-        self.engine = WatchedEngine(None)
         self.began, self.aborted = [], []
         self.may_end, self.failures = {}, {}
 
@@ -122,7 +124,6 @@ def parts_of(client, seeds, quorum):
         request_id="problem-1",
         prompt_ids=PROMPT,
         sampling_params=[{"seed": seed} for seed in seeds],
-        watches=[None] * len(seeds),
         quorum=quorum,
     )
 
@@ -392,8 +393,7 @@ def test_only_validation_stops(monkeypatch):
 class Server:
     """``RoundServer`` that keeps what its engine is asked for."""
 
-    _requests, _request = RoundServer._requests, RoundServer._request
-    engine = WatchedEngine(None)
+    _requests = RoundServer._requests
 
     async def generate(self, *, prompt_ids, sampling_params, request_id):
         return sampling_params
@@ -405,7 +405,7 @@ def test_vllm_makes_text_only_where_a_stop_string_is_searched_in_it():
     rounds = [{"seed": 1}, {"seed": 2, "stop": ["User:"], "skip_special_tokens": False}]
 
     async def ask():
-        return await asyncio.gather(*Server()._requests([1], copy.deepcopy(rounds), "r", [None, None]))
+        return await asyncio.gather(*Server()._requests([1], copy.deepcopy(rounds), "r"))
 
     params = asyncio.run(ask())
     assert [each["detokenize"] for each in params] == [False, True]
@@ -413,83 +413,89 @@ def test_vllm_makes_text_only_where_a_stop_string_is_searched_in_it():
     assert [SamplingParams(**each).stop for each in params] == [[], ["User:"]]
 
 
-# Responses that end at their first error: vLLM's outputs and the watch are real, the engine is made up
+# Responses that end at their first error: vLLM's batch updates and the watch are real
 
 CHAIN = find_milestones("3 a+2 b+3 c+8", ("3a+2b+3=8\n", "8c+8=6\n", "\\boxed{6}"), "6")
+WRONG_LINE = "3a+2b+3=8\n8c+8=5\n"
 
 
-class PiecewiseEngine:
-    """Writes a text, in pieces of some tokens, a byte each."""
-
-    def __init__(self, text, size):
-        self.text, self.size, self.closed_at = text, size, None
-
-    async def generate(self, *, request_id, **_):
-        from vllm.outputs import CompletionOutput, RequestOutput
-
-        at = 0
-        try:
-            while at < len(self.text):
-                piece = self.text[at : at + self.size]
-                at += len(piece)
-                is_last = at >= len(self.text)
-                output = CompletionOutput(
-                    0, piece, [*piece.encode()], None, [*piece], finish_reason="stop" if is_last else None
-                )
-                yield RequestOutput(request_id, None, None, None, [output], is_last)
-        finally:
-            self.closed_at = at
+@pytest.fixture
+def stop_at_error(tmp_path):
+    byte_tokenizer().save_pretrained(tmp_path)
+    model = SimpleNamespace(tokenizer=str(tmp_path), tokenizer_mode="auto", trust_remote_code=False)
+    return StopAtError(SimpleNamespace(model_config=model), torch.device("cpu"), False)
 
 
-def written(text, *, size=1, watched=True):
-    """The outputs that verl's server sees, and where the engine was closed."""
-    inner = PiecewiseEngine(text, size)
-    engine = WatchedEngine(inner)
-    if watched:
-        engine.watches["r"] = ErrorWatch(CHAIN, shown=0)
+def requests_come(processor, *requests, removed=(), moved=()):
+    """vLLM's update of a batch: (row, tokens that the request has written, its watch) of each."""
+    from vllm import SamplingParams
 
-    async def run():
-        return [output async for output in engine.generate(request_id="r", prompt=None)]
-
-    return asyncio.run(run()), inner.closed_at
-
-
-@pytest.mark.parametrize("size", [1, 3, 7])
-def test_a_watched_response_ends_behind_the_line_with_its_error(size):
-    text = "3a+2b+3=8\n8c+8=5\n\\boxed{5}"
-    (output,), closed_at = written(text, size=size)
-    (completion,) = output.outputs
-    assert completion.finish_reason == FLAGGED
-    assert text.startswith(completion.text) and bytes(completion.token_ids).decode() == completion.text
-    assert completion.logprobs == [*completion.text]
-    assert 17 <= len(completion.text) == closed_at < 17 + size
+    added = [
+        (row, SamplingParams(extra_args=watch and {WATCH: json.loads(json.dumps(watch.to_json()))}), [1], ids)
+        for row, ids, watch in requests
+    ]
+    processor.update_state(
+        logits_processor.BatchUpdate(batch_size=4, removed=removed, added=added, moved=moved)
+    )
 
 
-def test_a_watched_response_without_an_error_is_as_any_other():
-    text = "3a+2b+3=8\n8c+8=6\n\\boxed{6}"
-    (output,), closed_at = written(text)
-    assert (output.outputs[0].text, output.outputs[0].finish_reason) == (text, "stop")
-    assert output.finished and closed_at == len(text)
-    pieces, _ = written(text, watched=False)
-    assert len(pieces) == len(text) and pieces[0].outputs[0].text == text[0]
+def ended(processor, rows=3):
+    """Rows whose next token can only be the end of the text."""
+    eos = byte_tokenizer().eos_token_id
+    logits = processor.apply(torch.zeros(rows, len(byte_tokenizer())))
+    only_eos = [bool((row == -torch.inf).sum() == len(row) - 1 and row[eos] == 0) for row in logits]
+    untouched = [not row.any() for row in logits]
+    assert [one != other for one, other in zip(only_eos, untouched, strict=True)] == [True] * rows
+    return [row for row, is_ended in enumerate(only_eos) if is_ended]
 
 
-@pytest.mark.parametrize("stop_reason", [FLAGGED, "completed"])
-def test_what_the_engine_wrote_behind_the_line_is_thrown_away(stop_reason):
-    """Where the engine was faster than its watch, it had ended the response by itself."""
+def test_a_watched_response_ends_behind_the_line_with_its_error(stop_at_error):
+    watched, unwatched, right = [], [], []
+    requests_come(
+        stop_at_error,
+        (0, unwatched, None),
+        (1, watched, ErrorWatch(CHAIN, shown=0)),
+        (2, right, ErrorWatch(CHAIN, shown=0)),
+    )
+    encode = byte_tokenizer().encode
+    for written, token in enumerate(encode(WRONG_LINE), start=1):
+        stop_at_error.update_state(None)
+        assert ended(stop_at_error) == []
+        watched.append(token)
+        unwatched.append(token)
+        right.append(encode(WRONG_LINE.replace("5", "6"))[written - 1])
+    assert ended(stop_at_error) == [1], "as soon as the line has ended"
+    assert ended(stop_at_error) == [1], "and for good"
+    moved = [(1, 0, logits_processor.MoveDirectionality.UNIDIRECTIONAL)]
+    requests_come(stop_at_error, removed=[0], moved=moved)
+    assert ended(stop_at_error) == [0]
+    requests_come(stop_at_error, (0, [], None))
+    assert ended(stop_at_error) == []
+
+
+def test_a_request_that_comes_back_is_read_from_its_beginning(stop_at_error):
+    """As after a preemption."""
+    requests_come(stop_at_error, (1, byte_tokenizer().encode(WRONG_LINE + "7d"), ErrorWatch(CHAIN, shown=0)))
+    assert ended(stop_at_error) == [1]
+    requests_come(stop_at_error, (1, byte_tokenizer().encode("8c+8=5\n"), ErrorWatch(CHAIN, shown=1)))
+    assert ended(stop_at_error) == [1]
+    requests_come(stop_at_error, (1, byte_tokenizer().encode("8c+8=5"), ErrorWatch(CHAIN, shown=1)))
+    assert ended(stop_at_error) == []
+
+
+def test_what_the_engine_wrote_behind_the_line_is_thrown_away():
     worker = Worker(None)
     worker.tokenizer = byte_tokenizer()
     text = "3a+2b+3=8\n8c+8=5\n\\bo"
     output = SimpleNamespace(
         token_ids=worker.tokenizer.encode(text),
         log_probs=[*range(len(text))],
-        stop_reason=stop_reason,
+        stop_reason="completed",
         extra_fields={},
     )
     completion = worker._completion(output, 99, (), ErrorWatch(CHAIN, shown=0))
     assert (completion.text, completion.finish) == (text[:17], Finish.FLAGGED)
     assert len(completion.token_ids) == len(completion.log_probs) == 17
-    assert completion.discarded_tokens == len(text) - 17
 
 
 def sampled_with(text, stop):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pickle
 import random
 from bisect import bisect_left
 
@@ -264,7 +263,7 @@ def test_an_own_walk_takes_the_place_of_ours_for_watches_too(tmp_path):
     assert find_walk("milestones") is walk
     watch = ErrorWatch(CHAIN, shown=0, walk=spec)
     assert not watch.finds_error("8c+8=5\nyes\n")
-    assert pickle.loads(pickle.dumps(watch)).finds_error("no\n")
+    assert ErrorWatch.from_json(json.loads(json.dumps(watch.to_json()))).finds_error("no\n")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from seele import host
+from seele.config import CreditConfig
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
@@ -551,6 +553,8 @@ def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(chec
         lambda path: SimpleNamespace(architectures=["LlamaForCausalLM"]),
     )
     check_model_runner(config, seele)
+    with pytest.raises(ConfigError, match=r"model_runner: got 'v2', but seele.credit.stop=true"):
+        check_model_runner(config, replace(seele, credit=CreditConfig(stop=True)))
     with pytest.raises(ConfigError, match=r"model_runner must be one of \['v1', 'v2'\], got 'v3'"):
         check("seele.engine.model_runner=v3")
 

@@ -20,6 +20,7 @@ from seele_verl.rollout_correction import SECTION, verl_rollout_correction
 from seele_verl.runs.overlong import write_fits
 
 RESOLVED = "resolved.yaml"
+STOP_AT_ERROR = "seele_verl.engine.stopping:StopAtError"
 
 
 def plan_run(
@@ -78,6 +79,10 @@ def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
         libraries = config.actor_rollout_ref.model.external_lib or []
         libraries = [libraries] if isinstance(libraries, str) else list(libraries)
         told["actor_rollout_ref.model.external_lib"] = [*libraries, "seele_verl.packed_engine"]
+    if seele.credit.stop:
+        key = "actor_rollout_ref.rollout.engine_kwargs.vllm.logits_processors"
+        own = OmegaConf.select(config, key) or []
+        told[key] = [*([own] if isinstance(own, str) else own), STOP_AT_ERROR]
     if seele.curriculum.spare_problems:
         told["trainer.v1.sampler.custom_sampler"] = {
             "path": "pkg://seele_verl.replay_buffer",

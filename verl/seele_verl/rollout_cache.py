@@ -68,7 +68,6 @@ def _part(stored: Mapping[str, Any]) -> Part:
             log_probs=tuple(each["log_probs"]),
             finish=Finish(each["finish"]),
             cached_prompt_tokens=each["cached_prompt_tokens"],
-            discarded_tokens=each.get("discarded_tokens", 0),
         )
         for at, each in stored["completions"].items()
     }

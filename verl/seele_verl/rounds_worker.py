@@ -54,7 +54,7 @@ from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
-from seele_verl.engine.client import generate_round
+from seele_verl.engine.client import WATCH, generate_round
 from seele_verl.faults import plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
@@ -372,10 +372,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 request_id=f"{session_id}-{seeds[0]}-{attempt}",
                 prompt_ids=request["prompt_ids"],
                 sampling_params=[
-                    {**request["sampling_params"], **ends, "max_tokens": max_tokens, "seed": seed}
-                    for seed in missing.values()
+                    {
+                        **request["sampling_params"],
+                        **ends,
+                        **_watched(watches[position]),
+                        "max_tokens": max_tokens,
+                        "seed": seed,
+                    }
+                    for position, seed in missing.items()
                 ],
-                watches=[watches[position] for position in positions],
                 quorum=quorum if len(missing) == len(seeds) else len(missing),
             )
             try:
@@ -409,9 +414,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             whole = self.tokenizer.decode(token_ids, skip_special_tokens=False)
             if (before := text_before_stop(whole, stop)) != whole:
                 text, finish = before, Finish.STOP
-        # Behind the line with the error the engine wrote on for as long as it took to stop it, which must not
-        # decide what is trained: maybe to the end.
-        num_written = len(token_ids)
+        # The engine writes the end of the text behind the line with the error.
         if watch and watch.finds_error(text):
             token_ids = token_ids[: token_counts([watch.chars_read], token_ids, self._decode)[0]]
             text, finish = self._decode(token_ids), Finish.FLAGGED
@@ -421,7 +424,6 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             log_probs=tuple(output.log_probs or ())[: len(token_ids)],
             finish=finish,
             cached_prompt_tokens=output.extra_fields.get("num_cached_tokens") or 0,
-            discarded_tokens=num_written - len(token_ids),
         )
 
     def _decode(self, token_ids: Sequence[int]) -> str:
@@ -462,6 +464,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if isinstance(self.grader, FunctionGrader):
             return grade
         return reward_form(grade, self.seele.reward.format_score)
+
+
+def _watched(watch: ErrorWatch | None) -> dict[str, Any]:
+    """What asks the engine to end a response at its first error (``engine/stopping.py``)."""
+    return {} if watch is None else {"extra_args": {WATCH: watch.to_json()}}
 
 
 def _num_shown(instance: Instance, hint_steps: int) -> int:

@@ -9,10 +9,8 @@ import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seele.reward.walks import ErrorWatch
-
-FLAGGED = "flagged"
-"""Stop reason of a completion that its watch ended."""
+WATCH = "seele_watch"
+"""Key of a request's watch (``ErrorWatch.to_json``) among its ``extra_args``."""
 
 
 async def generate_round(
@@ -22,11 +20,10 @@ async def generate_round(
     request_id: str,
     prompt_ids: list[int],
     sampling_params: Sequence[dict[str, Any]],
-    watches: Sequence[ErrorWatch | None],
     quorum: int,
 ) -> AsyncGenerator[dict[int, TokenOutput], None]:
     """Generate one round on the replica that serves ``session_id``: outputs by position, first all that are
-    there once ``quorum`` of them are, then the others. One with a watch ends where that finds an error.
+    there once ``quorum`` of them are, then the others.
 
     Rounds of one problem share a session, so they land on one replica and find each other's prefix in its
     cache. Cancelling the consumer, or closing the generator, aborts what is left of the round on the engine.
@@ -34,7 +31,7 @@ async def generate_round(
     server_id, server = await client._acquire_server(
         session_id, prompt_ids=prompt_ids, sampling_params=sampling_params[0]
     )
-    request = prompt_ids, list(sampling_params), request_id, list(watches)
+    request = prompt_ids, list(sampling_params), request_id
     if in_parts := quorum < len(sampling_params):
         call = server.generate_round_in_parts.options(num_returns="streaming").remote(*request, quorum)
         finished = call.completed()

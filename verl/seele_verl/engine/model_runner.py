@@ -28,6 +28,11 @@ def check_model_runner(config: DictConfig, seele: SeeleConfig) -> None:
     """Raise ``ConfigError`` where ``v2`` cannot run: on a CPU, or with another architecture."""
     if seele.engine.model_runner == "v1":
         return
+    if seele.credit.stop:
+        raise ConfigError(
+            "seele.engine.model_runner: got 'v2', but seele.credit.stop=true ends responses in vLLM's runner "
+            "V1; set it to 'v1'"
+        )
     if config.trainer.device == "cpu":
         raise ConfigError("seele.engine.model_runner: got 'v2', which needs a GPU; allowed here is 'v1'")
     from transformers import AutoConfig

@@ -1,0 +1,86 @@
+"""Ends a response at its first sure error, inside vLLM: no token is written behind the line.
+
+A custom logits processor of vLLM's runner V1 (``vllm/v1/sample/logits_processor``). Where a request brings a
+watch (``seele.reward.walks.ErrorWatch``) and a line of its response has an error, the next token is the end
+of the text. It decides in the engine's own loop, so that a busy machine changes nothing.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from vllm.config import VllmConfig
+from vllm.sampling_params import SamplingParams
+from vllm.tokenizers import get_tokenizer
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
+from vllm.v1.sample.logits_processor.builtin import process_dict_updates
+
+from seele.reward.walks import ErrorWatch
+from seele_verl.engine.client import WATCH
+
+
+@dataclass(slots=True)
+class Watched:
+    """A request that ends at its first error."""
+
+    watch: ErrorWatch
+    token_ids: list[int]
+    """vLLM's own list, which grows."""
+    num_seen: int = 0
+    chars_read: int = 0
+    has_error: bool = False
+
+
+class StopAtError(LogitsProcessor):
+    """vLLM makes one for each engine."""
+
+    def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
+        config = vllm_config.model_config
+        self._where = {
+            "tokenizer_name": config.tokenizer,
+            "tokenizer_mode": config.tokenizer_mode,
+            "trust_remote_code": config.trust_remote_code,
+        }
+        self._watched: dict[int, Watched] = {}
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return get_tokenizer(**self._where)
+
+    @cached_property
+    def _line_ends(self) -> frozenset[int]:
+        """Tokens with a line's end in them: only behind these there is something to look at."""
+        texts = self._tokenizer.batch_decode([[token] for token in range(len(self._tokenizer))])
+        return frozenset(token for token, text in enumerate(texts) if "\n" in text)
+
+    def is_argmax_invariant(self) -> bool:
+        """It ends greedy responses, too."""
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Requests came, went or moved."""
+        process_dict_updates(self._watched, batch_update, _watched)
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """(R, V) logits of the requests' next tokens."""
+        for row, request in self._watched.items():
+            if self._has_error(request):
+                logits[row] = -torch.inf
+                logits[row, self._tokenizer.eos_token_id] = 0.0
+        return logits
+
+    def _has_error(self, request: Watched) -> bool:
+        new, request.num_seen = request.token_ids[request.num_seen :], len(request.token_ids)
+        if not request.has_error and not self._line_ends.isdisjoint(new):
+            # All of it, for a token by itself may be a part of a character.
+            text = self._tokenizer.decode(request.token_ids, skip_special_tokens=True)
+            lines = text[: text.rfind("\n") + 1]
+            request.has_error = request.watch.finds_error(lines[request.chars_read :])
+            request.chars_read = len(lines)
+        return request.has_error
+
+
+def _watched(params: SamplingParams, _: list[int] | None, token_ids: list[int]) -> Watched | None:
+    watch = (params.extra_args or {}).get(WATCH)
+    return None if watch is None else Watched(ErrorWatch.from_json(watch), token_ids)
