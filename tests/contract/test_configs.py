@@ -445,6 +445,11 @@ def test_what_verl_is_told_follows_from_the_settings(planned):
         for on in ("true", "false")
     )
     assert (packed, verls) == (["seele_verl.fused_head", "seele_verl.packed_engine"], "seele_verl.fused_head")
+    engine = "actor_rollout_ref.rollout.engine_kwargs.vllm"
+    assert "logits_processors" not in OmegaConf.select(planned("method=grpo"), engine)
+    own = f"+{engine}.logits_processors=[mine:Mine]"
+    stopping = OmegaConf.select(planned("method=milestones", own), engine).logits_processors
+    assert stopping == ["mine:Mine", "seele_verl.engine.stopping:StopAtError"]
 
 
 def run_training_with(monkeypatch, run_ppo) -> DictConfig:
