@@ -1,0 +1,125 @@
+"""Worked solutions in a model's own words, from a made-up model."""
+
+import json
+
+import pytest
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import pyarrow.parquet as pq
+
+from seele.data.storage.schema import read_problems, write_problems
+from seele.errors import ConfigError
+from seele.records import Finish, Instance
+from seele_eval import own_solutions
+from seele_eval.prompts import Response
+
+
+def instance(name, answer="7"):
+    steps = ("So 3.\n", "And 4.\n", f"All in all \\boxed{{{answer}}}.")
+    return Instance(
+        instance_id=name, data_source="made", question=f"{name}?", steps=steps, answer=answer, level=2
+    )
+
+
+class Model:
+    """Solves a problem behind so many steps of its solution, with its second sample."""
+
+    def __init__(self, **steps_needed):
+        self.steps_needed, self.asked = steps_needed, []
+
+    def __call__(self, requests):
+        for index, request in enumerate(requests):
+            name = request.question.rstrip("?")
+            self.asked.append((name, request.hint_steps))
+            is_right = request.hint_steps >= self.steps_needed[name] and index % 2
+            text = "I say 3 + 4.\nSo \\boxed{7}." if is_right else "\\boxed{8}"
+            yield index, Response(text=text, num_tokens=9, finish=Finish.STOP)
+
+
+@pytest.fixture
+def draw(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_solutions, "find_weights", lambda path: [tmp_path / "weights"])
+    monkeypatch.setattr(own_solutions, "find_model", lambda name: name)
+    (tmp_path / "weights").write_text("w")
+    file, out = tmp_path / "problems.parquet", tmp_path / "own.parquet"
+    write_problems(file, [instance(name) for name in ("easy", "mid", "never")], split="train")
+
+    def drawn(model, *further):
+        arguments = [str(file), "--model", str(tmp_path), "--out", str(out), "--samples", "2", *further]
+        return own_solutions.sample(own_solutions.parse(arguments), complete=model), out
+
+    return drawn
+
+
+def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):
+    model = Model(easy=0, mid=2, never=9)
+    said, out = draw(model)
+    assert "3 problems, 2 with a solution of the model's, 1 of them without a hint" in said
+    asked = [*dict.fromkeys(model.asked)]
+    assert asked == [
+        *(("easy", 0), ("mid", 0), ("never", 0)),
+        *(("mid", 1), ("never", 1)),
+        *(("mid", 2), ("never", 2)),
+    ]
+    easy, mid, never = read_problems(out)
+    assert easy.steps == ("I say 3 + 4.\n", "So \\boxed{7}.")
+    assert mid.steps == ("So 3.\n", "And 4.\n", "I say 3 + 4.\n", "So \\boxed{7}.")
+    assert never == instance("never")
+    # Another solution is another problem for a controller that remembers.
+    assert len({"easy", "mid", easy.instance_id, mid.instance_id}) == 4
+    shares = pq.read_table(out).column(own_solutions.OWN_SHARE).to_pylist()
+    own, hint = len("I say 3 + 4.\nSo \\boxed{7}."), len("So 3.\nAnd 4.\n")
+    assert shares == pytest.approx([1.0, own / (own + hint), 0.0])
+    assert f"{sum(shares) / 3:.1%}" in said
+
+
+def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):
+    _, out = draw(Model(easy=0, mid=2, never=9))
+    first, ledger = out.read_bytes(), tmp_path / "own.parquet.samples.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    # All of the first round, and half a line of the second.
+    ledger.write_text("".join(lines[:4]) + lines[4][:5])
+    model = Model(easy=0, mid=2, never=9)
+    draw(model)
+    assert out.read_bytes() == first
+    assert {hint for _, hint in model.asked} == {1, 2}
+    with pytest.raises(ConfigError, match="were drawn with other seed, temperature; name another --out"):
+        draw(model, "--seed", "1", "--temperature", "0.5")
+    done = Model(easy=0, mid=2, never=9)
+    draw(done)
+    assert done.asked == []
+
+
+def test_samples_of_the_filter_come_first(draw, tmp_path):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    head = {"conditions": {}}
+    sample = {
+        "benchmark": "problems",
+        "temperature": 0.6,
+        "level": 2,
+        "question": "q",
+        "answer": "7",
+        "extracted": "7",
+        "finish": "stop",
+        "response_tokens": 3,
+    }
+    rows = [
+        {**sample, "instance_id": "easy", "sample": 0, "text": "no", "correct": False, "reason": "wrong"},
+        {
+            **sample,
+            "instance_id": "easy",
+            "sample": 1,
+            "text": "Mine: \\boxed{7}.",
+            "correct": True,
+            "reason": "correct",
+        },
+        {**sample, "instance_id": "mid", "sample": 0, "text": "no", "correct": False, "reason": "wrong"},
+    ]
+    lines = [json.dumps(each) for each in (head, *rows)]
+    (folder / "predictions.jsonl").write_text("\n".join(lines) + "\n")
+    model = Model(easy=0, mid=1, never=9)
+    _, out = draw(model, "--samples-dir", str(folder))
+    assert [*dict.fromkeys(model.asked)] == [("never", 0), ("mid", 1), ("never", 1), ("never", 2)]
+    assert read_problems(out)[0].steps == ("Mine: \\boxed{7}.",)
