@@ -80,6 +80,7 @@ def simulate_command(
             when=when,
             failing_accuracy=failing_accuracy,
             dropout=dropout,
+            round_quorum=quorum,
         )
         schedule = Schedule(
             visits=visits,

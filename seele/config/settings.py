@@ -115,6 +115,11 @@ class HintConfig:
             self.when == "always" or self.rounds >= 2,
             f"when=after_failure needs at least two rounds, the first without hint, got {self.rounds}",
         )
+        require(
+            self.when == "always" or self.round_quorum == 1.0,
+            "when=after_failure needs whole rounds, for a failure is known when all of a round is graded: "
+            f"round_quorum must be 1, got {self.round_quorum}",
+        )
         for name in ("failing_accuracy", "dropout"):
             share = getattr(self, name)
             require(0.0 <= share < 1.0, f"{name} must lie in [0, 1), got {share}")

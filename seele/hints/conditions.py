@@ -138,10 +138,9 @@ class AfterFailure(ConditionalController):
         self._inner.observe_rounds(outcomes)
         for seen in outcomes:
             _, num_correct, num_rollouts = check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts)
-            right, rolled_out = self._first_rounds.get(seen.instance_id, (0, 0))
             # Later rounds don't count: whether they have hints is settled.
-            if seen.instance_id in self._first_rounds and not rolled_out:
-                self._first_rounds[seen.instance_id] = (right + num_correct, rolled_out + num_rollouts)
+            if self._first_rounds.get(seen.instance_id) == (0, 0):
+                self._first_rounds[seen.instance_id] = (num_correct, num_rollouts)
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""

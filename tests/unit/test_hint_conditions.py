@@ -114,6 +114,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"rounds": 1, "rollouts_per_prompt": 8, "when": "after_failure"}, "at least two rounds"),
         ({"placement": "response"}, "hints in the response are method=prefix_rft's"),
         ({"request": "{question} {hint} {hint}"}, "request must have"),
+        ({"rounds": 2, "when": "after_failure", "round_quorum": 0.5}, "round_quorum must be 1"),
         ({"when": "sometimes"}, "when must be one of"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"failing_accuracy": -0.5}, "failing_accuracy must lie in"),

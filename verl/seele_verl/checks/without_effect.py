@@ -68,6 +68,7 @@ WITHOUT_EFFECT = {
 """verl's setting, or section with a dot at its end -> what to do instead."""
 
 
+_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("placement", "when", "dropout"))
 _OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
@@ -102,13 +103,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.replay.", f"method {method.name} replays nothing from one; {why}"
     if not seele.hints.gives_hints:
         why = "there are no hints (seele.hints.controller=none)"
-        yield from (
-            (key, why)
-            for key in (
-                *("seele.imitation.", "seele.hints.when", "seele.hints.dropout"),
-                "seele.hints.placement",
-            )
-        )
+        yield from ((key, why) for key in ("seele.imitation.", *_OF_HINTS))
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are the assistant's (seele.hints.placement)"
     if seele.hints.when == "always":

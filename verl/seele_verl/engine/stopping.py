@@ -5,6 +5,7 @@ watch (``seele.reward.walks.ErrorWatch``) and a line of its response has an erro
 of the text. It decides in the engine's own loop, so that a busy machine changes nothing.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from vllm.tokenizers import get_tokenizer
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
+from seele.errors import PluginError
 from seele.reward.walks import ErrorWatch
 from seele_verl.engine.client import WATCH
 
@@ -76,7 +78,9 @@ class StopAtError(LogitsProcessor):
             # All of it, for a token by itself may be a part of a character.
             text = self._tokenizer.decode(request.token_ids, skip_special_tokens=True)
             lines = text[: text.rfind("\n") + 1]
-            request.has_error = request.watch.finds_error(lines[request.chars_read :])
+            # Where a walk of the user's own fails, the rollout worker says so, with the problem's id.
+            with suppress(PluginError):
+                request.has_error = request.watch.finds_error(lines[request.chars_read :])
             request.chars_read = len(lines)
         return request.has_error
 
