@@ -1,9 +1,10 @@
-"""``seele cost --measure``: what a run would take on this machine, from one real step of it.
+"""``seele cost --measure``: what a run would take on this machine, from its second step.
 
     python -m seele_verl.measured_cost recipe=smollm2_gsm8k hardware=cpu
 
-The step is a run of its own in a folder that is removed, with a validation of a few problems behind it.
-Nothing is modelled: what the step does not have is not in the sum.
+Two steps are a run of their own in a folder that is removed, with a validation of a few problems behind
+them. The first one warms engine and trainer up. Nothing is modelled: what the second does not have is not in
+the sum.
 """
 
 import math
@@ -41,11 +42,11 @@ PHASES = {
 
 
 def measure(overrides: Sequence[str]) -> dict[str, Any]:
-    """The metrics of one step, and of a validation behind it."""
+    """The metrics of the second step, and of a validation behind it."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         others = (
-            *("trainer.total_training_steps=1", "trainer.test_freq=1", "trainer.save_freq=-1"),
+            *("trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1"),
             *("trainer.val_before_train=false", f"data.val_max_samples={VALIDATED}"),
             *(
                 f"trainer.default_local_dir={run}",
@@ -121,7 +122,7 @@ def main() -> int:
         return 2
     sys.stdout.write(cost_table(config, step, problems=problems, validated=validated) + "\n")
     sys.stdout.write(
-        "From one step, whose length others don't share. Not counted: the start, and checkpoints.\n"
+        "From the second step, whose length others don't share. Not counted: the start, and checkpoints.\n"
     )
     return 0
 
