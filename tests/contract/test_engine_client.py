@@ -473,6 +473,16 @@ def test_a_watched_response_ends_behind_the_line_with_its_error(stop_at_error):
     assert ended(stop_at_error) == []
 
 
+def test_tokens_that_are_still_being_drawn_are_waited_for(stop_at_error):
+    """With asynchronous scheduling vLLM's list ends with -1 meanwhile."""
+    *line, end = byte_tokenizer().encode(WRONG_LINE)
+    tokens = [*line, -1]
+    requests_come(stop_at_error, (1, tokens, ErrorWatch(CHAIN, shown=0)))
+    assert ended(stop_at_error) == []
+    tokens[-1:] = [end, -1]
+    assert ended(stop_at_error) == [1]
+
+
 def test_a_request_that_comes_back_is_read_from_its_beginning(stop_at_error):
     """As after a preemption."""
     requests_come(stop_at_error, (1, byte_tokenizer().encode(WRONG_LINE + "7d"), ErrorWatch(CHAIN, shown=0)))

@@ -73,10 +73,13 @@ class StopAtError(LogitsProcessor):
         return logits
 
     def _has_error(self, request: Watched) -> bool:
-        new, request.num_seen = request.token_ids[request.num_seen :], len(request.token_ids)
+        new = request.token_ids[request.num_seen :]
+        while new and new[-1] < 0:  # stands for a token that is still being drawn
+            new.pop()
+        request.num_seen += len(new)
         if not request.has_error and not self._line_ends.isdisjoint(new):
             # All of it, for a token by itself may be a part of a character.
-            text = self._tokenizer.decode(request.token_ids, skip_special_tokens=True)
+            text = self._tokenizer.decode(request.token_ids[: request.num_seen], skip_special_tokens=True)
             lines = text[: text.rfind("\n") + 1]
             # Where a walk of the user's own fails, the rollout worker says so, with the problem's id.
             with suppress(PluginError):
