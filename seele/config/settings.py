@@ -42,7 +42,9 @@ class HintConfig:
     """Rollouts of a problem in one step, split evenly over the rounds; mn in the paper."""
 
     round_sizes: tuple[int, ...] | None = None
-    """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of one size."""
+    """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of one size. Where
+    rollouts_per_prompt is a multiple of their sum, each counts for as many.
+    """
 
     placement: str = "assistant"
     """Where a hint stands: ``assistant``, at the beginning of the assistant's turn, which goes on from it; or
@@ -97,9 +99,10 @@ class HintConfig:
         sizes = self.round_sizes
         require(
             sizes is None
-            or (len(sizes) == self.rounds and min(sizes) >= 1 and sum(sizes) == self.rollouts_per_prompt),
+            or (len(sizes) == self.rounds and min(sizes) >= 1 and self.rollouts_per_prompt % sum(sizes) == 0),
             f"round_sizes must be {self.rounds} numbers of at least 1 (rounds) that add up to "
-            f"{self.rollouts_per_prompt} (rollouts_per_prompt), got {sizes and list(sizes)}",
+            f"{self.rollouts_per_prompt} (rollouts_per_prompt) or a divisor of it, got "
+            f"{sizes and list(sizes)}",
         )
         require(
             self.placement in PLACEMENTS,
@@ -142,7 +145,8 @@ class HintConfig:
     @property
     def sizes_of_rounds(self) -> tuple[int, ...]:
         """Rollouts of a problem in each round; n in the paper."""
-        return self.round_sizes or (self.rollouts_per_prompt // self.rounds,) * self.rounds
+        shares = self.round_sizes or (1,) * self.rounds
+        return tuple(share * self.rollouts_per_prompt // sum(shares) for share in shares)
 
     @property
     def gives_hints(self) -> bool:
@@ -260,7 +264,16 @@ class AdvantageConfig:
     prior_rollouts: float = 4.0
     """``hint_conditional`` only: number of rollouts that the controller's expectation counts for."""
 
+    shift: float = 0.0
+    """``pooled`` only: what is added to the mean; below 0, successes weigh more than failures (AsymRE,
+    arXiv:2506.20520).
+    """
+
     def __post_init__(self) -> None:
+        require(
+            self.shift == 0.0 or (self.baseline == "pooled" and -1.0 <= self.shift <= 1.0),
+            f"shift must lie in [-1, 1], and be 0 with another baseline than 'pooled'; got {self.shift}",
+        )
         require(
             0.0 <= self.prior_rollouts < math.inf,
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",

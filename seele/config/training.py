@@ -7,7 +7,7 @@ from typing import Any
 
 from seele.config.build import require
 
-LOSSES = ("shaped", "nll", "likelihood", "surrogate")
+LOSSES = ("shaped", "nll", "likelihood", "surrogate", "trust_region")
 STATISTICS = ("all", "on_policy")
 
 
@@ -19,10 +19,11 @@ class OffPolicyConfig:
 
     source: str = "none"
     """``none``; ``trace``: one rollout of each problem is its worked solution (LUFFY); ``prefix``: a hint is
-    part of the response, and trained like it (Prefix-RFT); ``replay``: one rollout of some problems is an old
-    success of the policy (ExGRPO); ``successes``: one rollout of each problem that was ever solved is an old
-    success, hinted ones included (``replay=successes``, under any method without off-policy rows). Or a class
-    of your own derived from ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or
+    part of the response, and trained like it (Prefix-RFT); ``expert_prefix``: a hint is part of the response,
+    and its likelihood is learnt whatever the reward (TRAPO); ``replay``: one rollout of some problems is an
+    old success of the policy (ExGRPO); ``successes``: one rollout of each problem that was ever solved is an
+    old success, hinted ones included (``replay=successes``, under any method without off-policy rows). Or a
+    class of your own derived from ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or
     ``package.module:Name``, under any method of rollouts without a critic.
     """
 
@@ -30,11 +31,12 @@ class OffPolicyConfig:
     """Of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
     probability to that under whoever wrote it (1 for a trace), without clipping. ``nll``: the negative
     log-likelihood, a mean over tokens. ``likelihood``: the same, but weighed as a rollout of advantage 1.
-    ``surrogate``: as every other token.
+    ``surrogate``: as every other token. ``trust_region``: that of ``likelihood``, whose gradient is scaled by
+    pi / shaping where the token's probability is below ``shaping`` (TRAPO); once for each hint of a round.
     """
 
     shaping: float = 0.1
-    """gamma in LUFFY's f(x), positive."""
+    """gamma in LUFFY's f(x), alpha in TRAPO's trust region; positive."""
 
     coefficient: float = 1.0
     """Weight of the off-policy loss."""
@@ -69,7 +71,7 @@ class OffPolicyConfig:
     @property
     def has_advantages(self) -> bool:
         """Whether advantages weigh the loss of off-policy tokens."""
-        return self.loss not in ("nll", "likelihood")
+        return self.loss not in ("nll", "likelihood", "trust_region")
 
 
 CREDITS = ("none", "milestones")

@@ -12,11 +12,15 @@ from typing import Any
 
 from seele.config import RunWide, SeeleConfig
 from seele.errors import ConfigError
+from seele.hints.adaback import AdaBackController
+from seele.hints.adaprefix import AdaPrefixController
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
 from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
 from seele.hints.conditions import with_conditions
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
+from seele.hints.mfc import MfcController
+from seele.hints.micro_groups import AdHintController, TrapoController
 from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
@@ -40,14 +44,19 @@ __all__ = [
 CONTROLLERS: dict[str, Callable[..., Controller]] = {
     cls.name: cls
     for cls in (
+        AdaBackController,
+        AdaPrefixController,
+        AdHintController,
         BayesController,
         BisectController,
         FixedHint,
+        MfcController,
         NextMilestoneController,
         NoHint,
         PaperController,
         PrefixRftController,
         RobbinsMonroController,
+        TrapoController,
         UftController,
         UniformController,
     )

@@ -73,6 +73,9 @@ class ScheduledController(SequentialController):
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. The settings are not part of the state: those of this controller stay."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("step", "beginnings"))
+        self._load_clock(state)
+
+    def _load_clock(self, state: State) -> None:
         step = read_value(state, "step", read_count)
         self._beginnings = read_section(state, "beginnings", _read_beginning)
         self._step = step

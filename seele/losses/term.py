@@ -41,6 +41,8 @@ class Row:
     """Leading tokens of the response that the policy did not write in this step."""
     hint_share: float
     """n/k where k of a round's n rollouts share this one's hint."""
+    is_first_of_hint: bool = True
+    """Whether no earlier rollout of the round shares this one's hint."""
 
     def num_tokens(self, axis: Axis) -> int:
         """Length of a column with that axis."""

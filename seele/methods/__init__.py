@@ -5,6 +5,10 @@ same name.
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.methods import (
+    adaback,
+    adaprefix,
+    adhint,
+    asymre,
     cispo,
     dapo,
     drgrpo,
@@ -12,6 +16,7 @@ from seele.methods import (
     grpo,
     gspo,
     luffy,
+    mfc,
     milestones,
     ppo,
     prefix_rft,
@@ -21,6 +26,7 @@ from seele.methods import (
     seele_paper,
     sft,
     sft_rl,
+    trapo,
     uft,
 )
 from seele.methods.method import Method
@@ -37,11 +43,17 @@ METHODS: dict[str, Method] = {
         dapo,
         gspo,
         cispo,
+        asymre,
         luffy,
         milestones,
         rl_sft_loss,
         uft,
         prefix_rft,
+        trapo,
+        adaback,
+        adaprefix,
+        mfc,
+        adhint,
         exgrpo,
         sft,
         sft_rl,

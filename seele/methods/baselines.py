@@ -126,8 +126,8 @@ def check_advantages(advantage_G: Array, group: Group) -> None:
 def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: bool) -> dict[str, Baseline]:
     def pooled(group: Group) -> Array:
         if leave_one_out:
-            return leave_one_out_advantages(group.rewards_G)
-        return pooled_advantages(group.rewards_G, divide_by_std=divide_by_std)
+            return leave_one_out_advantages(group.rewards_G) - settings.shift
+        return pooled_advantages(group.rewards_G, divide_by_std=divide_by_std) - settings.shift
 
     def per_round(group: Group) -> Array:
         return per_round_advantages(

@@ -6,6 +6,7 @@ from typing import Any
 
 from seele.config import LossTermConfig, SeeleConfig
 from seele.errors import ConfigError
+from seele.losses.expert_prefix import ExpertPrefixTerm
 from seele.losses.imitation import ImitationTerm
 from seele.losses.off_policy import OffPolicyTerm
 from seele.losses.term import LossTerm
@@ -79,7 +80,8 @@ def _own(settings: SeeleConfig) -> Iterator[WeighedTerm]:
         yield WeighedTerm(ImitationTerm(imitation), imitation.coefficient, "seele.imitation")
     source = build_source(off_policy)
     if source.marks_tokens:
-        term = OffPolicyTerm(off_policy, has_rows=source.adds_rollouts, has_loss=source.has_own_loss)
+        form = ExpertPrefixTerm if off_policy.loss == "trust_region" else OffPolicyTerm
+        term = form(off_policy, has_rows=source.adds_rollouts, has_loss=source.has_own_loss)
         yield WeighedTerm(term, off_policy.coefficient, "seele.off_policy")
 
 

@@ -137,6 +137,14 @@ class Method:
                 "seele.imitation.coefficient=0, or leave hints to the assistant"
             )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
+        has_own_means = config.off_policy.statistics == "on_policy" or (
+            type(source).advantages is not OffPolicySource.advantages
+        )
+        if config.advantage.shift and (self.has_critic or config.credit.by_milestones or has_own_means):
+            raise ConfigError(
+                f"seele.advantage.shift: {config.advantage.shift}, but advantages here are no differences "
+                "from the group's mean; allowed is 0"
+            )
         if config.credit.by_milestones:
             self._check_credit(config, source)
         if self.has_critic and config.advantage.baseline != "pooled":

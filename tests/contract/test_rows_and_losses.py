@@ -23,6 +23,7 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import response_to_nested
 
 from seele.config import AdvantageConfig
+from seele.losses.expert_prefix import LEARNT_ONCE
 from seele.losses.imitation import HINT_WEIGHTS
 from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import pooled_advantages
@@ -83,6 +84,9 @@ METHODS_OF_ROWS = [
     "prefix_rft",
     "exgrpo",
     "milestones",
+    "asymre",
+    "trapo",
+    "adaback",
 ]
 
 
@@ -123,8 +127,11 @@ def rollouts_of(method):
     if method == "exgrpo":
         old = rollout(3, True, tokens=(5, 8), log_prob=-0.5, origin=Origin.REPLAY)
         return [rollout(0, True), rollout(1, False), rollout(2, False), old]
-    if method in ("seele", "seele_paper", "uft"):
+    if method in ("seele", "seele_paper", "uft", "adaback"):
         return [rollout(i, i < 2, hint_steps=2) for i in range(4)]
+    if method == "trapo":
+        hinted = [rollout(i, False, hint_steps=2) for i in (2, 3)]
+        return [rollout(0, True), rollout(1, False), *hinted]
     if method == "prefix_rft":
         return [rollout(0, True, hint_steps=2), rollout(1, True), rollout(2, False), rollout(3, False)]
     return [rollout(0, True), rollout(1, False), rollout(2, False), rollout(3, False)]
@@ -132,7 +139,7 @@ def rollouts_of(method):
 
 @cache
 def config_of(method):
-    size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1")
+    size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1", "seele.hints.round_sizes=null")
     return compose([*f"method={method}".split(), "hardware=cpu", "job=tiny", *size])
 
 
@@ -209,7 +216,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo"):
+    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -265,6 +272,14 @@ def test_luffy_takes_the_mean_over_the_solution_too_and_the_sft_loss_does_not():
     assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx([0.5, -0.5, -0.5, 0.5])
     _, rows = rows_of("rl_sft_loss")
     assert [tag[ADVANTAGE] for tag in rows.tags[:3]] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
+def test_a_prefix_of_trapo_has_the_advantage_of_any_rollout_and_is_learnt_once():
+    _, rows = rows_of("trapo")
+    assert values(rows.fields, "responses") == [*[[5, 6, 7]] * 2, *[[11, 12, 13, 14, 5, 6, 7]] * 2]
+    assert values(rows.fields, OFF_POLICY_MASK) == [*[[0, 0, 0]] * 2, *[[1, 1, 1, 1, 0, 0, 0]] * 2]
+    assert values(rows.fields, LEARNT_ONCE) == [[0] * 3, [0] * 3, [1, 1, 1, 1, 0, 0, 0], [0] * 7]
+    assert [tag[ADVANTAGE] for tag in rows.tags] == pytest.approx([0.75, -0.25, -0.25, -0.25])
 
 
 def test_a_prefix_is_part_of_its_response():
@@ -327,6 +342,7 @@ COLUMNS = (
     "rollout_log_probs",
     HINT_WEIGHTS,
     OFF_POLICY_MASK,
+    LEARNT_ONCE,
 )
 """Of the rows, those that a loss or this file reads."""
 
@@ -419,7 +435,7 @@ def signs(row):
 EXPECTED = {
     # One right of four; the wrong ones are pushed down, prompts untouched.
     **dict.fromkeys(
-        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo"),
+        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre"),
         [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
     ),
     # Two right; hint tokens are always pulled up, prompts untouched.
@@ -435,6 +451,10 @@ EXPECTED = {
     # The first token comes to a milestone in three of four; nothing stands behind an error.
     "milestones": [[0, 0, -1, -1, -1], [0, 0, 1, 0, 0], [0, 0, -1, 1, 1], [0, 0, -1, 1, 1]],
     "prefix_rft": [[0, 0, *[-1] * 7], [0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2,
+    # The prefix is pulled up once, although its continuations are wrong.
+    "trapo": [[0, 0, -1, -1, -1], [0, 0, 1, 1, 1]] + [[0, 0, *[hint] * 4, 1, 1, 1] for hint in (-1, 0)],
+    # As seele's, but for the hint.
+    "adaback": [[0, 0, 0, 0, 0, 0, -1, -1, -1]] * 2 + [[0, 0, 0, 0, 0, 0, 1, 1, 1]] * 2,
 }
 
 
@@ -485,7 +505,8 @@ def test_a_row_without_weight_has_no_gradient(method):
     batch = Batch(method)
     actor = without_kl_and_entropy(config_of(method))
     columns = weight_columns(actor, LossTerms(read_settings(config_of(method))))
-    marked = [HINT_WEIGHTS] * (method in IMITATED) + [OFF_POLICY_MASK] * (method in GIVEN)
+    marked = [HINT_WEIGHTS] * (method in IMITATED) + [OFF_POLICY_MASK] * (method in (*GIVEN, "trapo"))
+    marked += [LEARNT_ONCE] * (method == "trapo")
     assert list(columns) == ["advantages", *marked]
     # Rows 0 and 3 have no advantage; row 3 is marked where rows of the method are, and row 0 no longer.
     for name, silent in (("advantages", (0, 3)), *((name, (0,)) for name in marked)):
@@ -494,9 +515,10 @@ def test_a_row_without_weight_has_no_gradient(method):
     assert have_weight(batch.fields, columns) == [False, True, True, bool(marked)]
     batch.loss_function = partial(batch.loss_function, config=actor)
     has_gradient = [bool(row.any()) for row in batch.gradients()]
-    # What LUFFY shapes is multiplied by the advantage; it is computed all the same.
-    shaped = method in ("luffy", "exgrpo")
-    assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not shaped)
+    # What LUFFY shapes is multiplied by the advantage, and row 2 has TRAPO's hint of row 3; both are computed
+    # all the same.
+    has_none = method in ("luffy", "exgrpo", "trapo")
+    assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not has_none)
     # One of them may be clipped; GSPO clips both.
     assert any(has_gradient[1:3]) or method == "gspo"
 
@@ -653,6 +675,27 @@ def cispo(terms):
 
     rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
     return sum(weighed(row, a) for row, a in rows) / terms.num_tokens
+
+
+def asymre(terms):
+    rows = each(0.85, -0.15, -0.15, -0.15)
+    return sum(-(terms.own[row] * a).mean() for row, a in rows) / 4
+
+
+def adaback(terms):
+    rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
+    kl = sum(terms.k3_with_the_gradient_of_k2(row).mean() for row, _ in rows) / 4
+    return sum(terms.clipped(row, a).mean() for row, a in rows) / 4 + 0.001 * kl
+
+
+def trapo(terms):
+    # Rows 2 and 3 begin with the same four tokens of the solution.
+    begin = (0, 0, 4, 4)
+    rows = each(0.75, -0.25, -0.25, -0.25)
+    surrogate = sum(terms.unclipped(row, a)[begin[row] :].sum() for row, a in rows) / 88 / 4
+    entropy = sum(terms.entropy[row][begin[row] :].sum() for row in range(4)) / 88 / 4
+    prefix = terms.own[2][:4].exp()
+    return surrogate - (prefix / prefix.detach().clamp(min=0.1)).sum() / 88 / 4 - 0.0003 * entropy
 
 
 def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):

@@ -59,6 +59,10 @@ TURNS = {
     "prefix_rft": ["method=prefix_rft"],
     "exgrpo": ["method=exgrpo seele.replay.start_accuracy=0"] * 2,
     "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
+    "asymre": ["method=asymre"],
+    "trapo": ["method=trapo"] * 2,
+    "mfc": ["method=mfc"],
+    "adhint": ["method=adhint"],
     "after failure": [AFTER_FAILURE],
     "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
@@ -159,7 +163,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             )
             assert 0 < informative <= packed < trained, method
             # Advantages alone decide where neither KL nor entropy nor an own term reaches every row.
-            by_advantage = method in ("rloo", "drgrpo", "gspo", "cispo", "judge")
+            by_advantage = method in ("rloo", "drgrpo", "gspo", "cispo", "asymre", "judge")
             if by_advantage:
                 assert math.isfinite(line["actor/entropy_loss"]), method
             elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):

@@ -106,6 +106,7 @@ def test_settings_that_mean_nothing_are_refused():
         return from_mapping(HintConfig, settings, "seele.hints")
 
     assert hints(rounds=4, rollouts_per_prompt=8, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (4, 2, 1, 1)
+    assert hints(rounds=4, rollouts_per_prompt=16, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (8, 4, 2, 2)
     assert hints(rounds=2, rollouts_per_prompt=8).sizes_of_rounds == (4, 4)
     for settings, message in (
         ({"rounds": 4, "rollouts_per_prompt": 8, "round_sizes": [4, 4]}, "round_sizes must be 4 numbers"),

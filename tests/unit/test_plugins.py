@@ -383,7 +383,8 @@ def test_capabilities_are_class_attributes(own):
     name = own(a=("    def __init__", "    aims_at_target = False\n\n    def __init__"))
     assert not aims_at_target(name) and aims_at_target(own())
     assert {name for name in CONTROLLERS if not aims_at_target(name)} == {
-        *("none", "fixed", "uniform", "uft", "prefix_rft", "next_milestone")
+        *("none", "fixed", "uniform", "uft", "prefix_rft", "next_milestone"),
+        *("adaback", "adhint", "mfc", "trapo"),
     }
     with pytest.raises(
         ConfigError, match=r"seele.hints.round_quorum: got 0.5, but below 1 needs a controller"
@@ -674,8 +675,10 @@ def test_a_source_that_marks_no_token_gives_nothing_and_leaves_advantages_to_the
     assert source.response_tokens(INSTANCE, None, None) == 0
 
 
-def test_only_given_rollouts_have_a_loss_of_their_own():
-    for loss, expected in {"shaped": {"trace", "replay", "successes"}, "surrogate": set()}.items():
+def test_only_given_rollouts_and_expert_prefixes_have_a_loss_of_their_own():
+    always = {"expert_prefix"}
+    shaped = {"trace", "replay", "successes"} | always
+    for loss, expected in {"shaped": shaped, "surrogate": always}.items():
         sources = {name: build_source(OffPolicyConfig(source=name, loss=loss)) for name in SOURCES}
         assert {name for name, source in sources.items() if source.has_own_loss} == expected
         assert {name for name, source in sources.items() if source.marks_tokens} == {*SOURCES} - {"none"}

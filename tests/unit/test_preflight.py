@@ -683,7 +683,7 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
         ),
         (
             "method=gro",
-            r"Could not find 'method/gro' Available options in 'method': cispo dapo drgrpo .*uft$",
+            r"Could not find 'method/gro' Available options in 'method': adaback adaprefix .*uft$",
         ),
         ("seele.hints", "Error parsing override 'seele.hints' missing EQUAL"),
     ],

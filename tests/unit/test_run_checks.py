@@ -72,7 +72,7 @@ def test_they_are_those_that_a_run_gets():
 def test_an_unknown_method_is_named(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["trpo"])
-    assert "unknown method 'trpo'; allowed are ['cispo'" in capsys.readouterr().err
+    assert "unknown method 'trpo'; allowed are ['adaback'" in capsys.readouterr().err
     main(["grpo"])
     assert json.loads(capsys.readouterr().out)["seele.method"] == "grpo"
 

@@ -127,7 +127,7 @@ def test_sound_settings_pass():
 
 def test_an_unknown_method_is_named_with_the_known_ones():
     with pytest.raises(
-        ConfigError, match=r"unknown method 'remax'; allowed are \['cispo', 'dapo', 'drgrpo', "
+        ConfigError, match=r"unknown method 'remax'; allowed are \['adaback', 'adaprefix', .*'drgrpo', "
     ):
         check_method(SeeleConfig(method="remax"))
 

@@ -13,7 +13,8 @@ from seele.records import HintShare, RoundRequest
 
 BLIND = ("prefix_rft", "uft", "uniform")
 SEEING = ("bisect", "robbins_monro")
-NAMES = sorted(BLIND + SEEING)
+PUBLISHED = ("adaback", "adaprefix", "adhint", "mfc", "trapo")
+NAMES = sorted(BLIND + SEEING + PUBLISHED)
 FOUR_STEPS = (0.0, 0.25, 0.5, 0.75)
 
 

@@ -22,7 +22,7 @@ from seele.methods.loss_terms import WeighedTerm
 from seele.plugins import blame
 from seele_verl.protocol import INSTANCE_IDS, count_of
 
-WEIGHED_BY_ADVANTAGE = ("vanilla", "gspo", "cispo")
+WEIGHED_BY_ADVANTAGE = ("vanilla", "gspo", "cispo", "gpg")
 """verl's losses that are 0, with their gradients, where the advantage is."""
 
 UNLIMITED = 1e9

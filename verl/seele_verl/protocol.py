@@ -116,6 +116,7 @@ def training_rows(
     """
     round_size = Counter(rollout.round_index for rollout in rollouts)
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
+    seen: set[tuple[int, int]] = set()
     rows = []
     for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
         before_ids = encoded.before_response(rollout.hint_steps)
@@ -139,7 +140,9 @@ def training_rows(
             response_tokens=row.tag["response_len"],
             off_policy_tokens=row.tag["response_len"] - on_policy_tokens,
             hint_share=round_size[rollout.round_index] / same_hint[rollout.round_index, rollout.hint_steps],
+            is_first_of_hint=(rollout.round_index, rollout.hint_steps) not in seen,
         )
+        seen.add((rollout.round_index, rollout.hint_steps))
         for each in terms:
             row.fields.update(_columns(each, facts, taken={*row.fields, *WRITTEN_LATER}))
         if terms.has_users:

@@ -2,7 +2,7 @@
 
 from seele.config import OffPolicyConfig
 from seele.errors import ConfigError
-from seele.methods.sources.prefix import PrefixSource
+from seele.methods.sources.prefix import ExpertPrefixSource, PrefixSource
 from seele.methods.sources.replay import ReplaySource, SuccessesSource
 from seele.methods.sources.source import KEY, OffPolicySource
 from seele.methods.sources.trace import TraceSource
@@ -14,6 +14,7 @@ SOURCES: dict[str, type[OffPolicySource]] = {
     "none": OffPolicySource,
     "trace": TraceSource,
     "prefix": PrefixSource,
+    "expert_prefix": ExpertPrefixSource,
     "replay": ReplaySource,
     "successes": SuccessesSource,
 }

@@ -113,7 +113,12 @@ class OffPolicySource:
                 "seele.off_policy.entropy_share below 1 needs source 'prefix', whose tokens have advantages "
                 f"of their own; got source {name!r}"
             )
-        if self.in_response and settings.loss != "surrogate":
+        if settings.loss == "trust_region" and not self.in_response:
+            raise ConfigError(
+                f"seele.off_policy.loss 'trust_region' needs source 'expert_prefix', got {name!r}; choose "
+                "method=trapo"
+            )
+        if self.in_response and not self.has_own_loss and settings.loss != "surrogate":
             raise ConfigError(
                 f"seele.off_policy: loss of a prefix must be 'surrogate', got {settings.loss!r}; the "
                 "probabilities that its author gave it are not known"

@@ -1,0 +1,76 @@
+"""The base of controllers that draw from what a problem's earlier outcomes left open."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from seele.hints.contract import check_outcome
+from seele.hints.scheduled import ScheduledController
+from seele.records import State
+from seele.saved_state import check_state, read_ratio, read_section, state_header
+
+_VERSION = 1
+
+
+class RememberingController(ScheduledController):
+    """Draws as a ``ScheduledController`` does, and a few numbers in [0, 1] for each problem, which its
+    outcomes move.
+
+    Args:
+        seed: Seeds the draws.
+    """
+
+    start: tuple[float, ...]
+    """The numbers of a problem without outcomes."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        self._memory: dict[str, tuple[float, ...]] = {}
+
+    def remembered(self, instance_id: str) -> tuple[float, ...]:
+        """The problem's numbers."""
+        return self._memory.get(instance_id, self.start)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``.
+
+        Raises:
+            ValueError: If the outcome is impossible.
+        """
+        ratio, correct, rollouts = check_outcome(hint_ratio, num_correct, num_rollouts)
+        self._memory[instance_id] = self.moved(self.remembered(instance_id), ratio, correct / rollouts)
+
+    @abstractmethod
+    def moved(self, memory: tuple[float, ...], hint_ratio: float, accuracy: float) -> tuple[float, ...]:
+        """A problem's numbers after a round with that accuracy."""
+
+    def state_dict(self) -> State:
+        """See ``Controller``."""
+        memory = {instance_id: list(numbers) for instance_id, numbers in sorted(self._memory.items())}
+        return {**super().state_dict(), "memory": memory}
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        sections = ("step", "beginnings", "memory")
+        check_state(state, header=state_header(self.name, _VERSION), sections=sections)
+        memory = read_section(state, "memory", self._read_numbers)
+        self._load_clock(state)
+        self._memory = memory
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Controller``: also the mean of the last of the problems' numbers."""
+        last = [numbers[-1] for numbers in self._memory.values()]
+        return {**super().metrics(), **({"mean_rate": fmean(last)} if last else {})}
+
+    def _read_numbers(self, value: Any) -> tuple[float, ...]:
+        numbers = tuple(map(read_ratio, value))
+        if len(numbers) != len(self.start):
+            raise ValueError(f"expected {len(self.start)} numbers")
+        return numbers
+
+
+def at_most(largest: float, legal_ratios: Sequence[float]) -> list[float]:
+    """The legal ratios up to ``largest``, at least the smallest of all."""
+    smallest = min(legal_ratios)
+    return [ratio for ratio in legal_ratios if ratio <= max(largest, smallest)]

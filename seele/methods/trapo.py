@@ -1,0 +1,15 @@
+"""TRAPO (arXiv:2512.17636): micro-groups with ever longer prefixes, whose likelihood is learnt carefully.
+
+Differs from ``drgrpo``: rounds of 4, 2, 1 and 1 rollouts; after the first, a prefix where the problem goes
+badly; the prefix is part of the response, and has its likelihood for a loss, weakened where the policy finds
+a token very unlikely.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(
+    name="trapo",
+    summary="ever longer prefixes where a problem goes badly, imitated within a trust region",
+    controllers=("trapo",),
+    off_policy="expert_prefix",
+)

@@ -1,0 +1,136 @@
+"""Rules of published controllers, worked by hand."""
+
+import pytest
+import torch
+
+from seele.errors import ConfigError
+from seele.hints import build_controller
+from seele.losses.expert_prefix import trust_region_likelihood
+
+LEGAL = (0.0, 0.2, 0.4, 0.6, 0.8)
+
+
+def build(name, *, rounds=1, training_steps=None, **settings):
+    run = {"rounds": rounds, "rollouts_per_round": 8, "training_steps": training_steps}
+    return build_controller(name, **run, **settings)
+
+
+def ratio(controller, round_index=0, *, problem="p"):
+    return controller.next_hint_ratio(problem, round_index=round_index, legal_ratios=LEGAL)
+
+
+def observe(controller, hint_ratio, right, *, of=8, problem="p"):
+    controller.observe(problem, hint_ratio=hint_ratio, num_correct=right, num_rollouts=of)
+
+
+def drawn(controller, times=200):
+    """The different ratios of many visits without outcomes."""
+    ratios = []
+    for _ in range(times):
+        ratios.append(ratio(controller))
+        controller.end_visit("p")
+    return sorted(set(ratios))
+
+
+def test_adaback_halves_its_interval_at_random():
+    controller = build("adaback", threshold=0.5)
+    assert drawn(controller) == [*LEGAL]
+    observe(controller, 0.6, 4)  # half is a success: [0, 0.6]
+    assert drawn(controller) == [0.0, 0.2, 0.4, 0.6]
+    observe(controller, 0.2, 3)  # a failure: [0.2, 0.6]
+    assert drawn(controller) == [0.2, 0.4, 0.6]
+    observe(controller, 0.4, 8)  # a success opens the interval downwards again: [0, 0.4]
+    assert drawn(controller) == [0.0, 0.2, 0.4]
+    observe(controller, 0.4, 0)  # no room is left below what failed: [0.4, 1]
+    assert drawn(controller) == [0.4, 0.6, 0.8]
+    observe(controller, 0.8, 0)  # nothing longer is legal
+    assert drawn(controller) == [0.8]
+
+
+def test_the_ratchet_of_mfc_only_falls():
+    controller = build("mfc")
+    assert drawn(controller) == [*LEGAL]
+    observe(controller, 0.6, 3)  # below one half
+    assert drawn(controller) == [*LEGAL]
+    observe(controller, 0.6, 4)
+    assert drawn(controller) == [0.0, 0.2, 0.4, 0.6]
+    observe(controller, 0.2, 8)
+    assert drawn(controller) == [0.0, 0.2]
+    for _ in range(3):
+        observe(controller, 0.2, 0)
+    assert drawn(controller) == [0.0, 0.2]
+    assert controller.metrics()["mean_rate"] == 0.2
+
+
+def test_adaprefix_moves_every_ten_steps_and_withdraws_late():
+    controller = build("adaprefix", training_steps=100, begin=0.4, gain=0.5, smoothing=0.5)
+    controller.begin_step(1)
+    assert ratio(controller) == 0.4
+    observe(controller, 0.4, 8)  # s = (0.5 + 1) / 2
+    controller.begin_step(9)
+    assert ratio(controller) == 0.4
+    controller.begin_step(10)  # x = 0.4 + 0.5 (0.5 - 0.75) = 0.275
+    assert ratio(controller) == 0.2
+    controller.begin_step(20)  # not seen since, so it stays
+    assert ratio(controller) == 0.2
+    for _ in range(4):
+        observe(controller, 0.2, 0)  # s = 0.75 / 16
+    controller.begin_step(30)  # x = 0.275 + 0.5 (0.5 - 0.047) = 0.5016
+    assert ratio(controller) == 0.6
+    assert controller.metrics()["mean_rate"] == pytest.approx(0.275 + 0.5 * (0.5 - 0.75 / 16))
+    controller.begin_step(90)  # half of the last fifth is over
+    assert ratio(controller) == 0.2
+    controller.begin_step(100)
+    assert ratio(controller) == 0.0
+
+
+def trapo(*outcomes):
+    """Ratios of the rounds of 4, 2, 1 and 1 rollouts, of which so many are right."""
+    controller, ratios = build("trapo", rounds=4), []
+    for round_index, (of, right) in enumerate(zip((4, 2, 1, 1), outcomes, strict=False)):
+        ratios.append(ratio(controller, round_index))
+        observe(controller, ratios[-1], right, of=of)
+    ratios.append(ratio(controller, len(outcomes)))
+    return ratios
+
+
+def test_trapo_reveals_more_where_the_visit_goes_badly():
+    # Under 2 of 4 a quarter, under 4 of 6 one half, unless 7 of 7 as much as is legal.
+    assert trapo(1, 2, 1) == [0.0, 0.2, 0.4, 0.8]  # 1/4; 3/6; 4/7
+    assert trapo(2, 2, 1) == [0.0, 0.0, 0.0, 0.8]  # 2/4; 4/6; 5/7
+    assert trapo(4, 2, 1) == [0.0, 0.0, 0.0, 0.0]
+    assert trapo(4, 2, 0) == [0.0, 0.0, 0.0, 0.8]
+
+
+def test_trapo_begins_each_visit_anew():
+    controller = build("trapo", rounds=4)
+    assert ratio(controller) == 0.0
+    observe(controller, 0.0, 4, of=4)
+    controller.end_visit("p")
+    assert ratio(controller) == 0.0
+    observe(controller, 0.0, 0, of=4)
+    assert ratio(controller, 1) == 0.2
+    with pytest.raises(ConfigError, match=r"below: expected as many numbers as shares \(3\), got \[0.5\]"):
+        build("trapo", below=[0.5])
+    with pytest.raises(ConfigError, match=r"shares: expected numbers in \[0, 1\], got 0.5"):
+        build("trapo", shares=0.5)
+
+
+def test_adhint_reveals_the_more_the_harder_the_first_round_was():
+    controller = build("adhint", rounds=3, smallest=0.0, largest=0.8)
+    for right, expected in ((0, 0.8), (2, 0.6), (4, 0.4), (8, 0.0)):
+        assert ratio(controller) == 0.0
+        observe(controller, 0.0, right)
+        assert ratio(controller, 1) == expected
+        observe(controller, expected, 8)  # says nothing about the problem without hints
+        assert ratio(controller, 2) == expected
+        controller.end_visit("p")
+
+
+def test_the_trust_region_of_trapo_attenuates_unlikely_tokens():
+    # d(-p / max(p, 0.1)) / d log p = -p / max(p, 0.1): 1 from 0.1 on, a tenth at 0.01.
+    log_probs = torch.log(torch.tensor([0.5, 0.1, 0.01], dtype=torch.float64)).requires_grad_()
+    loss = trust_region_likelihood(log_probs, alpha=0.1)
+    assert loss.tolist() == pytest.approx([-1.0, -1.0, -0.1])
+    loss.sum().backward()
+    assert log_probs.grad.tolist() == pytest.approx([-1.0, -1.0, -0.1])
