@@ -136,15 +136,27 @@ def compare_task(
     splits: tuple[str, ...] = GREEDY,
     enough: float | None = None,
 ) -> Comparison | None:
-    """The arms at equal cost; None before there is anything to compare.
+    """The arms at equal cost, as ``compare_runs``."""
+    names = tuple(split_of(task, split) for split in splits)
+    return compare_runs(stored_runs(task, arms), cost, splits=names, enough=enough)
+
+
+def compare_runs(
+    stored: Mapping[str, Sequence[Path]],
+    cost: str,
+    *,
+    splits: Sequence[str],
+    enough: float | None = None,
+    reader: Callable[[Path], RunFolder] = read,
+) -> Comparison | None:
+    """Arms by their runs, at equal cost; None before there is anything to compare.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
     ones generate nothing, and DAPO trains on little of what it generates. ``enough`` takes the place of
     ``ENOUGH``.
     """
-    stored = stored_runs(task, arms)
     spent = {
-        arm: min(read(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
+        arm: min(reader(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
         for arm, folders in stored.items()
     }
     least = (ENOUGH.get(cost, ELSEWHERE) if enough is None else enough) * spent.get(REFERENCE, 0.0)
@@ -153,8 +165,7 @@ def compare_task(
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    names = [split_of(task, split) for split in splits]
-    return compare(folders, labels=labels, splits=names, costs=[cost], read=read)
+    return compare(folders, labels=labels, splits=splits, costs=[cost], read=reader)
 
 
 def results_on(

@@ -463,3 +463,28 @@ def test_the_first_mistake_of_a_solution(load_from):
     assert counted["value"] == [1, 1, 0, 0]
     assert counted["misread"] == [0, 1, 0, 0]
     assert counted["other"] == [1, 0, 2, 2]
+
+
+def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_own(
+    evidence, load_from, tmp_path, monkeypatch
+):
+    archive = load_from(EVIDENCE, "archive")
+    leaderboard = load_from(EVIDENCE, "leaderboard")
+    tasks = leaderboard.tasks_shown()
+    assert leaderboard.PAGE.read_text() == leaderboard.leaderboard(tasks, {})
+    stored = archive.read_task("mixed")
+    for seed in (0, 1):
+        archive.unpack(stored[f"seele-n8/seed_{seed}"], tmp_path / f"mine_{seed}")
+    page = tmp_path / "page.md"
+    added = [f"--add=mixed/mine={tmp_path}/mine_{seed}" for seed in (0, 1)]
+    monkeypatch.setattr("sys.argv", ["leaderboard.py", f"--out={page}", *added])
+    leaderboard.main()
+    mine, theirs = (
+        next(line for line in page.read_text().splitlines() if line.startswith(f"| `{arm}`"))
+        for arm in ("mine", "seele-n8")
+    )
+    # Two of its five seeds, on one task.
+    assert mine.count("%") == 1 and theirs.count("%") > 1
+    monkeypatch.setattr("sys.argv", ["leaderboard.py", "--add=mixd/mine=nowhere"])
+    with pytest.raises(SystemExit):
+        leaderboard.main()

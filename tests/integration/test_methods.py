@@ -61,7 +61,7 @@ TURNS = {
     "seele_paper": ["method=seele_paper seele.hints.rounds=2"],
     "asymre": ["method=asymre"],
     "trapo": ["method=trapo"] * 2,
-    "mfc": ["method=mfc"],
+    "mfc": ['method=mfc seele.hints.request="{question}/{hint}"'],
     "adhint": ["method=adhint"],
     "after failure": [AFTER_FAILURE],
     "own parts": [OWN_PARTS],
@@ -171,12 +171,14 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "own parts"):
                 continue  # a problem may be begun twice, and given rows do not say their length
             trained_rows = [row for row in rows if row["advantage"] is not None]
-            if method == "after failure":
+            if method in ("after failure", "mfc"):
                 # What the user says differs by hint.
                 trained_rows = [
                     row | {"instance_id": f"{row['instance_id']} {row['hint_steps']}"} for row in trained_rows
                 ]
-            assert packed == packed_tokens_of(trained_rows, in_response=method == "prefix_rft"), method
+            assert packed == packed_tokens_of(trained_rows, in_response=method in ("prefix_rft", "trapo")), (
+                method
+            )
             if by_advantage:
                 left = [row for row in trained_rows if row["advantage"]]
                 assert informative == packed_tokens_of(left, in_response=False), method
@@ -204,7 +206,8 @@ def test_the_composition_of_groups_is_the_methods(steps):
     assert {pair for pairs in on_off_hinted.values() for pair in pairs} == {(8, 0)}
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
     assert hinted["prefix_rft"] == 1
-    hinting = ("seele", "seele_paper", "uft", "prefix_rft", "after failure", "own reward")
+    hinting = {"seele", "seele_paper", "uft", "prefix_rft", "after failure", "own reward"}
+    hinting |= {"trapo", "mfc", "adhint"}
     assert all(hinted[method] == 0 for method in TURNS if method not in hinting)
     assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
 
@@ -240,6 +243,22 @@ def test_hints_of_the_users_follow_failures_and_are_compared_apart(steps):
                 assert row["advantage"] == pytest.approx(expected, abs=1e-6)
     assert hinted and line["group/hinted"] == hinted / 8
     assert 0 < line["controller/failed_share"] <= 1
+
+
+def test_trapo_reveals_a_prefix_where_the_rounds_before_went_badly(steps):
+    prefixed = 0
+    for line, rows in steps["trapo"]:
+        for group in groups_of(rows).values():
+            rights, sizes = 0, []
+            for round_index, needed in enumerate((0, 2, 4, 7)):
+                of_round = [row for row in group if row["round"] == round_index]
+                assert all(bool(row["hint_steps"]) == (rights < needed) for row in of_round)
+                rights += sum(row["reward"] == 1 for row in of_round)
+                sizes.append(len(of_round))
+                prefixed += sum(bool(row["hint_steps"]) for row in of_round)
+            assert sizes == [4, 2, 1, 1]
+        assert line["actor/off_policy_loss"] < 0
+    assert prefixed
 
 
 def test_a_users_own_source_term_and_baseline_train(steps):

@@ -1,0 +1,146 @@
+"""The leaderboard: every arm on every task, at equal cost, by five costs. Same runs, same page.
+
+    python benchmarks/evidence/leaderboard.py                        # docs/evidence/leaderboard.md
+    python benchmarks/evidence/leaderboard.py --check                # exit status 1 where it would change
+    python benchmarks/evidence/leaderboard.py --out mine.md \\
+        --add mixed/mine=runs/mine_0 --add mixed/mine=runs/mine_1    # with run folders of one's own
+
+A run of one's own has the problems of the task (``python benchmarks/evidence/run.py`` prepares them) as its
+validation file, so that it logs the accuracy that the task is judged by. Differences are paired by seed.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from archive import read
+from plan import TUNING, load_plan
+from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs
+
+from seele.data.storage.files import write_atomically
+from seele.maths.tables import markdown_table
+from seele.report.comparison.curves import COSTS
+from seele.report.comparison.results import Result
+from seele.report.comparison.tables import amount, points, share
+from seele.report.run_folder import RunFolder, read_run
+
+PAGE = TASK_PAGES / "leaderboard.md"
+BY = (
+    *("tokens_generated", "tokens_trained", "tokens_trained_packed"),
+    *("tokens_trained_informative", "flops"),
+)
+HEAD = """# Leaderboard
+
+Un-hinted accuracy on held-out problems at equal cost: the rank of an arm among those of the task,
+its accuracy, and in points its paired difference from `grpo` with a 95 % interval over seeds.
+Arms are in the order of the tasks on which that interval lies above zero, then of the mean
+difference.
+An empty cell has no runs, or runs that spent far less than GRPO's.
+What an arm is stands in `benchmarks/evidence/plan.yaml`, how runs were made on the page of each
+task.
+
+```bash
+python benchmarks/evidence/leaderboard.py --out mine.md --add mixed/mine=runs/mine_0
+```
+
+adds your own runs of a task.
+"""
+
+Added = Mapping[str, Mapping[str, Sequence[Path]]]
+"""Task -> arm -> run folders of the user's."""
+
+
+def tasks_shown() -> list[str]:
+    """Those of chains that differ in what is learnt, then the others."""
+    return [*CHAINS, *(task for task in load_plan()["tasks"] if task not in (*CHAINS, TUNING))]
+
+
+def leaderboard(tasks: Sequence[str], added: Added) -> str:
+    """The page."""
+    tables = []
+    for cost in BY:
+        results = {task: found for task in tasks if (found := result(task, cost, added.get(task, {})))}
+        tables.append(f"\n## At equal {COSTS[cost].title}\n\n{table(results, cost)}")
+    return HEAD + "".join(tables)
+
+
+def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
+    """The arms of a task at equal cost, ablations left out; None where there are no two, or no GRPO."""
+    split = split_of(task, "heldout")
+    plan = load_plan()
+    runs = {**stored_runs(task, [*plan["arms"], *plan["credit"], *plan["released"]]), **added}
+    own = {folder for folders in added.values() for folder in folders}
+
+    def reader(folder: Path) -> RunFolder:
+        return read_run(folder) if folder in own else read(folder)
+
+    comparison = compare_runs(runs, cost, splits=[split], reader=reader)
+    if comparison is None or REFERENCE not in comparison.curves[split][cost]:
+        return None
+    return comparison.results[split][cost]
+
+
+def table(results: Mapping[str, Result], cost: str) -> str:
+    """A row an arm, a column a task."""
+    cells: dict[str, dict[str, str]] = defaultdict(dict)
+    gains: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for task, of_task in results.items():
+        ranked = sorted(of_task.arms, key=lambda arm: -of_task.arms[arm].accuracy.mean)
+        for rank, arm in enumerate(ranked, start=1):
+            found = of_task.arms[arm]
+            cells[arm][task] = f"{rank}: {share(found.accuracy.mean)}"
+            if (difference := found.difference) is None:
+                continue
+            ends = difference.t_interval_95
+            gains[arm].append((ends is not None and ends[0] > 0, difference.mean))
+            interval = f", {points(ends[0])} to {points(ends[1])}" if ends else ""
+            cells[arm][task] += f" ({points(difference.mean)}{interval})"
+    if not cells:
+        return "No stored run has counted it yet.\n"
+
+    def standing(arm: str) -> tuple[int, float]:
+        won = sum(is_ahead for is_ahead, _ in gains[arm])
+        return -won, -fmean(gain for _, gain in gains[arm]) if gains[arm] else 0.0
+
+    rows = [
+        [
+            f"`{arm}`",
+            *(cells[arm].get(task, "") for task in results),
+            f"{-standing(arm)[0]} of {len(gains[arm])}" if gains[arm] else "",
+        ]
+        for arm in sorted(cells, key=lambda arm: (standing(arm), arm))
+    ]
+    heads = [f"`{task}` at {amount(each.budget)}" for task, each in results.items()]
+    return markdown_table(["arm", *heads, "clearly ahead"], rows)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where it would change")
+    parser.add_argument("--add", action="append", default=[], metavar="TASK/ARM=RUN")
+    parser.add_argument("--out", type=Path, help="another page; needed with --add")
+    arguments = parser.parse_args()
+    tasks = tasks_shown()
+    added: dict[str, dict[str, list[Path]]] = {}
+    for each in arguments.add:
+        name, _, folder = each.partition("=")
+        task, _, arm = name.partition("/")
+        if task not in tasks or not arm or not Path(folder, "metrics.jsonl").is_file():
+            parser.error(
+                f"--add {each}: expected TASK/ARM=RUN with a task of {', '.join(tasks)} and a run folder"
+            )
+        added.setdefault(task, {}).setdefault(arm, []).append(Path(folder))
+    if added and arguments.out is None:
+        parser.error("--add needs --out FILE: the page of the repository has the stored runs alone")
+    page, out = leaderboard(tasks, added).encode(), arguments.out or PAGE
+    if arguments.check:
+        sys.exit(0 if out.exists() and out.read_bytes() == page else f"{out} is not what the runs give")
+    write_atomically(out, page)
+
+
+if __name__ == "__main__":
+    main()
