@@ -11,6 +11,7 @@ from seele.cli.cost import cost_command
 from seele.cli.data_annotate import annotate_command
 from seele.cli.data_filter import filter_command
 from seele.cli.data_inspect import inspect_problems, milestones_command
+from seele.cli.data_limr import limr_command
 from seele.cli.data_own import own_command
 from seele.cli.data_prepare import prepare_app
 from seele.cli.doctor.command import doctor_command
@@ -33,6 +34,7 @@ data_app.add_typer(prepare_app, name="prepare")
 data_app.command("annotate")(annotate_command)
 data_app.command("filter", context_settings={"allow_extra_args": True})(filter_command)
 data_app.command("inspect")(inspect_problems)
+data_app.command("limr")(limr_command)
 data_app.command("milestones")(milestones_command)
 data_app.command("own", context_settings={"allow_extra_args": True})(own_command)
 

@@ -20,7 +20,16 @@ class DataConfig:
     by itself is left out.
     """
 
+    validated_training_problems: int = 0
+    """Training problems that every validation asks, too, without a hint: spread evenly over the files. Their
+    accuracy has the training file's name (``val/accuracy/chains/train``).
+    """
+
     def __post_init__(self) -> None:
+        require(
+            self.validated_training_problems >= 0,
+            f"validated_training_problems must not be negative, got {self.validated_training_problems}",
+        )
         require(self.overlong in OVERLONG, f"overlong must be one of {list(OVERLONG)}, got {self.overlong!r}")
 
 

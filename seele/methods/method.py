@@ -21,6 +21,7 @@ SETTINGS_OF_ROLLOUTS = {
     "rollout_correction": "none",
     "rollout_cache": None,
     "max_generated_tokens": None,
+    "data.validated_training_problems": 0,
 }
 """Settings that mean nothing where nothing is rolled out, with the values that leave them off."""
 

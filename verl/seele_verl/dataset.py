@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from seele.config import HintConfig
-from seele.data.overlong import read_fitting_problems
+from seele.data.overlong import Problem, read_fitting_problems
 from seele.data.steps.hint_units import for_hints
 from seele.data.storage.schema import read_columns
 from seele_verl.settings import read_hints
@@ -40,6 +40,10 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         self._tokenizer = tokenizer
         record = None if config is None else config.get("overlong_record")
         self._problems = read_fitting_problems(data_files, max_samples, record)
+        count = 0 if config is None else config.get("validated_training_problems", 0)
+        if count and [*data_files] == [*config.val_files]:
+            training = read_fitting_problems(config.train_files, record=record)
+            self._problems += spread(training, count)
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -69,3 +73,10 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         rows = {path: read_columns(path, names) for path in {problem.path for problem in self._problems}}
         return [rows[problem.path][problem.row] for problem in self._problems]
+
+
+def spread(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """``count`` of the problems at equal distances, or all of them."""
+    if count >= len(problems):
+        return [*problems]
+    return [problems[index * len(problems) // count] for index in range(count)]
