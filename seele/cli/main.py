@@ -1,8 +1,9 @@
 """Entry point of the ``seele`` command: its sub-commands, and how an error that a user can fix ends."""
 
+import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
@@ -31,25 +32,34 @@ app = typer.Typer(
 data_reasoning.register(prepare_app)
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, annotate, filter and inspect problems.")
 data_app.add_typer(prepare_app, name="prepare")
-data_app.command("annotate")(annotate_command)
-data_app.command("filter", context_settings={"allow_extra_args": True})(filter_command)
-data_app.command("inspect")(inspect_problems)
-data_app.command("limr")(limr_command)
-data_app.command("milestones")(milestones_command)
-data_app.command("own", context_settings={"allow_extra_args": True})(own_command)
+
+
+def _add(group: typer.Typer, name: str, command: Callable[..., None], *, passes_on: bool = False) -> None:
+    """A command whose help is its docstring without the errors, and which may take arguments of others."""
+    about = (inspect.getdoc(command) or "").partition("\n\nRaises:")[0]
+    settings = {"allow_extra_args": True} if passes_on else {}
+    group.command(name, help=about, context_settings=settings)(command)
+
+
+_add(data_app, "annotate", annotate_command)
+_add(data_app, "filter", filter_command, passes_on=True)
+_add(data_app, "inspect", inspect_problems)
+_add(data_app, "limr", limr_command)
+_add(data_app, "milestones", milestones_command)
+_add(data_app, "own", own_command, passes_on=True)
 
 for name, text in HELP.items():
     # Listed here; ``main`` runs them, because they read their arguments themselves.
     app.command(name, help=text)(lambda: None)
 app.add_typer(data_app, name="data")
-app.command("compare")(compare_command)
-app.command("cost")(cost_command)
-app.command("doctor")(doctor_command)
-app.command("export")(export_command)
-app.command("grade")(grade_command)
-app.command("report")(report_command)
-app.command("runs")(runs_command)
-app.command("simulate")(simulate_command)
+_add(app, "compare", compare_command)
+_add(app, "cost", cost_command)
+_add(app, "doctor", doctor_command)
+_add(app, "export", export_command)
+_add(app, "grade", grade_command)
+_add(app, "report", report_command)
+_add(app, "runs", runs_command)
+_add(app, "simulate", simulate_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
