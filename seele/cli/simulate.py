@@ -69,6 +69,11 @@ def simulate_command(
         raise ConfigError(f"--problems: expected at least 2, got {problems}")
     if seed < 0:
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
+    if when == "until_success":
+        raise ConfigError(
+            "--when until_success: rounds that are thrown away are not simulated; allowed are always and "
+            "after_failure"
+        )
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:
         rounds, rollouts = len(sizes), sum(sizes)

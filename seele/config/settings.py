@@ -17,7 +17,7 @@ from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
-WHEN = ("always", "after_failure")
+WHEN = ("always", "after_failure", "until_success")
 PLACEMENTS = ("assistant", "user")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """What a controller is given by the run, not by its own settings."""
@@ -58,12 +58,14 @@ class HintConfig:
     """``placement=user``: what the user says where there is a hint."""
 
     when: str = "always"
-    """``always``, or ``after_failure``: the first round has no hint, the later ones only where it failed
-    (``seele.hints.conditions``).
+    """``always``. ``after_failure``: the first round has no hint, the later ones only where it failed
+    (``seele.hints.conditions``). ``until_success``: the first round has no hint; a round that failed is
+    thrown away and rolled out again with the controller's next hint. Each round then has all of
+    ``rollouts_per_prompt``.
     """
 
     failing_accuracy: float = 0.0
-    """``after_failure``: the largest accuracy of the first round that is a failure, in [0, 1)."""
+    """Under both: the largest accuracy of a round that is a failure, in [0, 1)."""
 
     dropout: float = 0.0
     """Probability that a rollout loses its hint, in [0, 1)."""
@@ -92,7 +94,7 @@ class HintConfig:
         require(self.rounds >= 1, f"rounds must be at least 1, got {self.rounds}")
         require(
             self.rollouts_per_prompt >= 1
-            and (self.round_sizes is not None or self.rollouts_per_prompt % self.rounds == 0),
+            and (self.round_sizes is not None or self.retries or self.rollouts_per_prompt % self.rounds == 0),
             f"rollouts_per_prompt ({self.rollouts_per_prompt}) must be a positive multiple of "
             f"rounds ({self.rounds})",
         )
@@ -103,6 +105,10 @@ class HintConfig:
             f"round_sizes must be {self.rounds} numbers of at least 1 (rounds) that add up to "
             f"{self.rollouts_per_prompt} (rollouts_per_prompt) or a divisor of it, got "
             f"{sizes and list(sizes)}",
+        )
+        require(
+            sizes is None or not self.retries,
+            f"round_sizes must be null with when=until_success, whose rounds have one size, got {sizes}",
         )
         require(
             self.placement in PLACEMENTS,
@@ -116,11 +122,11 @@ class HintConfig:
         require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
         require(
             self.when == "always" or self.rounds >= 2,
-            f"when=after_failure needs at least two rounds, the first without hint, got {self.rounds}",
+            f"when={self.when} needs at least two rounds, the first without hint, got {self.rounds}",
         )
         require(
             self.when == "always" or self.round_quorum == 1.0,
-            "when=after_failure needs whole rounds, for a failure is known when all of a round is graded: "
+            f"when={self.when} needs whole rounds, for a failure is known when all of a round is graded: "
             f"round_quorum must be 1, got {self.round_quorum}",
         )
         for name in ("failing_accuracy", "dropout"):
@@ -143,8 +149,15 @@ class HintConfig:
         return self.request if self.placement == "user" else None
 
     @property
+    def retries(self) -> bool:
+        """Whether a problem is rolled out anew after a round that failed."""
+        return self.when == "until_success"
+
+    @property
     def sizes_of_rounds(self) -> tuple[int, ...]:
         """Rollouts of a problem in each round; n in the paper."""
+        if self.retries:
+            return (self.rollouts_per_prompt,) * self.rounds
         shares = self.round_sizes or (1,) * self.rounds
         return tuple(share * self.rollouts_per_prompt // sum(shares) for share in shares)
 

@@ -24,7 +24,7 @@ def with_conditions(
     """The controller under a run's conditions (``HintConfig`` says what they mean)."""
     if dropout:
         controller = Dropout(controller, share=dropout, seed=seed)
-    if when == "after_failure":
+    if when != "always":
         controller = AfterFailure(controller, failing_accuracy=failing_accuracy)
     return controller
 

@@ -238,6 +238,17 @@ def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float 
     return float(value)
 
 
+def check_numbers(key: str, values: Any) -> tuple[float, ...]:
+    """``values``, if they are numbers in [0, 1], at least one.
+
+    Raises:
+        ConfigError: Says what was expected.
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise ConfigError(f"seele.hints.settings.{key}: expected numbers in [0, 1], got {values!r}")
+    return tuple(check_number(key, value, at_most=1.0) for value in values)
+
+
 def check_count(key: str, value: Any) -> int:
     """``value``, if it is a whole number of at least 1.
 

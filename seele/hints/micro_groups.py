@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from seele.errors import ConfigError
-from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
+from seele.hints.contract import (
+    SequentialController,
+    check_number,
+    check_numbers,
+    check_outcome,
+    nearest_legal,
+)
 from seele.records import State
 from seele.saved_state import check_state, read_count, read_section, state_header
 
@@ -72,7 +78,7 @@ class TrapoController(VisitController):
         below: Sequence[float] = (0.5, 2 / 3, 1.0),
     ) -> None:
         super().__init__()
-        self._shares, self._below = _numbers("shares", shares), _numbers("below", below)
+        self._shares, self._below = check_numbers("shares", shares), check_numbers("below", below)
         if len(self._shares) != len(self._below):
             raise ConfigError(
                 f"seele.hints.settings.below: expected as many numbers as shares ({len(self._shares)}), got "
@@ -120,12 +126,6 @@ class AdHintController(VisitController):
             return min(legal_ratios)
         difficulty = 1.0 - right / rolled_out
         return nearest_legal((self._largest - self._smallest) * difficulty + self._smallest, legal_ratios)
-
-
-def _numbers(key: str, values: Any) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise ConfigError(f"seele.hints.settings.{key}: expected numbers in [0, 1], got {values!r}")
-    return tuple(check_number(key, value, at_most=1.0) for value in values)
 
 
 def _read_counts(value: Any) -> tuple[int, int]:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from seele.hints.contract import SequentialController, check_number, check_outcome, nearest_legal
+from seele.hints.contract import (
+    SequentialController,
+    check_number,
+    check_numbers,
+    check_outcome,
+    nearest_legal,
+)
 from seele.records import State
 from seele.saved_state import check_state, read_count, read_section, read_value, state_header
 
@@ -133,6 +139,25 @@ class FixedHint(SequentialController):
     def load_state_dict(self, state: State) -> None:
         """Checks that the checkpoint is of this controller: the ratio is a setting, not something learnt."""
         check_state(state, header=self.state_dict())
+
+
+class LadderController(FixedHint):
+    """The first round of a visit has no hint, and each later one the next of ``shares``; with
+    ``seele.hints.when=until_success`` as in GHPO (arXiv:2507.10628).
+
+    Args:
+        shares: Of the solution, for each round after the first; later rounds have the last of them.
+    """
+
+    name: ClassVar[str] = "ladder"
+
+    def __init__(self, *, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> None:
+        super().__init__(ratio=0.0)
+        self._shares = (0.0, *check_numbers("shares", shares))
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """By the round alone."""
+        return nearest_legal(self._shares[min(round_index, len(self._shares) - 1)], legal_ratios)
 
 
 class NoHint(FixedHint):

@@ -66,7 +66,7 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     metrics["group/off_policy"] = len(given) / len(visits)
     metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
-    return metrics | _pooled(by_visit) | _practised(visits) | _rollout_shares(visits)
+    return metrics | _pooled(by_visit) | _practised(visits) | _thrown_away(by_visit) | _rollout_shares(visits)
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
@@ -83,6 +83,13 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
         "prompts/nonzero_variance_share": float(np.mean(mixed)),
         "prompts/variance_between_hints": between / total if total else 0.0,
     }
+
+
+def _thrown_away(by_visit: Sequence[Array]) -> dict[str, float]:
+    """Share of the rollouts in rounds that failed and were rolled out again; nothing where none was."""
+    thrown = sum(groups[:, 0].min() * groups[:, 3].sum() for groups in by_visit)
+    kept = sum(groups[:, 3].sum() for groups in by_visit)
+    return {"rollout/thrown_away_share": float(thrown / (thrown + kept))} if thrown else {}
 
 
 def _practised(visits: Sequence[Visit]) -> dict[str, float]:

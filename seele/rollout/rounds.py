@@ -113,14 +113,6 @@ async def run_rounds(
         ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
     """
     rollouts: list[Rollout] = []
-
-    async def roll_out(hinted: HintedRollouts) -> None:
-        graded = sample_and_grade(instance, hinted, sample=sample, grade=grade, quorum=hinted.num_rollouts)
-        async with aclosing(graded) as parts:
-            async for part in parts:
-                rollouts.extend(part)
-                await tell(controller, instance, hinted, part, succeeded)
-
     begun, total = 0, sum(round_sizes)
     try:
         for round_index, size in enumerate(round_sizes):
@@ -130,10 +122,56 @@ async def run_rounds(
                 instance.instance_id, round_index, instance.legal_hint_ratios, total - begun
             )
             plan = await controller.plan_round(request, num_rollouts=size)
-            async with asyncio.TaskGroup() as tasks:
-                for hinted in divide_round(plan, round_index=round_index, begun=begun):
-                    tasks.create_task(roll_out(hinted))
+            hinted = divide_round(plan, round_index=round_index, begun=begun)
+            rollouts += await roll_out_round(
+                instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
+            )
             begun += sum(share.num_rollouts for share in plan)
+    finally:
+        await controller.end_visit(instance.instance_id)
+    return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
+
+
+async def run_until_success(
+    instance: Instance,
+    *,
+    controller: HintController,
+    sample: Sampler,
+    grade: Grader,
+    round_sizes: Sequence[int],
+    failing_accuracy: float,
+    succeeded: Success = is_correct,
+) -> list[Rollout]:
+    """Roll a problem out again, with the controller's next hint, until a round does not fail.
+
+    Rounds that failed are thrown away, but for the last one (GHPO, arXiv:2507.10628).
+
+    Args:
+        instance: The problem.
+        controller: As for ``run_rounds``.
+        sample: As for ``run_rounds``.
+        grade: As for ``run_rounds``.
+        round_sizes: Rollouts of each round, all of one size.
+        failing_accuracy: The largest share of successes with which a round fails.
+        succeeded: Which rollouts are successes.
+
+    Returns:
+        The rollouts of one round.
+
+    Raises:
+        ExceptionGroup: As ``run_rounds``.
+    """
+    rollouts: list[Rollout] = []
+    try:
+        for round_index, size in enumerate(round_sizes):
+            request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios, size)
+            plan = await controller.plan_round(request, num_rollouts=size)
+            hinted = divide_round(plan, round_index=round_index, begun=0)
+            rollouts = await roll_out_round(
+                instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
+            )
+            if sum(map(succeeded, rollouts)) > failing_accuracy * len(rollouts):
+                break
     finally:
         await controller.end_visit(instance.instance_id)
     return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
@@ -165,6 +203,31 @@ def divide_round(plan: Sequence[HintShare], *, round_index: int, begun: int) -> 
         )
         for share, first in zip(plan, firsts, strict=False)
     ]
+
+
+async def roll_out_round(
+    instance: Instance,
+    hinted: Sequence[HintedRollouts],
+    *,
+    controller: HintController,
+    sample: Sampler,
+    grade: Grader,
+    succeeded: Success,
+) -> list[Rollout]:
+    """Roll out a planned round, its hints at the same time, and tell the controller what it brought."""
+    rollouts: list[Rollout] = []
+
+    async def roll_out(each: HintedRollouts) -> None:
+        graded = sample_and_grade(instance, each, sample=sample, grade=grade, quorum=each.num_rollouts)
+        async with aclosing(graded) as parts:
+            async for part in parts:
+                rollouts.extend(part)
+                await tell(controller, instance, each, part, succeeded)
+
+    async with asyncio.TaskGroup() as tasks:
+        for each in hinted:
+            tasks.create_task(roll_out(each))
+    return rollouts
 
 
 async def sample_and_grade(

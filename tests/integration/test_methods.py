@@ -63,6 +63,7 @@ TURNS = {
     "trapo": ["method=trapo"] * 2,
     "mfc": ['method=mfc seele.hints.request="{question}/{hint}"'],
     "adhint": ["method=adhint"],
+    "ghpo": ['method=ghpo seele.hints.request="{question}/{hint}"'],
     "after failure": [AFTER_FAILURE],
     "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
@@ -146,12 +147,14 @@ def test_what_the_rounds_cost_is_what_the_step_cost(steps):
     costs = ("tokens/prompt", "tokens/prefilled", "tokens/generated", "tokens/trained", "flops")
     for method, of_method in steps.items():
         for line, rows in of_method:
-            rounds = sorted({row["round"] for row in rows})
+            rounds = [index for index in range(4) if f"tokens/generated_round_{index}" in line]
             for cost in costs:
                 assert sum(line[f"{cost}_round_{index}"] for index in rounds) == line[cost], (method, cost)
             for index in rounds:
-                generated = sum(row["generated_tokens"] for row in rows if row["round"] == index)
-                assert line[f"tokens/generated_round_{index}"] == generated, method
+                kept = sum(row["generated_tokens"] for row in rows if row["round"] == index)
+                generated = line[f"tokens/generated_round_{index}"]
+                assert generated > kept if method == "ghpo" and index == 0 else generated >= kept, method
+                assert generated == kept or method == "ghpo", method
                 assert 0 < line[f"rollout/seconds_round_{index}"] < line["timing_s/gen"], method
 
 
@@ -163,7 +166,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             )
             assert 0 < informative <= packed < trained, method
             # Advantages alone decide where neither KL nor entropy nor an own term reaches every row.
-            by_advantage = method in ("rloo", "drgrpo", "gspo", "cispo", "asymre", "judge")
+            by_advantage = method in ("rloo", "drgrpo", "gspo", "cispo", "asymre", "ghpo", "judge")
             if by_advantage:
                 assert math.isfinite(line["actor/entropy_loss"]), method
             elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):
@@ -171,7 +174,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "own parts"):
                 continue  # a problem may be begun twice, and given rows do not say their length
             trained_rows = [row for row in rows if row["advantage"] is not None]
-            if method in ("after failure", "mfc"):
+            if method in ("after failure", "mfc", "ghpo"):
                 # What the user says differs by hint.
                 trained_rows = [
                     row | {"instance_id": f"{row['instance_id']} {row['hint_steps']}"} for row in trained_rows
@@ -207,7 +210,7 @@ def test_the_composition_of_groups_is_the_methods(steps):
     hinted = {method: of_method[0][0]["group/hinted"] for method, of_method in steps.items()}
     assert hinted["prefix_rft"] == 1
     hinting = {"seele", "seele_paper", "uft", "prefix_rft", "after failure", "own reward"}
-    hinting |= {"trapo", "mfc", "adhint"}
+    hinting |= {"trapo", "mfc", "adhint", "ghpo"}
     assert all(hinted[method] == 0 for method in TURNS if method not in hinting)
     assert hinted["seele"] > 0 and hinted["seele_paper"] == 8
 
@@ -261,6 +264,18 @@ def test_trapo_reveals_a_prefix_where_the_rounds_before_went_badly(steps):
     assert prefixed
 
 
+def test_ghpo_keeps_the_first_round_that_does_not_fail(steps):
+    ((line, rows),) = steps["ghpo"]
+    kept = {}
+    for name, group in groups_of(rows).items():
+        (kept[name],) = {row["round"] for row in group}
+        assert len(group) == 8
+        assert kept[name] == 3 or any(row["reward"] for row in group)
+        assert any(row["hint_tokens"] for row in group) <= (kept[name] > 0)
+    thrown = sum(kept.values())
+    assert thrown and line["rollout/thrown_away_share"] == thrown / (thrown + len(kept))
+
+
 def test_a_users_own_source_term_and_baseline_train(steps):
     ((line, rows),) = steps["own parts"]
     given = [row for row in rows if row["origin"] != "policy"]
@@ -270,10 +285,12 @@ def test_a_users_own_source_term_and_baseline_train(steps):
         for row in group:
             expected = row["reward"] - sum(on_policy) / len(on_policy)
             assert row["advantage"] == pytest.approx(expected, abs=1e-6)
-    # The given tokens have LUFFY's loss by default, the term's two first ones of 64 responses its own.
+    # The given tokens have LUFFY's loss by default, the term's two first ones of each response its own.
     assert 0 < line["actor/off_policy_probability"] < 1
     assert line["actor/own_loss"] > 0
-    assert line["actor/own_tokens"] == 2 * 64 / 2, "a mean over the step's two updates"
+    # A given answer has two tokens or more.
+    marked = sum(min(row["generated_tokens"] or 2, 2) for row in rows)
+    assert line["actor/own_tokens"] == marked / 2, "a mean over the step's two updates"
 
 
 def test_rloo_compares_a_rollout_with_the_groups_others(steps):

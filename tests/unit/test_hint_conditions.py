@@ -107,12 +107,19 @@ def test_settings_that_mean_nothing_are_refused():
 
     assert hints(rounds=4, rollouts_per_prompt=8, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (4, 2, 1, 1)
     assert hints(rounds=4, rollouts_per_prompt=16, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (8, 4, 2, 2)
+    retried = hints(rounds=3, rollouts_per_prompt=8, when="until_success")
+    assert retried.sizes_of_rounds == (8, 8, 8) and retried.retries
     assert hints(rounds=2, rollouts_per_prompt=8).sizes_of_rounds == (4, 4)
     for settings, message in (
         ({"rounds": 4, "rollouts_per_prompt": 8, "round_sizes": [4, 4]}, "round_sizes must be 4 numbers"),
         ({"rounds": 2, "rollouts_per_prompt": 8, "round_sizes": [4, 3]}, "add up to 8"),
         ({"rounds": 2, "rollouts_per_prompt": 4, "round_sizes": [4, 0]}, "at least 1"),
         ({"rounds": 1, "rollouts_per_prompt": 8, "when": "after_failure"}, "at least two rounds"),
+        ({"rounds": 1, "rollouts_per_prompt": 8, "when": "until_success"}, "at least two rounds"),
+        (
+            {"rounds": 2, "rollouts_per_prompt": 8, "when": "until_success", "round_sizes": [4, 4]},
+            "round_sizes must be null with when=until_success",
+        ),
         ({"placement": "response"}, "hints in the response are method=prefix_rft's"),
         ({"request": "{question} {hint} {hint}"}, "request must have"),
         ({"rounds": 2, "when": "after_failure", "round_quorum": 0.5}, "round_quorum must be 1"),

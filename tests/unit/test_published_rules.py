@@ -116,6 +116,11 @@ def test_trapo_begins_each_visit_anew():
         build("trapo", shares=0.5)
 
 
+def test_the_ladder_of_ghpo_goes_by_the_round():
+    controller = build("ladder", rounds=5)
+    assert [ratio(controller, number) for number in range(5)] == [0.0, 0.2, 0.4, 0.8, 0.8]
+
+
 def test_adhint_reveals_the_more_the_harder_the_first_round_was():
     controller = build("adhint", rounds=3, smallest=0.0, largest=0.8)
     for right, expected in ((0, 0.8), (2, 0.6), (4, 0.4), (8, 0.0)):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
 from seele.rollout.quorum import run_rounds_with_quorum
-from seele.rollout.rounds import NoHintController, run_rounds
+from seele.rollout.rounds import NoHintController, run_rounds, run_until_success
 from seele.rollout.sampling import SEED_BITS, rollout_seed
 
 # --- The rounds of one problem, with a controller and an engine made of strings
@@ -102,6 +102,49 @@ def test_rollouts_are_numbered_over_all_rounds(run):
     assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController(), run=run)] == [
         (0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)
     ]  # fmt: skip
+
+
+class LaddersController(HalvingController):
+    """No step, then one, two and three, of which two succeed."""
+
+    async def plan_round(self, request, *, num_rollouts):
+        self.told.append(("plan", request.round_index, request.rollouts_left))
+        return (HintShare(request.round_index / 4, num_rollouts),)
+
+
+@pytest.mark.parametrize(("rounds", "kept"), [(4, 2), (2, 1)])
+def test_rounds_that_fail_are_thrown_away_until_one_succeeds(rounds, kept):
+    controller = LaddersController()
+    run = partial(run_until_success, failing_accuracy=0.0)
+    rollouts = rollouts_of(controller, run=run, round_sizes=(3,) * rounds)
+    assert [(r.round_index, r.rollout_index, r.hint_steps) for r in rollouts] == [
+        (kept, index, kept) for index in range(3)
+    ]
+    seen = [each for number in range(kept + 1) for each in (("plan", number, 3), ("observe", number / 4))]
+    told = [each[:2] if each[0] == "observe" else each for each in controller.told]
+    assert told == [*seen, ("end", "chain")]
+    assert sum(rollout.reward for rollout in rollouts) == (3 if kept == 2 else 0)
+
+
+def test_what_is_a_failure_is_a_setting_and_a_fault_ends_the_visit():
+    class Mixed(Engine):
+        async def __call__(self, *, round_index, num_rollouts, **_):
+            yield {each: completion("2" if each <= round_index else "0") for each in range(num_rollouts)}
+
+    for failing, kept in ((0.0, 0), (0.25, 1), (0.5, 2)):
+        run = partial(run_until_success, failing_accuracy=failing)
+        rollouts = rollouts_of(LaddersController(), run=run, sample=Mixed(), round_sizes=(4,) * 3)
+        assert {rollout.round_index for rollout in rollouts} == {kept}
+
+    class Broken(Engine):
+        async def __call__(self, **_):
+            raise RuntimeError("gone")
+            yield
+
+    controller = LaddersController()
+    with pytest.raises(ExceptionGroup):
+        rollouts_of(controller, run=partial(run_until_success, failing_accuracy=0.0), sample=Broken())
+    assert controller.told[-1] == ("end", "chain")
 
 
 @each_loop

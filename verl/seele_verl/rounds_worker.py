@@ -48,7 +48,13 @@ from seele.reward.milestones import milestones_of, num_shown
 from seele.reward.overlong import overlong_penalty
 from seele.reward.walks import ErrorWatch, find_walk
 from seele.rollout.quorum import run_rounds_with_quorum
-from seele.rollout.rounds import NoHintController, append_supplied_rollouts, is_correct, run_rounds
+from seele.rollout.rounds import (
+    NoHintController,
+    append_supplied_rollouts,
+    is_correct,
+    run_rounds,
+    run_until_success,
+)
 from seele.rollout.sampling import in_tokens, rollout_seed, text_before_stop, token_counts
 from seele.rollout.solutions import EncodedProblem, encode_problem
 from seele.rollout.templates import prompt_text, stop_strings
@@ -247,9 +253,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             )
         replayed: Success | None = prompt.get("replayed")
         given = self._given(instance, encoded, replayed.completion if replayed else None)
-        first, *others = self.seele.hints.sizes_of_rounds
-        quorum = self.seele.hints.round_quorum
-        run = run_rounds if quorum == 1.0 else partial(run_rounds_with_quorum, quorum=quorum)
+        hints = self.seele.hints
+        first, *others = hints.sizes_of_rounds
+        run = partial(run_rounds_with_quorum, quorum=hints.round_quorum)
+        if hints.retries:
+            run = partial(run_until_success, failing_accuracy=hints.failing_accuracy)
+        elif hints.round_quorum == 1.0:
+            run = partial(run_rounds)
         rollouts = await run(
             instance,
             controller=self.controller,

@@ -107,7 +107,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are the assistant's (seele.hints.placement)"
     if seele.hints.when == "always":
-        yield "seele.hints.failing_accuracy", "it is seele.hints.when=after_failure's"
+        yield "seele.hints.failing_accuracy", "it is of seele.hints.when=after_failure and until_success"
     if "sft" not in method.stages:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:

@@ -1,0 +1,13 @@
+"""GHPO (arXiv:2507.10628): a problem that always fails is rolled out again, with ever more of its solution.
+
+Differs from ``grpo``: where all rollouts of a problem fail, they are thrown away and made again with a
+quarter, one half and three quarters of the solution stated in the question.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(
+    name="ghpo",
+    summary="groups that fail are rolled out again, with ever longer hints in the question",
+    controllers=("ladder",),
+)
