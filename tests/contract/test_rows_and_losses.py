@@ -85,6 +85,7 @@ METHODS_OF_ROWS = [
     "exgrpo",
     "milestones",
     "asymre",
+    "opmd",
     "trapo",
     "adaback",
 ]
@@ -216,7 +217,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre"):
+    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -435,7 +436,7 @@ def signs(row):
 EXPECTED = {
     # One right of four; the wrong ones are pushed down, prompts untouched.
     **dict.fromkeys(
-        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre"),
+        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd"),
         [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
     ),
     # Two right; hint tokens are always pulled up, prompts untouched.
@@ -680,6 +681,11 @@ def cispo(terms):
 def asymre(terms):
     rows = each(0.85, -0.15, -0.15, -0.15)
     return sum(-(terms.own[row] * a).mean() for row, a in rows) / 4
+
+
+def opmd(terms):
+    rows = each(0.75, -0.25, -0.25, -0.25)
+    return sum(-(terms.own[row] * a).sum() for row, a in rows) / terms.num_tokens
 
 
 def adaback(terms):
