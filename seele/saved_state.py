@@ -100,6 +100,12 @@ def read_count(value: Any) -> int:
     return value
 
 
+def read_two_counts(value: Any) -> tuple[int, int]:
+    """``value`` as a tuple, if it is two counts."""
+    first, second = map(read_count, value)
+    return first, second
+
+
 def read_ratio(value: Any) -> float:
     """``value`` as a float, if it is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:

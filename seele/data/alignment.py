@@ -64,7 +64,7 @@ def keep_aligned(file: Path, out: Path, accuracies: Mapping[str, Sequence[float]
     if not known:
         raise DataError(f"{file}: no problem of it has enough visits in the run")
     scores = alignment_scores(known)
-    keep = [scores.get(name, -1.0) >= threshold for name in names]
+    keep = [name in scores and scores[name] >= threshold for name in names]
     visits = len(next(iter(known.values())))
     summary = (
         f"{sum(keep)} of {len(names)} problems have a score of {threshold:g} or more; {len(known)} had "

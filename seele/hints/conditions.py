@@ -6,11 +6,17 @@ Both stand around a controller and look like one. It hears of every outcome at t
 import hashlib
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from seele.hints.contract import Controller, check_outcome
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
-from seele.saved_state import check_state, read_count, read_section, read_value, state_header
+from seele.saved_state import (
+    check_state,
+    read_count,
+    read_section,
+    read_two_counts,
+    read_value,
+    state_header,
+)
 
 
 def with_conditions(
@@ -168,7 +174,7 @@ class AfterFailure(ConditionalController):
             header=state_header(self._section, 1),
             sections=("inner", "first_rounds", "visits", "failures"),
         )
-        first_rounds = read_section(state, "first_rounds", _read_counts)
+        first_rounds = read_section(state, "first_rounds", read_two_counts)
         visits, failures = (read_value(state, key, read_count) for key in ("visits", "failures"))
         self._inner.load_state_dict(state["inner"])
         self._first_rounds, self._num_visits, self._num_failures = first_rounds, visits, failures
@@ -230,8 +236,3 @@ class Dropout(ConditionalController):
         step = read_value(state, "step", read_count)
         self._inner.load_state_dict(state["inner"])
         self._step = step
-
-
-def _read_counts(value: Any) -> tuple[int, int]:
-    right, rolled_out = map(read_count, value)
-    return right, rolled_out

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from seele.hints.contract import check_number
-from seele.hints.outcomes import RememberingController, at_most
+from seele.hints.outcomes import RememberingController
 
 
 class MfcController(RememberingController):
@@ -28,8 +28,8 @@ class MfcController(RememberingController):
         """See ``Controller``."""
         visit = self._beginning(instance_id, round_index).visit
         (largest,) = self.remembered(instance_id)
-        random = self._random(instance_id, visit, round_index=round_index)
-        return random.choice(at_most(largest, legal_ratios))
+        allowed = [ratio for ratio in legal_ratios if ratio <= largest] or [min(legal_ratios)]
+        return self._random(instance_id, visit, round_index=round_index).choice(allowed)
 
     def moved(self, memory: tuple[float, ...], hint_ratio: float, accuracy: float) -> tuple[float, ...]:
         """See ``RememberingController``."""

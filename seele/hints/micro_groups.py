@@ -1,7 +1,7 @@
 """Hints by what a visit's earlier rollouts brought: TRAPO's micro-groups and ADHint's difficulty."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from seele.errors import ConfigError
 from seele.hints.contract import (
@@ -12,7 +12,7 @@ from seele.hints.contract import (
     nearest_legal,
 )
 from seele.records import State
-from seele.saved_state import check_state, read_count, read_section, state_header
+from seele.saved_state import check_state, read_section, read_two_counts, state_header
 
 _VERSION = 1
 
@@ -53,7 +53,7 @@ class VisitController(SequentialController):
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. The settings are not part of the state: those of this controller stay."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("visits",))
-        self._visits = read_section(state, "visits", _read_counts)
+        self._visits = read_section(state, "visits", read_two_counts)
 
 
 class TrapoController(VisitController):
@@ -126,8 +126,3 @@ class AdHintController(VisitController):
             return min(legal_ratios)
         difficulty = 1.0 - right / rolled_out
         return nearest_legal((self._largest - self._smallest) * difficulty + self._smallest, legal_ratios)
-
-
-def _read_counts(value: Any) -> tuple[int, int]:
-    right, rolled_out = map(read_count, value)
-    return right, rolled_out

@@ -1,7 +1,6 @@
 """The base of controllers that draw from what a problem's earlier outcomes left open."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
@@ -68,9 +67,3 @@ class RememberingController(ScheduledController):
         if len(numbers) != len(self.start):
             raise ValueError(f"expected {len(self.start)} numbers")
         return numbers
-
-
-def at_most(largest: float, legal_ratios: Sequence[float]) -> list[float]:
-    """The legal ratios up to ``largest``, at least the smallest of all."""
-    smallest = min(legal_ratios)
-    return [ratio for ratio in legal_ratios if ratio <= max(largest, smallest)]

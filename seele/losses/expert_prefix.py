@@ -24,7 +24,7 @@ class ExpertPrefixTerm(OffPolicyTerm):
         return {OFF_POLICY_MASK: marked, LEARNT_ONCE: [is_learnt * mark for mark in marked]}
 
     def compute(self, batch: LossBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Loss of the hints, and the mean probability of their tokens."""
+        """Loss of the hints."""
         log_probs_BR, mask_BR = batch.log_probs_BR, batch.response_column(LEARNT_ONCE)
         loss_BR = trust_region_likelihood(log_probs_BR, alpha=self._settings.shaping)
         return batch.aggregate(loss_BR, mask_BR.to(log_probs_BR.dtype)), {}
