@@ -58,6 +58,7 @@ from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults
+from seele_verl.hint_reliance import measure_hint_reliance
 from seele_verl.losses import means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import (
     count_tokens,
@@ -267,7 +268,29 @@ class SeeleTrainer(PPOTrainerSync):
         super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         if self.source.marks_tokens and not self._uses_engines_log_probs:
             exchange_log_probs(batch, has_log_probs=self.source.has_log_probs)
+        if self._measures_reliance:
+            trainer = self.config.trainer
+            metrics |= measure_hint_reliance(
+                batch,
+                self._visits,
+                self.actor_rollout_wg,
+                temperature=self.config.actor_rollout_ref.rollout.temperature,
+                ranks=trainer.nnodes * trainer.n_gpus_per_node,
+            )
         return batch
+
+    @property
+    def _measures_reliance(self) -> bool:
+        """Whether the step is validated, and its responses stand behind hints of the assistant's."""
+        hints, every = self.seele.hints, self.config.trainer.test_freq
+        is_last = self.global_steps >= self.total_training_steps
+        stands_behind = hints.gives_hints and hints.user_request is None and not self.source.in_response
+        return (
+            every > 0
+            and (is_last or self.global_steps % every == 0)
+            and stands_behind
+            and self.config.actor_rollout_ref.rollout.calculate_log_probs
+        )
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
