@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from seele.losses.expert_prefix import trust_region_likelihood
 from seele.losses.imitation import hint_token_weights, imitation_loss, imitation_probability
 from seele.losses.off_policy import negative_log_likelihood, shaped_surrogate
 
@@ -145,3 +146,12 @@ def test_the_probability_form_counts_each_hint_once_and_whole():
     assert loss.item() == pytest.approx(-0.5 * math.exp(-4.0) / 2)
     (gradient,) = torch.autograd.grad(loss, log_probs_T)
     assert gradient.tolist() == pytest.approx([-0.25 * math.exp(-4.0)] * 2 + [0.0] * 4)
+
+
+def test_the_trust_region_of_trapo_attenuates_unlikely_tokens():
+    # d(-p / max(p, 0.1)) / d log p = -p / max(p, 0.1): 1 from 0.1 on, a tenth at 0.01.
+    log_probs = torch.log(torch.tensor([0.5, 0.1, 0.01], dtype=torch.float64)).requires_grad_()
+    loss = trust_region_likelihood(log_probs, alpha=0.1)
+    assert loss.tolist() == pytest.approx([-1.0, -1.0, -0.1])
+    loss.sum().backward()
+    assert log_probs.grad.tolist() == pytest.approx([-1.0, -1.0, -0.1])

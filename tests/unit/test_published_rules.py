@@ -1,11 +1,9 @@
 """Rules of published controllers, worked by hand."""
 
 import pytest
-import torch
 
 from seele.errors import ConfigError
 from seele.hints import build_controller
-from seele.losses.expert_prefix import trust_region_likelihood
 
 LEGAL = (0.0, 0.2, 0.4, 0.6, 0.8)
 
@@ -130,12 +128,3 @@ def test_adhint_reveals_the_more_the_harder_the_first_round_was():
         observe(controller, expected, 8)  # says nothing about the problem without hints
         assert ratio(controller, 2) == expected
         controller.end_visit("p")
-
-
-def test_the_trust_region_of_trapo_attenuates_unlikely_tokens():
-    # d(-p / max(p, 0.1)) / d log p = -p / max(p, 0.1): 1 from 0.1 on, a tenth at 0.01.
-    log_probs = torch.log(torch.tensor([0.5, 0.1, 0.01], dtype=torch.float64)).requires_grad_()
-    loss = trust_region_likelihood(log_probs, alpha=0.1)
-    assert loss.tolist() == pytest.approx([-1.0, -1.0, -0.1])
-    loss.sum().backward()
-    assert log_probs.grad.tolist() == pytest.approx([-1.0, -1.0, -0.1])
