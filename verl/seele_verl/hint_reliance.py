@@ -37,7 +37,8 @@ def measure_hint_reliance(
         ``hints/reliance``: mean over responses y of the mean over their tokens of log pi(y | question) -
         log pi(y | question, hint); nothing where too few responses are right.
     """
-    keys = [key for key in batch.keys if _is_right_and_hinted(key, visits)][:MOST_ROWS]
+    real = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    keys = [key for key in real if _is_right_and_hinted(key, visits)][:MOST_ROWS]
     keys = keys[: len(keys) // ranks * ranks]
     if not keys:
         return {}
