@@ -29,8 +29,15 @@ fi
 # A file at a time, in three processes, for many tests wait. The integration tests take longest: they begin. xdist
 # waits for ever for what a process that died should have run, unless it may not start another.
 spread=(-q -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 failed=0
+part() {
+    run python -m pytest "${spread[@]}" "$@" 2>&1 | tee -a "$log" || failed=1
+}
 # Traced, the libraries take twice the time: only what is measured is.
-run python -m pytest "${spread[@]}" tests/integration tests/gpu tests/contract || failed=1
-run python -m pytest "${spread[@]}" tests/unit --cov=seele --cov-report=term:skip-covered --cov-fail-under=90 || failed=1
+part tests/integration tests/gpu tests/contract
+part tests/unit --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
+# What failed in the first part stands far above: once more, last.
+grep -E '^(FAILED|ERROR) ' "$log" || true
 exit "$failed"

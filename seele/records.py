@@ -88,23 +88,44 @@ class Instance:
     (``seele.reward.milestones``).
     """
 
+    tiers: tuple[str, ...] = ()
+    """Hints that are texts of their own, from weak to strong, such as knowledge, plan and solution; empty
+    where hints are prefixes of the solution (``seele.hints.kind``).
+    """
+
     longest_hint: int | None = None
     """Most steps that a hint may reveal in this run; None for all but the last. Not stored with the problem:
     see ``seele.data.steps.hint_units``.
     """
 
     @property
-    def legal_hint_ratios(self) -> tuple[float, ...]:
-        """l / S for l = 0 .. S-1 revealed steps of S, or up to ``longest_hint``: every prefix but the whole
-        solution. ``(0.0,)`` below two steps.
+    def num_hint_units(self) -> int:
+        """S, the units that hints are counted in: the solution's steps, or its tiers and the whole solution
+        above them.
         """
-        num_steps = len(self.steps)
-        most = num_steps - 1 if self.longest_hint is None else min(self.longest_hint, num_steps - 1)
-        return tuple(revealed / num_steps for revealed in range(most + 1)) or (0.0,)
+        return len(self.tiers) + 1 if self.tiers else len(self.steps)
+
+    @property
+    def legal_hint_ratios(self) -> tuple[float, ...]:
+        """l / S for l = 0 .. S-1 of S units, or up to ``longest_hint``: every hint but the whole solution.
+        ``(0.0,)`` below two units.
+        """
+        most = self.num_hint_units - 1
+        if self.longest_hint is not None:
+            most = min(self.longest_hint, most)
+        return tuple(revealed / self.num_hint_units for revealed in range(most + 1)) or (0.0,)
 
     def num_hint_steps(self, hint_ratio: float) -> int:
-        """Number of leading steps that ``hint_ratio`` reveals: round(hint_ratio * S), paper Alg. 1."""
-        return round(hint_ratio * len(self.steps))
+        """Number of leading steps that ``hint_ratio`` reveals, or of the tier that it is: round(hint_ratio *
+        S), paper Alg. 1.
+        """
+        return round(hint_ratio * self.num_hint_units)
+
+    def hint(self, hint_steps: int) -> str:
+        """The text of a hint of so many steps, or of that tier; empty for 0."""
+        if self.tiers:
+            return self.tiers[hint_steps - 1] if hint_steps else ""
+        return "".join(self.steps[:hint_steps])
 
 
 @dataclass(frozen=True, slots=True)

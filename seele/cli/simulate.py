@@ -69,10 +69,10 @@ def simulate_command(
         raise ConfigError(f"--problems: expected at least 2, got {problems}")
     if seed < 0:
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
-    if when == "until_success":
+    if when not in (simulated := ("always", "after_failure")):
         raise ConfigError(
-            "--when until_success: rounds that are thrown away are not simulated; allowed are always and "
-            "after_failure"
+            f"--when {when}: rollouts that are thrown away are not simulated; allowed are "
+            + " and ".join(simulated)
         )
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:

@@ -17,7 +17,8 @@ from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
 HINT_UNITS = ("step", "sentence", "token")
-WHEN = ("always", "after_failure", "until_success")
+KINDS = ("prefix", "tiers")
+WHEN = ("always", "after_failure", "until_success", "rescue")
 PLACEMENTS = ("assistant", "user")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """What a controller is given by the run, not by its own settings."""
@@ -46,6 +47,12 @@ class HintConfig:
     rollouts_per_prompt is a multiple of their sum, each counts for as many.
     """
 
+    kind: str = "prefix"
+    """What a hint is: ``prefix``, the first steps of the worked solution; or ``tiers``, a text of its own
+    from the problem's column ``tiers``, each stronger than the one before (``seele data hints``). Hint ratios
+    are then k/(K+1) for tier k of K. For solutions in the model's own words see ``seele data own``.
+    """
+
     placement: str = "assistant"
     """Where a hint stands: ``assistant``, at the beginning of the assistant's turn, which goes on from it; or
     ``user``, in the user's turn, so that the assistant writes a whole solution. In the response itself,
@@ -61,11 +68,12 @@ class HintConfig:
     """``always``. ``after_failure``: the first round has no hint, the later ones only where it failed
     (``seele.hints.conditions``). ``until_success``: the first round has no hint; a round that failed is
     thrown away and rolled out again with the controller's next hint. Each round then has all of
-    ``rollouts_per_prompt``.
+    ``rollouts_per_prompt``. ``rescue``: so has the first round, without hint; where it failed, a second one
+    tries every hint once, and the weakest that succeeds replaces one of the failures.
     """
 
     failing_accuracy: float = 0.0
-    """Under both: the largest accuracy of a round that is a failure, in [0, 1)."""
+    """Under all but ``always``: the largest accuracy of a round that is a failure, in [0, 1)."""
 
     dropout: float = 0.0
     """Probability that a rollout loses its hint, in [0, 1)."""
@@ -108,12 +116,26 @@ class HintConfig:
         )
         require(
             sizes is None or not self.retries,
-            f"round_sizes must be null with when=until_success, whose rounds have one size, got {sizes}",
+            f"round_sizes must be null with when={self.when}, where the first round has all, got {sizes}",
+        )
+        require(
+            self.when != "rescue" or self.rounds == 2,
+            f"rounds must be 2 with when=rescue, whose second one tries all hints, got {self.rounds}",
         )
         require(
             self.placement in PLACEMENTS,
             f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; hints in the response "
             "are method=prefix_rft's",
+        )
+        require(self.kind in KINDS, f"kind must be one of {list(KINDS)}, got {self.kind!r}")
+        require(
+            self.kind == "prefix" or self.placement == "user",
+            "kind=tiers needs placement=user, for a tier is not the beginning of a response",
+        )
+        require(
+            self.kind == "prefix" or (self.unit == "step" and self.revealing == "allow"),
+            f"kind=tiers leaves unit={self.unit} and revealing={self.revealing} without effect: tiers are "
+            "shown as they are; leave both out",
         )
         require(
             self.request.count("{hint}") == 1 and "{question}" in self.request,
@@ -151,11 +173,13 @@ class HintConfig:
     @property
     def retries(self) -> bool:
         """Whether a problem is rolled out anew after a round that failed."""
-        return self.when == "until_success"
+        return self.when in ("until_success", "rescue")
 
     @property
     def sizes_of_rounds(self) -> tuple[int, ...]:
         """Rollouts of a problem in each round; n in the paper."""
+        if self.when == "rescue":
+            return (self.rollouts_per_prompt,)
         if self.retries:
             return (self.rollouts_per_prompt,) * self.rounds
         shares = self.round_sizes or (1,) * self.rounds

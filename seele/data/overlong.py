@@ -25,11 +25,17 @@ class Tokens:
     prompt: int
     """Of the question in its template."""
     hint_steps: tuple[int, ...] = ()
-    """Of the steps of the longest hint, each; none where no hint is given."""
+    """What each further step of the longest hint adds, below 0 for a tier shorter than the one before; none
+    where no hint is given."""
     hints_in_response: bool = False
     """Whether a hint is part of the response (Prefix-RFT)."""
     response: int = 0
     """Of a response that is given, not generated: a worked solution with its end."""
+
+    @property
+    def hints(self) -> tuple[int, ...]:
+        """Of each hint, from 1 step on."""
+        return tuple(itertools.accumulate(self.hint_steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +78,7 @@ def fit(tokens: Tokens, limits: Limits, overlong: str) -> Fit:
         return Fit(is_cut=is_cut)
     if overlong == "truncate":
         return Fit(hint_steps=longest, is_cut=is_cut)
-    hint = sum(tokens.hint_steps)
+    hint = max(tokens.hints)
     if tokens.prompt + hint > limits.prompt:
         return Fit(_prompt_and_hint(tokens, limits))
     return Fit(
@@ -83,7 +89,7 @@ def fit(tokens: Tokens, limits: Limits, overlong: str) -> Fit:
 
 def _prompt_and_hint(tokens: Tokens, limits: Limits) -> str:
     return (
-        f"has {tokens.prompt} prompt tokens and {sum(tokens.hint_steps)} in its longest hint, more than "
+        f"has {tokens.prompt} prompt tokens and {max(tokens.hints)} in its longest hint, more than "
         f"data.max_prompt_length ({limits.prompt})"
     )
 
@@ -93,8 +99,7 @@ def _longest_that_fits(tokens: Tokens, limits: Limits) -> int:
     room = limits.prompt - tokens.prompt
     if tokens.hints_in_response:
         room = min(room, limits.response - 1)
-    lengths = itertools.accumulate(tokens.hint_steps)
-    return sum(length <= room for length in lengths)
+    return sum(1 for _ in itertools.takewhile(lambda length: length <= room, tokens.hints))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from seele.hints.micro_groups import AdHintController, TrapoController
 from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
-from seele.hints.scheduled import FixedHint, LadderController, NoHint
+from seele.hints.scheduled import EachHint, FixedHint, LadderController, NoHint
 from seele.hints.schedules import PrefixRftController, UftController, UniformController
 from seele.plugins import blame, find_part, require_members
 
@@ -49,6 +49,7 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
         AdHintController,
         BayesController,
         BisectController,
+        EachHint,
         FixedHint,
         LadderController,
         MfcController,

@@ -19,7 +19,7 @@ from seele.hints.contract import (
     check_outcome,
     nearest_legal,
 )
-from seele.records import State
+from seele.records import HintShare, RoundRequest, State
 from seele.saved_state import check_state, read_count, read_section, read_value, state_header
 
 _VERSION = 1
@@ -158,6 +158,42 @@ class LadderController(FixedHint):
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """By the round alone."""
         return nearest_legal(self._shares[min(round_index, len(self._shares) - 1)], legal_ratios)
+
+
+class EachHint(ScheduledController):
+    """The first round of a visit has no hint; each later one divides evenly over all hints, so that with
+    ``seele.hints.when=rescue`` every hint is tried once, as in Scaf-GRPO (arXiv:2510.19807).
+
+    Args:
+        warmup_steps: Training steps at the beginning that have no hints at all.
+    """
+
+    name: ClassVar[str] = "each"
+
+    def __init__(self, *, warmup_steps: int = 0) -> None:
+        super().__init__()
+        self._warmup_steps = int(check_number("warmup_steps", warmup_steps))
+
+    def plan_rounds(
+        self, requests: Sequence[RoundRequest], *, num_rollouts: int
+    ) -> list[tuple[HintShare, ...]]:
+        """See ``Controller``. Where rollouts are left over, the weakest hints have one more."""
+        return [self._plan(request, num_rollouts) for request in requests]
+
+    def _plan(self, request: RoundRequest, num_rollouts: int) -> tuple[HintShare, ...]:
+        none, *hints = sorted(request.legal_ratios)
+        if request.round_index == 0 or self._step <= self._warmup_steps or not hints:
+            return (HintShare(none, num_rollouts),)
+        each, more = divmod(num_rollouts, len(hints))
+        sizes = [each + (index < more) for index in range(len(hints))]
+        return tuple(HintShare(hint, size) for hint, size in zip(hints, sizes, strict=True) if size)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """The weakest hint of the round."""
+        (plan,) = self.plan_rounds(
+            [RoundRequest(instance_id, round_index, tuple(legal_ratios))], num_rollouts=1
+        )
+        return plan[0].hint_ratio
 
 
 class NoHint(FixedHint):

@@ -82,8 +82,8 @@ def item_of(text: str, instance: Instance, *, hint_steps: int) -> Item:
             "question": instance.question,
             "level": instance.level,
             "steps": list(instance.steps),
-            "hint": "".join(instance.steps[:hint_steps]),
-            "hint_ratio": hint_steps / len(instance.steps) if instance.steps else 0.0,
+            "hint": instance.hint(hint_steps),
+            "hint_ratio": hint_steps / max(instance.num_hint_units, 1),
         },
     }
 

@@ -7,6 +7,7 @@ No engine code here.
 """
 
 import asyncio
+import dataclasses
 import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -177,6 +178,62 @@ async def run_until_success(
     return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
 
 
+async def run_with_rescue(
+    instance: Instance,
+    *,
+    controller: HintController,
+    sample: Sampler,
+    grade: Grader,
+    round_sizes: Sequence[int],
+    failing_accuracy: float,
+    succeeded: Success = is_correct,
+) -> list[Rollout]:
+    """Roll a problem out without hints, and where that fails try every hint once: the success under the
+    weakest one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
+
+    Args:
+        instance: The problem.
+        controller: As for ``run_rounds``; plans no hint for the first round and every hint for the second.
+            Where it plans none for that either, nothing more is rolled out.
+        sample: As for ``run_rounds``.
+        grade: As for ``run_rounds``.
+        round_sizes: Rollouts of the first round, alone.
+        failing_accuracy: As for ``run_until_success``.
+        succeeded: Which rollouts are successes.
+
+    Returns:
+        As many rollouts as the first round has, in order.
+
+    Raises:
+        ExceptionGroup: As ``run_rounds``.
+    """
+    (size,) = round_sizes
+    num_hints = len(instance.legal_hint_ratios) - 1
+
+    async def roll_out(round_index: int, num_rollouts: int) -> list[Rollout]:
+        request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios, num_rollouts)
+        plan = await controller.plan_round(request, num_rollouts=num_rollouts)
+        if round_index and not any(share.hint_ratio for share in plan):
+            return []
+        hinted = divide_round(plan, round_index=round_index, begun=round_index * size)
+        rollouts = await roll_out_round(
+            instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
+        )
+        return sorted(rollouts, key=lambda rollout: (rollout.hint_steps, rollout.rollout_index))
+
+    try:
+        rollouts = await roll_out(0, size)
+        if num_hints and sum(map(succeeded, rollouts)) <= failing_accuracy * size:
+            rescue = next(filter(succeeded, await roll_out(1, num_hints)), None)
+            if rescue is not None:
+                failed = next(each for each in reversed(rollouts) if not succeeded(each))
+                rollouts.remove(failed)
+                rollouts.append(dataclasses.replace(rescue, rollout_index=failed.rollout_index))
+    finally:
+        await controller.end_visit(instance.instance_id)
+    return sorted(rollouts, key=lambda rollout: rollout.rollout_index)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintedRollouts:
     """The rollouts of a round that share a hint, before they are sampled."""
@@ -291,7 +348,7 @@ async def append_supplied_rollouts(
     They are graded like all others, and the controller does not hear of them.
     """
     grades = await asyncio.gather(*(grade(each, instance, hint_steps=hint_steps) for each in completions))
-    share = HintShare(hint_steps / max(len(instance.steps), 1), 1)
+    share = HintShare(hint_steps / max(instance.num_hint_units, 1), 1)
     return [
         Rollout(
             round_index=0,

@@ -33,7 +33,8 @@ class EncodedProblem:
     moved_cuts: int
     """Steps that end inside a token, which belongs to the next step then."""
     asking_ids: tuple[list[int], ...] = ()
-    """Where hints stand in the user's turn: the prompt with a hint of 1, 2, ... steps; else empty."""
+    """Where hints stand in the user's turn: the prompt with a hint of 1, 2, ... steps, or with each tier;
+    else empty."""
 
     def before_response(self, num_steps: int) -> list[int]:
         """Token ids in front of a response whose hint has ``num_steps`` steps."""
@@ -43,7 +44,9 @@ class EncodedProblem:
 
     @property
     def tokens_by_step(self) -> tuple[int, ...]:
-        """Tokens that each further step of a hint adds in front of the response."""
+        """Tokens that each further step of a hint adds in front of the response; a shorter tier takes some
+        away.
+        """
         if not self.asking_ids:
             return tuple(map(len, self.step_ids))
         lengths = [len(self.prompt_ids), *map(len, self.asking_ids)]
@@ -66,6 +69,7 @@ def encode_problem(
     chat: Chat = NO_CHAT,
     *,
     hint_request: str | None = None,
+    tiers: Sequence[str] = (),
 ) -> EncodedProblem:
     """Encode the prompt, and the worked solution behind it.
 
@@ -77,6 +81,7 @@ def encode_problem(
         chat: Likewise.
         hint_request: What the user says of a problem with a hint, with ``{question}`` and ``{hint}`` in it;
             None where the assistant's turn begins with the hint.
+        tiers: Hints that are texts of their own, in place of the solution's prefixes; with a request only.
 
     Raises:
         ConfigError: The template is unknown, or the tokenizer cannot continue a text.
@@ -84,7 +89,7 @@ def encode_problem(
     prompt = prompt_text(tokenizer, question, template, chat)
     steps = without_repeat(_behind_question(prompt, question), steps)
     step_ids, moved_cuts = encode_steps(tokenizer, steps) if steps else ([], 0)
-    hints = accumulate(steps) if hint_request else ()
+    hints = (tiers or accumulate(steps)) if hint_request else ()
     return EncodedProblem(
         prompt_ids=encode_text(tokenizer, prompt, template),
         step_ids=step_ids,

@@ -109,6 +109,8 @@ def test_settings_that_mean_nothing_are_refused():
     assert hints(rounds=4, rollouts_per_prompt=16, round_sizes=[4, 2, 1, 1]).sizes_of_rounds == (8, 4, 2, 2)
     retried = hints(rounds=3, rollouts_per_prompt=8, when="until_success")
     assert retried.sizes_of_rounds == (8, 8, 8) and retried.retries
+    rescued = hints(rounds=2, rollouts_per_prompt=7, when="rescue")
+    assert rescued.sizes_of_rounds == (7,) and rescued.retries
     assert hints(rounds=2, rollouts_per_prompt=8).sizes_of_rounds == (4, 4)
     for settings, message in (
         ({"rounds": 4, "rollouts_per_prompt": 8, "round_sizes": [4, 4]}, "round_sizes must be 4 numbers"),
@@ -120,6 +122,10 @@ def test_settings_that_mean_nothing_are_refused():
             {"rounds": 2, "rollouts_per_prompt": 8, "when": "until_success", "round_sizes": [4, 4]},
             "round_sizes must be null with when=until_success",
         ),
+        ({"rounds": 4, "rollouts_per_prompt": 8, "when": "rescue"}, "rounds must be 2 with when=rescue"),
+        ({"kind": "own"}, r"kind must be one of \['prefix', 'tiers'\], got 'own'"),
+        ({"kind": "tiers"}, "kind=tiers needs placement=user"),
+        ({"kind": "tiers", "placement": "user", "unit": "token"}, "unit=token and revealing=allow without"),
         ({"placement": "response"}, "hints in the response are method=prefix_rft's"),
         ({"request": "{question} {hint} {hint}"}, "request must have"),
         ({"rounds": 2, "when": "after_failure", "round_quorum": 0.5}, "round_quorum must be 1"),

@@ -56,6 +56,19 @@ class Prefixed(Bytes):
         return super().decode(token_ids, clean_up_tokenization_spaces=False).removeprefix("_")
 
 
+def test_tiers_are_hints_of_their_own_where_they_are_asked_for():
+    tiered = dataclasses.replace(PROBLEM, tiers=("multiply", "3 times 4"))
+    hints = HintConfig(kind="tiers", placement="user")
+    assert for_hints(tiered, hints, Bytes()) is tiered
+    assert tiered.legal_hint_ratios == (0.0, 1 / 3, 2 / 3)
+    assert [tiered.hint(tiered.num_hint_steps(ratio)) for ratio in tiered.legal_hint_ratios] == [
+        *("", "multiply", "3 times 4")
+    ]
+    assert for_hints(PROBLEM, hints, Bytes()).legal_hint_ratios == (0.0,), "no tier, no hint"
+    assert for_hints(tiered, HintConfig(), Bytes()) == PROBLEM
+    assert PROBLEM.hint(2) == "".join(PROBLEM.steps[:2])
+
+
 def test_by_default_problems_stay_as_they_are():
     assert for_hints(PROBLEM, HintConfig(), Bytes()) is PROBLEM
 

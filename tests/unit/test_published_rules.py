@@ -4,6 +4,7 @@ import pytest
 
 from seele.errors import ConfigError
 from seele.hints import build_controller
+from seele.records import RoundRequest
 
 LEGAL = (0.0, 0.2, 0.4, 0.6, 0.8)
 
@@ -112,6 +113,25 @@ def test_trapo_begins_each_visit_anew():
         build("trapo", below=[0.5])
     with pytest.raises(ConfigError, match=r"shares: expected numbers in \[0, 1\], got 0.5"):
         build("trapo", shares=0.5)
+
+
+def test_each_hint_of_scaf_grpo_is_tried_once_after_the_steps_without():
+    controller = build("each", rounds=2, warmup_steps=50)
+    legal = tuple(tier / 13 for tier in range(13))
+
+    def plan(round_index, num_rollouts, legal=legal):
+        (shares,) = controller.plan_rounds(
+            [RoundRequest("p", round_index, legal, num_rollouts)], num_rollouts=num_rollouts
+        )
+        return [(share.hint_ratio, share.num_rollouts) for share in shares]
+
+    controller.begin_step(50)
+    assert plan(1, 12) == [(0.0, 12)]
+    controller.begin_step(51)
+    assert plan(0, 8) == [(0.0, 8)]
+    assert plan(1, 12) == [(tier / 13, 1) for tier in range(1, 13)]
+    assert plan(1, 5, (0.0, 1 / 3, 2 / 3)) == [(1 / 3, 3), (2 / 3, 2)]
+    assert plan(1, 5, (0.0,)) == [(0.0, 5)]
 
 
 def test_the_ladder_of_ghpo_goes_by_the_round():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
 from seele.rollout.quorum import run_rounds_with_quorum
-from seele.rollout.rounds import NoHintController, run_rounds, run_until_success
+from seele.rollout.rounds import NoHintController, run_rounds, run_until_success, run_with_rescue
 from seele.rollout.sampling import SEED_BITS, rollout_seed
 
 # --- The rounds of one problem, with a controller and an engine made of strings
@@ -124,6 +124,58 @@ def test_rounds_that_fail_are_thrown_away_until_one_succeeds(rounds, kept):
     told = [each[:2] if each[0] == "observe" else each for each in controller.told]
     assert told == [*seen, ("end", "chain")]
     assert sum(rollout.reward for rollout in rollouts) == (3 if kept == 2 else 0)
+
+
+class EachController(HalvingController):
+    """No hint, then all of them."""
+
+    hints = (0.25, 0.5, 0.75)
+
+    async def plan_round(self, request, *, num_rollouts):
+        self.told.append(("plan", request.round_index, num_rollouts))
+        if request.round_index == 0 or not self.hints:
+            return (HintShare(0.0, num_rollouts),)
+        return tuple(HintShare(hint, 1) for hint in self.hints)
+
+
+def test_the_weakest_hint_that_helps_replaces_one_failure():
+    class Helped(Engine):
+        async def __call__(self, *, hint_steps, num_rollouts, **_):
+            yield {
+                each: completion("2" if hint_steps >= self.from_steps else "0")
+                for each in range(num_rollouts)
+            }
+
+    def rescued(from_steps, *, controller, failing=0.0, sample=None):
+        sample = sample or Helped()
+        sample.from_steps = from_steps
+        run = partial(run_with_rescue, failing_accuracy=failing)
+        rollouts = rollouts_of(controller, run=run, sample=sample, round_sizes=(3,))
+        assert [each.rollout_index for each in rollouts] == [0, 1, 2]
+        assert controller.told[-1] == ("end", "chain")
+        return [(each.round_index, each.hint_steps, each.reward) for each in rollouts]
+
+    controller = EachController()
+    assert rescued(2, controller=controller) == [(0, 0, 0.0), (0, 0, 0.0), (1, 2, 1.0)]
+    assert controller.told[:3] == [("plan", 0, 3), ("observe", 0.0, 0, 3), ("plan", 1, 3)]
+    observed = {each for each in controller.told[3:] if each[0] == "observe"}
+    assert observed == {("observe", 0.25, 0, 1), ("observe", 0.5, 1, 1), ("observe", 0.75, 1, 1)}
+    # No hint helps, none is needed, or none is given.
+    assert rescued(9, controller=EachController()) == [(0, 0, 0.0)] * 3
+    needless = EachController()
+    assert rescued(0, controller=needless) == [(0, 0, 1.0)] * 3 and len(needless.told) == 3
+    without = EachController()
+    without.hints = ()
+    assert rescued(2, controller=without) == [(0, 0, 0.0)] * 3 and len(without.told) == 4
+
+    class Mixed(Helped):
+        async def __call__(self, *, round_index, num_rollouts, **_):
+            right = [round_index == 1 or each == 2 for each in range(num_rollouts)]
+            yield {each: completion("2" if right[each] else "0") for each in range(num_rollouts)}
+
+    # A failure is replaced where the round has a success.
+    mixed = rescued(0, controller=EachController(), failing=0.5, sample=Mixed())
+    assert mixed == [(0, 0, 0.0), (1, 1, 1.0), (0, 0, 1.0)]
 
 
 def test_what_is_a_failure_is_a_setting_and_a_fault_ends_the_visit():

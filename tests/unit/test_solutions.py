@@ -242,6 +242,18 @@ def test_a_hint_of_the_users_stands_in_the_prompt(tokenizer, template):
         assert sum(without.tokens_by_step[:revealed]) == len(without.hint(revealed))
 
 
+def test_a_tier_stands_in_the_prompt_by_itself(tokenizer):
+    tiers, request = ("Add them, add them, add them.", "Seven"), "{question} Hint: {hint}"
+    encoded = encode_problem(tokenizer, "3 + 4?", ["3+4=7"], "plain", hint_request=request, tiers=tiers)
+    for number, tier in enumerate(tiers, start=1):
+        asked = decode(tokenizer, encoded.before_response(number))
+        assert asked == prompt_text(tokenizer, f"3 + 4? Hint: {tier}", "plain")
+        added = sum(encoded.tokens_by_step[:number])
+        assert len(encoded.before_response(number)) == len(encoded.prompt_ids) + added
+    assert encoded.tokens_by_step[1] < 0, "the second is shorter"
+    assert encoded.solution(tokenizer)[:-1] == encoded.hint(1)
+
+
 @pytest.mark.parametrize("name", ["Metaspace, first", "Metaspace, always", "Llama's normalizer"])
 def test_a_step_of_a_sentence_piece_model_has_no_blank_of_its_own(name):
     tokenizer = TOKENIZERS[name]()

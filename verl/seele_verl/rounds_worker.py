@@ -54,6 +54,7 @@ from seele.rollout.rounds import (
     is_correct,
     run_rounds,
     run_until_success,
+    run_with_rescue,
 )
 from seele.rollout.sampling import in_tokens, rollout_seed, text_before_stop, token_counts
 from seele.rollout.solutions import EncodedProblem, encode_problem
@@ -163,6 +164,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             how.template,
             how.chat,
             hint_request=None if validate else self.seele.hints.user_request,
+            tiers=instance.tiers,
         )
         prompt_ids = encoded.prompt_ids
         model_version = -1
@@ -257,7 +259,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         first, *others = hints.sizes_of_rounds
         run = partial(run_rounds_with_quorum, quorum=hints.round_quorum)
         if hints.retries:
-            run = partial(run_until_success, failing_accuracy=hints.failing_accuracy)
+            retry = run_with_rescue if hints.when == "rescue" else run_until_success
+            run = partial(retry, failing_accuracy=hints.failing_accuracy)
         elif hints.round_quorum == 1.0:
             run = partial(run_rounds)
         rollouts = await run(
@@ -483,7 +486,7 @@ def _watched(watch: ErrorWatch | None) -> dict[str, Any]:
 
 def _num_shown(instance: Instance, hint_steps: int) -> int:
     """How many of a problem's milestones the first steps of its solution state."""
-    return num_shown(instance.milestones or (), len("".join(instance.steps[:hint_steps])))
+    return num_shown(instance.milestones or (), len(instance.hint(hint_steps)))
 
 
 async def _one_by_one(parts: Sequence[Part]) -> AsyncGenerator[Part, None]:

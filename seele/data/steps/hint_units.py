@@ -40,13 +40,21 @@ class Tokenizer(Protocol):
 def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> Instance:
     """The problem as a run with these settings gives hints for it; unchanged where it gives none.
 
+    With ``seele.hints.kind=tiers`` a problem without tiers has no hint.
+
     The answer's first statement is looked up anew where the units are not the stored steps, or where nobody
     has looked it up. Cut into tokens, a solution has the tokens of its steps, exactly.
 
     Raises:
         ConfigError: As ``check_unit``.
     """
-    if not hints.gives_hints or not instance.steps:
+    if not hints.gives_hints:
+        return instance
+    if hints.kind == "tiers":
+        return instance if instance.tiers else dataclasses.replace(instance, longest_hint=0)
+    if instance.tiers:
+        instance = dataclasses.replace(instance, tiers=())
+    if not instance.steps:
         return instance
     before_answer = _start_of_answer(instance.steps, hints.unit)
     if hints.unit == "sentence":

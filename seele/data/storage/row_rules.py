@@ -14,12 +14,9 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
         DataError: With the place, the column, what came and what is allowed.
     """
     steps = row["steps"]
-    if not isinstance(steps, list):
-        raise DataError(f"{at}, column 'steps': expected a list of texts, got {shown(steps)}")
-    for number, step in enumerate(steps):
-        _check_text(
-            step, f"{at}, column 'steps', step {number}", allowed="a text that is not blank; drop blank steps"
-        )
+    _check_texts(steps, f"{at}, column 'steps'", "step")
+    if (tiers := row.get("tiers")) is not None:
+        _check_texts(tiers, f"{at}, column 'tiers'", "tier")
     for name in ("instance_id", "data_source", "question", "answer"):
         allowed = "a text that is not blank" + ("; write numbers as text" if name == "answer" else "")
         _check_text(row[name], f"{at}, column {name!r}", allowed=allowed)
@@ -88,6 +85,13 @@ def _check_text(value: Any, at: str, *, allowed: str) -> None:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{at}: expected {allowed}; got {shown(value)}")
     check_unicode(value, at)
+
+
+def _check_texts(values: Any, at: str, what: str) -> None:
+    if not isinstance(values, list):
+        raise DataError(f"{at}: expected a list of texts, got {shown(values)}")
+    for number, value in enumerate(values):
+        _check_text(value, f"{at}, {what} {number}", allowed=f"a text that is not blank; drop blank {what}s")
 
 
 class UniqueIds:

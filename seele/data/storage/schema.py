@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
+        ("tiers", pa.list_(pa.string())),
         ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
         ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
         ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string())])),
@@ -47,7 +48,7 @@ SCHEMA = pa.schema(
 )
 
 REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
-OPTIONAL_COLUMNS = ("level", "revealed_at", "milestones")
+OPTIONAL_COLUMNS = ("level", "revealed_at", "milestones", "tiers")
 
 # verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, beside these of its own ...
 _ARGUMENTS = "sampling_params session_id trace trajectory"
@@ -113,9 +114,10 @@ def read_problems(path: Path) -> list[Instance]:
 
     Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
     (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
-    blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps, or null) and
-    ``milestones`` (a list of the fields of ``Milestone``, or null) may be absent. Instances with fewer than
-    two steps are kept: see ``count_unhintable``.
+    blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps, or null),
+    ``milestones`` (a list of the fields of ``Milestone``, or null) and ``tiers`` (a list of texts, none of
+    them blank, or null) may be absent. Instances with fewer than two steps are kept: see
+    ``count_unhintable``.
 
     Raises:
         DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
@@ -191,7 +193,8 @@ def _to_instance(row: dict[str, Any]) -> Instance:
     milestones = row.get("milestones")
     if milestones is not None:
         milestones = tuple(Milestone(m["value"], m["end"], tuple(m["equations"])) for m in milestones)
-    return Instance(**row | {"steps": tuple(row["steps"]), "milestones": milestones})
+    lists = {name: tuple(row.get(name) or ()) for name in ("steps", "tiers")}
+    return Instance(**row | lists | {"milestones": milestones})
 
 
 def _milestone_rows(milestones: Sequence[Milestone] | None) -> list[dict[str, Any]] | None:
@@ -210,6 +213,7 @@ def _to_row(instance: Instance, index: int, split: str) -> dict[str, Any]:
         "level": instance.level,
         "revealed_at": instance.revealed_at,
         "milestones": _milestone_rows(instance.milestones),
+        "tiers": list(instance.tiers) or None,
         "prompt": [{"role": "user", "content": instance.question}],
         "reward_model": {"style": "rule", "ground_truth": instance.answer},
         "extra_info": {"index": index, "split": split},

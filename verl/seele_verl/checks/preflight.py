@@ -109,7 +109,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         )
     if seele.credit.walks or steers_on_milestones(seele.hints.controller):
         find_walk(seele.credit.walk)
-        _check_milestones([instance for instance, _ in training])
+        _check_milestones(seele, [instance for instance, _ in training])
     check_reward_function(seele, training[0][0])
     _check_curriculum(config.data.train_files, seele, num_problems=begun)
     tokenizer = _load_tokenizer(config, seele)
@@ -121,6 +121,11 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _check_packing(config)
     check_memory(config, seele, supervised=supervised)
     check_unit(seele.hints, tokenizer)
+    if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
+        raise DataError(
+            f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
+            "gives as hints; `seele data hints` writes the column, docs/data.md says what it holds"
+        )
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
         check_supervised(config, seele, training)
@@ -144,7 +149,12 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     )
 
 
-def _check_milestones(training: Sequence[Instance]) -> None:
+def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
+    if seele.hints.kind == "tiers" and seele.hints.gives_hints:
+        raise ConfigError(
+            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller goes by the milestones "
+            "that a hint states, which are counted in the solution's steps; allowed is 'prefix'"
+        )
     if not any(len(milestones_of(instance)) > 1 for instance in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has a milestone before its answer, and "

@@ -68,7 +68,7 @@ WITHOUT_EFFECT = {
 """verl's setting, or section with a dot at its end -> what to do instead."""
 
 
-_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("placement", "when", "dropout"))
+_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("kind", "placement", "when", "dropout"))
 _OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
@@ -107,7 +107,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are the assistant's (seele.hints.placement)"
     if seele.hints.when == "always":
-        yield "seele.hints.failing_accuracy", "it is of seele.hints.when=after_failure and until_success"
+        yield "seele.hints.failing_accuracy", "seele.hints.when is always"
     if "sft" not in method.stages:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:

@@ -75,6 +75,7 @@ def keep_problems(
                 how.template,
                 how.chat,
                 hint_request=seele.hints.user_request,
+                tiers=instance.tiers if trained else (),
             )
             tokens = Tokens(prompt=len(encoded.prompt_ids))
             if trained and supervised and encoded.step_ids:

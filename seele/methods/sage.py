@@ -1,0 +1,13 @@
+"""SAGE (arXiv:2602.03143) with hints made in advance: a problem that always fails is rolled out again, with
+ever stronger hints in the question.
+
+Differs from ``ghpo``: a hint is a tier, a text that points at the solution without a part of it.
+"""
+
+from seele.methods.method import Method
+
+METHOD = Method(
+    name="sage",
+    summary="groups that fail are rolled out again, with ever stronger tiers in the question",
+    controllers=("ladder",),
+)
