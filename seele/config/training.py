@@ -74,7 +74,7 @@ class OffPolicyConfig:
         return self.loss not in ("nll", "likelihood", "trust_region")
 
 
-CREDITS = ("none", "milestones")
+CREDITS = ("none", "milestones", "self_distillation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,8 +83,14 @@ class CreditConfig:
 
     name: str = "none"
     """``none``: all of them have the rollout's. ``milestones``: each step has its own, by whether it comes to
-    the worked solution's next value.
+    the worked solution's next value. ``self_distillation``: each token has its own, by how much more probable
+    the reference model finds it that sees the worked solution (OPSD, arXiv:2601.18734); no reward is read.
     """
+
+    request: str = (
+        "{question}\n\nHere is a correct solution:\n{hint}\n\nNow solve the problem in your own words."
+    )
+    """``self_distillation``: what the reference model is asked, the solution in the place of ``{hint}``."""
 
     walk: str = "milestones"
     """How a response is compared with the milestones: ``milestones``, or a function of your own
@@ -105,10 +111,24 @@ class CreditConfig:
     def __post_init__(self) -> None:
         require(self.name in CREDITS, f"name must be one of {list(CREDITS)}, got {self.name!r}")
         require(
+            self.request.count("{hint}") == 1 and "{question}" in self.request,
+            f"request must have {{question}} and, once, {{hint}} in it, got {self.request!r}",
+        )
+        require(
             0.0 <= self.prior_rollouts < math.inf,
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",
         )
         require(0.0 <= self.stop_below <= 1.0, f"stop_below must lie in [0, 1], got {self.stop_below}")
+
+    @property
+    def gives_advantages(self) -> bool:
+        """Whether advantages are the credit's, and not those of a rollout in its group."""
+        return self.name != "none"
+
+    @property
+    def by_distillation(self) -> bool:
+        """Whether each token has an advantage of its own, from the reference model."""
+        return self.name == "self_distillation"
 
     @property
     def by_milestones(self) -> bool:

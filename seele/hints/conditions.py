@@ -134,9 +134,6 @@ class AfterFailure(ConditionalController):
                 plans[index] = (HintShare(smallest, num_rollouts),)
             elif not self._has_failed(request.instance_id):
                 plans[index] = (HintShare(smallest, max(request.rollouts_left, num_rollouts)),)
-            if request.round_index == 1:
-                self._num_visits += 1
-                self._num_failures += self._has_failed(request.instance_id)
         return plans
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
@@ -147,6 +144,8 @@ class AfterFailure(ConditionalController):
             # Later rounds don't count: whether they have hints is settled.
             if self._first_rounds.get(seen.instance_id) == (0, 0):
                 self._first_rounds[seen.instance_id] = (num_correct, num_rollouts)
+                self._num_visits += 1
+                self._num_failures += self._has_failed(seen.instance_id)
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""

@@ -21,6 +21,7 @@ from seele.methods import (
     mfc,
     milestones,
     opmd,
+    opsd,
     ppo,
     prefix_rft,
     prefix_rl,
@@ -67,6 +68,7 @@ METHODS: dict[str, Method] = {
         bread,
         prefix_rl,
         exgrpo,
+        opsd,
         sft,
         sft_rl,
     )

@@ -141,12 +141,12 @@ class Method:
         has_own_means = config.off_policy.statistics == "on_policy" or (
             type(source).advantages is not OffPolicySource.advantages
         )
-        if config.advantage.shift and (self.has_critic or config.credit.by_milestones or has_own_means):
+        if config.advantage.shift and (self.has_critic or config.credit.gives_advantages or has_own_means):
             raise ConfigError(
                 f"seele.advantage.shift: {config.advantage.shift}, but advantages here are no differences "
                 "from the group's mean; allowed is 0"
             )
-        if config.credit.by_milestones:
+        if config.credit.gives_advantages:
             self._check_credit(config, source)
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
@@ -156,15 +156,20 @@ class Method:
             )
 
     def _check_credit(self, config: SeeleConfig, source: OffPolicySource) -> None:
-        """Credit by milestones gives the advantages of all rollouts but those that need none."""
+        """The credit gives the advantages of all rollouts but those that need none."""
         if self.has_critic:
             why = f"method {self.name} has advantages of its own (algorithm.adv_estimator={self.estimator})"
-        elif source.marks_tokens and not source.replays_visited:
+        elif source.marks_tokens and not (source.replays_visited and config.credit.by_milestones):
             why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
         elif config.advantage.baseline != "pooled":
             why = (
                 f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; leave it out"
             )
+        elif config.credit.by_distillation and config.hints.gives_hints:
+            why = (
+                f"seele.hints.controller={config.hints.controller} shows the policy what only the reference "
+                "model should see"
+            )
         else:
             return
-        raise ConfigError(f"seele.credit.name: 'milestones' is not possible here: {why}")
+        raise ConfigError(f"seele.credit.name: {config.credit.name!r} is not possible here: {why}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from seele.errors import ConfigError
-from seele.records import Chat
+from seele.records import Chat, Instance
 from seele.rollout.templates import NO_CHAT, Tokenizer, ask_with_hint, encode_prompt, encode_text, prompt_text
 
 ANCHORS = ("", "\n", ".\n", ": ")
@@ -99,6 +99,25 @@ def encode_problem(
             for hint in hints
         ),
     )
+
+
+def encode_with_solution(
+    tokenizer: Tokenizer, instance: Instance, request: str, template: str, chat: Chat = NO_CHAT
+) -> list[int]:
+    """Token ids of a prompt that shows the worked solution: ``request`` with the solution for its hint.
+
+    Args:
+        tokenizer: The model's.
+        instance: The problem.
+        request: With ``{question}`` and ``{hint}`` in it.
+        template: As for ``encode_prompt``.
+        chat: Likewise.
+
+    Raises:
+        ConfigError: The template is unknown.
+    """
+    asked = ask_with_hint(request, instance.question, "".join(instance.steps))
+    return encode_prompt(tokenizer, asked, template, chat)
 
 
 def _behind_question(prompt: str, question: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections import defaultdict
 from importlib.metadata import version
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 import numpy as np
 import torch
+from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.protocol import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
@@ -21,7 +23,7 @@ from seele.methods.advantage import group_advantages
 from seele.methods.baselines import build_baseline, group_of
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout
+from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele.rollout.solutions import EncodedProblem
 from seele_verl import off_policy
 from seele_verl.compat import VERL, undecorated
@@ -573,3 +575,112 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
     torch.testing.assert_close(written, verls.to(written.dtype), rtol=2e-6, atol=2e-6)
     assert written.abs().max() > 0.5 and (written[-1] == 0).all()
     torch.testing.assert_close(store.fields["returns"].values(), store.fields["advantages"].values())
+
+
+class Queue:
+    """TransferQueue in this process: partition -> key -> column -> tensor."""
+
+    def __init__(self):
+        self.partitions = defaultdict(lambda: defaultdict(dict))
+
+    def kv_batch_put(self, *, keys, partition_id, fields, tags=None):
+        for name, column in fields.items():
+            for key, values in zip(keys, column.unbind(), strict=True):
+                self.partitions[partition_id][key][name] = values
+        return KVBatchMeta(keys=[*keys], partition_id=partition_id, tags=tags or [{}] * len(keys))
+
+    def kv_batch_get(self, *, keys, partition_id, select_fields):
+        rows = [self.partitions[partition_id][key] for key in keys]
+        return TensorDict({name: jagged([row[name] for row in rows]) for name in select_fields}, len(rows))
+
+    def kv_clear(self, *, keys, partition_id):
+        del self.partitions[partition_id]
+
+
+def jagged(rows):
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    from seele_verl import hint_reliance, rescoring, self_distillation
+
+    queue = Queue()
+    for module in (rescoring, hint_reliance, self_distillation):
+        monkeypatch.setattr(module, "tq", queue)
+    return queue
+
+
+def visit_of(rollouts, *, prompt_tokens=2):
+    """``rollouts``: (steps of the hint, whether it is right) each; a step has one token."""
+    instance = Instance(instance_id="i", data_source="x", question="?", steps=("a", "b"), answer="b")
+    made = tuple(
+        Rollout(
+            round_index=index // 2,
+            rollout_index=index,
+            share=HintShare(hint / 2, 1),
+            hint_steps=hint,
+            completion=Completion(text="", token_ids=(7, 8), log_probs=(-1.0, -2.0), finish=Finish.STOP),
+            grade=Grade(right, GradeReason.CORRECT if right else GradeReason.WRONG),
+        )
+        for index, (hint, right) in enumerate(rollouts)
+    )
+    return Visit(instance=instance, step=1, prompt_tokens=prompt_tokens, step_tokens=(1, 1), rollouts=made)
+
+
+def score_by_place(queue):
+    """A pass after which the token at place p of a row, of those before it, has the log-probability -p."""
+
+    def score(batch):
+        for row in queue.partitions[batch.partition_id].values():
+            row["log_probs"] = -torch.arange(1.0, len(row["input_ids"]) + 1)
+        score.rows = len(batch.keys)
+
+    return score
+
+
+def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up(queue):
+    from seele_verl.hint_reliance import measure_hint_reliance
+
+    visits = {"step1-000000": visit_of([(1, True), (1, False), (0, True), (1, True)])}
+    keys = [f"step1-000000_{index}_0" for index in range(4)]
+    tags = [{}, {}, {}, {"is_padding": True}]
+    for key in keys:
+        queue.partitions["train"][key] = {
+            "prompts": torch.tensor([1, 2, 3]),
+            "responses": torch.tensor([7, 8]),
+            "rollout_log_probs": torch.tensor([-1.0, -2.0]),
+        }
+    batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
+    score = score_by_place(queue)
+    workers = SimpleNamespace(compute_log_prob=score)
+    found = measure_hint_reliance(batch, visits, workers, temperature=1.0, ranks=2)
+    # Alone, the response stands at places 2 and 3; behind its hint the engine said -1 and -2.
+    assert found == {"hints/reliance": pytest.approx((-2 - 3) / 2 - (-1 - 2) / 2)}
+    assert score.rows == 2, "the only row was repeated, for two ranks"
+    assert "rescored" not in queue.partitions
+    unhinted = {"step1-000000": visit_of([(0, True)] * 4)}
+    assert measure_hint_reliance(batch, unhinted, workers, temperature=1.0, ranks=2) == {}
+
+
+def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):
+    from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
+
+    keys, tags = ["step1-000000_0_0", "padding_0_0"], [{}, {"is_padding": True}]
+    for key in keys:
+        queue.partitions["train"][key] = {
+            "prompts": torch.tensor([1, 2]),
+            "responses": torch.tensor([7, 8]),
+            "old_log_probs": torch.tensor([-1.0, -2.0]),
+            "response_mask": torch.tensor([1, 1]),
+        }
+    queue.partitions["train"]["padding_0_0"]["response_mask"] = torch.tensor([0, 0])
+    batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
+    prompts = {"step1-000000": [1, 5, 5, 5, 2]}
+    ask_teacher(batch, prompts, score_by_place(queue), ranks=1)
+    row, filler = (queue.partitions["train"][key] for key in keys)
+    assert row["ref_log_prob"].tolist() == [-5.0, -6.0] and filler["ref_log_prob"].tolist() == [-2.0, -3.0]
+    assert write_divergence(batch) == 4.0
+    assert row["advantages"].tolist() == [-4.0, -4.0] and not filler["advantages"].any()
+    visits = {"step1-000000": visit_of([(0, True), (0, True), (1, True), (0, True)])}
+    assert extra_teacher_tokens(visits, prompts) == {0: 6, 1: 5}

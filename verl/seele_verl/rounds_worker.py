@@ -102,8 +102,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             leave_one_out=method.leaves_one_out,
             divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        # A critic's run and credit by milestones have theirs from the trainer.
-        self.estimates_advantages = not (method.has_critic or self.seele.credit.by_milestones)
+        # A critic's run and credit have theirs from the trainer.
+        self.estimates_advantages = not (method.has_critic or self.seele.credit.gives_advantages)
 
     @property
     def steers_on_milestones(self) -> bool:

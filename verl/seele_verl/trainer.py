@@ -43,6 +43,7 @@ from seele.rollout.metrics import (
     tokens_by_round,
     unanswered_of,
 )
+from seele.rollout.solutions import encode_with_solution
 from seele.rollout.unanswered import (
     Graded,
     Unanswered,
@@ -89,6 +90,7 @@ from seele_verl.runs.checkpoints import (
 )
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, saved_line
+from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.settings import read_settings
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
@@ -234,6 +236,8 @@ class SeeleTrainer(PPOTrainerSync):
         spans = self._take_credit(self.credit) if self.credit is not None else {}
         if self.seele.credit.by_milestones:
             batch = write_spans(batch, spans)
+        elif self.seele.credit.by_distillation:
+            metrics["distillation/divergence"] = write_divergence(batch)
         elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
@@ -269,15 +273,19 @@ class SeeleTrainer(PPOTrainerSync):
         if self.source.marks_tokens and not self._uses_engines_log_probs:
             exchange_log_probs(batch, has_log_probs=self.source.has_log_probs)
         if self._measures_reliance:
-            trainer = self.config.trainer
             metrics |= measure_hint_reliance(
                 batch,
                 self._visits,
                 self.actor_rollout_wg,
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
-                ranks=trainer.nnodes * trainer.n_gpus_per_node,
+                ranks=self._num_ranks,
             )
         return batch
+
+    @property
+    def _num_ranks(self) -> int:
+        ranks: int = self.config.trainer.nnodes * self.config.trainer.n_gpus_per_node
+        return ranks
 
     @property
     def _measures_reliance(self) -> bool:
@@ -293,8 +301,32 @@ class SeeleTrainer(PPOTrainerSync):
         )
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        if self.seele.credit.by_distillation:
+            how = {"no_lora_adapter": True} if self.ref_in_actor else {}
+            workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
+            ask_teacher(
+                batch,
+                self._teacher_prompts(),
+                workers.compute_log_prob if self.ref_in_actor else workers.compute_ref_log_prob,
+                ranks=self._num_ranks,
+                temperature=self.config.actor_rollout_ref.rollout.temperature,
+                **how,
+            )
+            return batch
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         return batch
+
+    def _teacher_prompts(self) -> dict[str, list[int]]:
+        """Of each group of the step; none without self-distillation."""
+        how = self.seele.prompt
+        if not self.seele.credit.by_distillation:
+            return {}
+        return {
+            uid: encode_with_solution(
+                self.tokenizer, visit.instance, self.seele.credit.request, how.template, how.chat
+            )
+            for uid, visit in self._visits.items()
+        }
 
     def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_values(_columns(batch, LOG_PROB_COLUMNS), metrics)
@@ -518,6 +550,9 @@ class SeeleTrainer(PPOTrainerSync):
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss
         tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
         tokens[""] = sum(prompt + response for _, prompt, response in rows.values())
+        of_teacher = extra_teacher_tokens(visits, self._teacher_prompts())
+        extra = {f"_round_{index}": count for index, count in of_teacher.items()}
+        extra[""] = sum(of_teacher.values())
         sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
         for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
             count = tokens.get(of, 0)
@@ -527,7 +562,7 @@ class SeeleTrainer(PPOTrainerSync):
                 prefilled_tokens=metrics.get(f"tokens/prefilled{of}", 0),
                 generated_tokens=metrics.get(f"tokens/generated{of}", 0),
                 trained_tokens=metrics[f"tokens/trained{of}"],
-                scored_tokens=count * passes,
+                scored_tokens=count * passes + extra.get(of, 0),
             )
             if self.use_critic:
                 trained_by_critic = count * self.config.critic.ppo_epochs

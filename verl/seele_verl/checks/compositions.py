@@ -21,6 +21,11 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     LossTerms(seele)
     if METHODS[seele.method].has_critic:
         _check_all_groups_are_learnt_from(config, seele)
+    if seele.credit.by_distillation and not config.actor_rollout_ref.actor.use_kl_loss:
+        raise ConfigError(
+            "actor_rollout_ref.actor.use_kl_loss: false, but with seele.credit.name=self_distillation the "
+            "reference model is the teacher; set true, and kl_loss_coef=0 for no further term"
+        )
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
     check_rollout_correction(config, seele)
@@ -98,10 +103,11 @@ def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
     kwargs = config.reward.reward_kwargs
     if not kwargs.overlong_buffer_cfg.enable:
         return
-    if seele.credit.by_milestones:
+    if seele.credit.gives_advantages:
         raise ConfigError(
-            "reward.reward_kwargs.overlong_buffer_cfg.enable: true, but with seele.credit.name=milestones a "
-            "response has an advantage for each step and none for its length; switch one of them off"
+            "reward.reward_kwargs.overlong_buffer_cfg.enable: true, but with seele.credit.name="
+            f"{seele.credit.name} a response has an advantage for each of its parts and none for its length; "
+            "switch one of them off"
         )
     if not 0 < kwargs.overlong_buffer_cfg.len <= kwargs.max_resp_len:
         raise ConfigError(

@@ -112,8 +112,9 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
-    if seele.credit.by_milestones:
-        yield "algorithm.norm_adv_by_std_in_grpo", "seele.credit.name=milestones divides by no deviation"
+    if seele.credit.gives_advantages:
+        why = f"seele.credit.name={seele.credit.name} divides by no deviation"
+        yield "algorithm.norm_adv_by_std_in_grpo", why
     elif source.in_response or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
     if "rl" not in method.stages:
@@ -121,6 +122,8 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
             "seele.callbacks",
             f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
         )
+    if not seele.credit.by_distillation:
+        yield "seele.credit.request", "no reference model sees the solution (seele.credit.name)"
     if not seele.credit.by_milestones:
         yield "seele.credit.prior_rollouts", "seele.credit.name is none"
     if not (seele.credit.walks or steers_on_milestones(seele.hints.controller)):

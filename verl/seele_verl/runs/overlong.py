@@ -17,7 +17,7 @@ from seele.errors import DataError
 from seele.methods.sources import OffPolicySource, build_source
 from seele.plugins import blame
 from seele.records import Instance
-from seele.rollout.solutions import EncodedProblem, encode_problem
+from seele.rollout.solutions import EncodedProblem, encode_problem, encode_with_solution
 from seele.rollout.templates import Tokenizer
 
 RECORD = "too_long.json"
@@ -82,6 +82,10 @@ def keep_problems(
                 tokens = replace(tokens, response=len(encoded.solution(tokenizer)))
             elif trained:
                 tokens = _lengths(encoded, instance, source, tokenizer)
+                if seele.credit.by_distillation:
+                    request = seele.credit.request
+                    asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
+                    tokens = replace(tokens, prompt=len(asked))
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":

@@ -1,0 +1,68 @@
+"""Responses scored anew behind another prompt than the one that they answered, through TransferQueue as verl
+scores them.
+
+Axes: P tokens of a prompt, R tokens of a response.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+from verl.workers.utils.padding import response_from_nested
+
+PARTITION = "rescored"
+
+
+def score_behind(
+    prompts: Sequence[torch.Tensor],
+    responses: Sequence[torch.Tensor],
+    score: Callable[[KVBatchMeta], Any],
+    *,
+    ranks: int,
+    **how: Any,
+) -> list[torch.Tensor]:
+    """Log-probability of every token of a response behind its prompt.
+
+    Args:
+        prompts: (P,) token ids each; not empty.
+        responses: (R,) token ids, as many responses as prompts.
+        score: A forward pass of verl's workers.
+        ranks: Number of training ranks; the first row is repeated until rows divide over them evenly.
+        **how: What the pass is told, such as the temperature.
+
+    Returns:
+        (R,) of each response.
+    """
+    rows = [_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
+    rows += [rows[0]] * (-len(rows) % ranks)
+    keys = [f"row-{number}" for number in range(len(rows))]
+    batch = tq.kv_batch_put(
+        keys=keys,
+        partition_id=PARTITION,
+        fields=list_of_dict_to_tensordict(rows),
+        tags=[{"seq_len": len(row["input_ids"])} for row in rows],
+    )
+    batch.extra_info.update(calculate_entropy=False, compute_loss=False, **how)
+    score(batch)
+    read = ["log_probs", "response_mask"]
+    scored = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=read)
+    tq.kv_clear(keys=keys, partition_id=PARTITION)
+    log_probs = response_from_nested(scored["log_probs"], scored["response_mask"]).unbind()
+    return list(log_probs[: len(prompts)])
+
+
+def _row(prompt: torch.Tensor, response: torch.Tensor) -> dict[str, Any]:
+    """What a forward pass reads of a row (``LOG_PROB_COLUMNS``)."""
+    input_ids = torch.cat([prompt, response])
+    ones = torch.ones_like(response)
+    return {
+        "input_ids": input_ids,
+        "position_ids": torch.arange(len(input_ids)),
+        "prompts": prompt,
+        "responses": response,
+        "response_mask": ones,
+        "loss_mask": ones,
+    }

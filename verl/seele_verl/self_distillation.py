@@ -1,0 +1,93 @@
+"""On-policy self-distillation (OPSD, arXiv:2601.18734): the model that a run begins with sees the worked
+solution and scores, token by token, what the policy wrote without it.
+
+Axes: R tokens of a response.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+
+from seele.records import Visit
+from seele_verl.protocol import parse_row_key
+from seele_verl.rescoring import score_behind
+
+LOG_PROBS_OF_TEACHER = "ref_log_prob"
+"""verl's column of the reference model's log-probabilities, which the KL term reads, too."""
+
+
+def ask_teacher(
+    batch: KVBatchMeta,
+    prompts: Mapping[str, list[int]],
+    score: Callable[[KVBatchMeta], Any],
+    *,
+    ranks: int,
+    **how: Any,
+) -> None:
+    """Write what the teacher thinks of each response into the batch, as ``ref_log_prob``.
+
+    Args:
+        batch: The step's rows.
+        prompts: The teacher's prompt of each group; a row that fills the batch up has its own.
+        score: The reference model's forward pass.
+        ranks: As for ``score_behind``.
+        **how: As for ``score_behind``.
+    """
+    data = _read(batch, "prompts", "responses")
+    asked = [
+        own if tag.get("is_padding") else torch.tensor(prompts[parse_row_key(key)[0]])
+        for key, tag, own in zip(batch.keys, batch.tags, data["prompts"].unbind(), strict=True)
+    ]
+    log_probs = score_behind(asked, data["responses"].unbind(), score, ranks=ranks, **how)
+    _write(batch, {LOG_PROBS_OF_TEACHER: log_probs})
+
+
+def write_divergence(batch: KVBatchMeta) -> float:
+    """Give each token the advantage log pi_teacher - log pi_policy, whose gradient is that of the negative KL
+    divergence of the policy from the teacher, sampled.
+
+    Returns:
+        The mean of its negative over the batch's tokens: an estimate of that divergence, in nats a token.
+    """
+    data = _read(batch, LOG_PROBS_OF_TEACHER, "old_log_probs", "response_mask")
+    advantages = [
+        (teacher_R - own_R) * mask_R
+        for teacher_R, own_R, mask_R in zip(
+            data[LOG_PROBS_OF_TEACHER].unbind(),
+            data["old_log_probs"].unbind(),
+            data["response_mask"].unbind(),
+            strict=True,
+        )
+    ]
+    _write(batch, {"advantages": advantages, "returns": advantages})
+    tokens = torch.cat(list(data["response_mask"].unbind())).sum()
+    return float(-torch.cat(advantages).sum() / tokens)
+
+
+def extra_teacher_tokens(visits: Mapping[str, Visit], prompts: Mapping[str, list[int]]) -> dict[int, int]:
+    """Tokens that the teacher reads beyond what the policy's own rows have, by round."""
+    extra: dict[int, int] = {}
+    for uid, prompt in prompts.items():
+        for rollout in visits[uid].rollouts:
+            more = len(prompt) - visits[uid].prompt_tokens - visits[uid].hint_tokens(rollout)
+            extra[rollout.round_index] = extra.get(rollout.round_index, 0) + more
+    return extra
+
+
+def _read(batch: KVBatchMeta, *columns: str) -> TensorDict:
+    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(columns))
+
+
+def _write(batch: KVBatchMeta, rows: Mapping[str, list[torch.Tensor]]) -> None:
+    fields = {
+        name: torch.nested.as_nested_tensor(of_rows, layout=torch.jagged) for name, of_rows in rows.items()
+    }
+    tq.kv_batch_put(
+        keys=batch.keys,
+        partition_id=batch.partition_id,
+        fields=TensorDict(fields, batch_size=len(batch)),  # type: ignore[arg-type]
+    )
