@@ -88,6 +88,11 @@ class HintConfig:
     paper does not say; its annotated steps fit what it shows.
     """
 
+    refresh: str = "never"
+    """``epoch``: the policy's own right response of a visit is the problem's solution in the next ones, so
+    that hints say what the policy might have said (``seele.data.own_solutions``).
+    """
+
     revealing: str = "allow"
     """``forbid``: no hint may state the answer (``seele.data.steps.leakage``). The paper does not look."""
 
@@ -156,6 +161,13 @@ class HintConfig:
             require(0.0 <= share < 1.0, f"{name} must lie in [0, 1), got {share}")
         require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
         require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
+        require(
+            self.refresh in ("never", "epoch"), f"refresh must be 'never' or 'epoch', got {self.refresh!r}"
+        )
+        require(
+            self.refresh == "never" or self.kind == "prefix",
+            "refresh=epoch needs kind=prefix: tiers do not follow a solution; set refresh=never",
+        )
         require(
             self.revealing in ("allow", "forbid"),
             f"revealing must be 'allow' or 'forbid', got {self.revealing!r}",

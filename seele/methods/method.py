@@ -137,6 +137,15 @@ class Method:
                 "seele.hints.placement: 'user' puts hints into the question, where nothing learns them; set "
                 "seele.imitation.coefficient=0, or leave hints to the assistant"
             )
+        credit = config.credit
+        if config.hints.refresh != "never" and (
+            source.reads_solutions or source.in_response or credit.gives_advantages or credit.stop
+        ):
+            raise ConfigError(
+                "seele.hints.refresh: 'epoch' changes solutions, but seele.off_policy.source="
+                f"{config.off_policy.source} or seele.credit ({credit.name}, stop={credit.stop}) goes by the "
+                "worked ones; allowed is 'never'"
+            )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
         has_own_means = config.off_policy.statistics == "on_policy" or (
             type(source).advantages is not OffPolicySource.advantages

@@ -21,7 +21,7 @@ from seele.rollout.templates import encode_prompt
 
 EVERYTHING = (
     "method=seele curriculum=sec selection=lze seele.selection.warmup_epochs=0 seele.hints.rounds=2 "
-    "seele.hints.round_quorum=0.5"
+    "seele.hints.round_quorum=0.5 seele.hints.refresh=epoch"
 )
 AFTER_FAILURE = (
     "method=seele seele.hints.when=after_failure seele.hints.placement=user seele.imitation.coefficient=0 "
@@ -605,6 +605,13 @@ def test_selection_drops_whole_groups_and_the_curriculum_learns(steps):
         assert line["selection/target_ratio"] == pytest.approx(0.4)
         assert line["tokens/trained"] < line["tokens/generated"] + line["tokens/prompt"]
     assert any(value > 0 for name, value in first[0].items() if name.startswith("curriculum/q/"))
+
+
+def test_right_responses_become_solutions(steps):
+    solved = set()
+    for line, rows in steps["seele"]:
+        solved |= {row["instance_id"] for row in rows if row["reward"] == 1}
+        assert line["hints/own_solutions"] == len(solved) > 0
 
 
 def test_an_ordered_curriculum_begins_with_the_easy_problems(steps, problems):

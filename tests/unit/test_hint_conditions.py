@@ -126,6 +126,8 @@ def test_settings_that_mean_nothing_are_refused():
         ({"kind": "own"}, r"kind must be one of \['prefix', 'tiers'\], got 'own'"),
         ({"kind": "tiers"}, "kind=tiers needs placement=user"),
         ({"kind": "tiers", "placement": "user", "unit": "token"}, "unit=token and revealing=allow without"),
+        ({"refresh": "always"}, "refresh must be 'never' or 'epoch', got 'always'"),
+        ({"kind": "tiers", "placement": "user", "refresh": "epoch"}, "refresh=epoch needs kind=prefix"),
         ({"placement": "response"}, "hints in the response are method=prefix_rft's"),
         ({"request": "{question} {hint} {hint}"}, "request must have"),
         ({"rounds": 2, "when": "after_failure", "round_quorum": 0.5}, "round_quorum must be 1"),

@@ -23,6 +23,7 @@ from seele.curriculum.lze import energy
 from seele.curriculum.planner import StepPlanner
 from seele.curriculum.replay import LastSuccesses, SuccessPool
 from seele.curriculum.selection import SELECTIONS, build_selection
+from seele.data.own_solutions import OwnSolutions
 from seele.errors import CheckpointError, DataError
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout, Visit
@@ -730,3 +731,27 @@ def test_each_problem_of_a_step_replays_its_own_success():
     assert sorted(replayed) == [problem for problem in range(NUM_PROBLEMS) if problem % 2]
     assert {success.hint_steps for success in replayed.values()} == {1}
     assert planner.metrics()["successes/problems"] == NUM_PROBLEMS / 2
+
+
+def test_the_policys_right_response_becomes_the_solution_of_the_next_visits():
+    problem = dataclasses.replace(visit(1, [0]).instance, steps=("a\n", "b\n", "c"), revealed_at=2)
+
+    def visited(*made, steps=problem.steps):
+        instance = dataclasses.replace(problem, steps=steps)
+        return dataclasses.replace(visit(1, [0]), instance=instance, rollouts=tuple(made))
+
+    own = OwnSolutions()
+    own.learn({1: visited(*hinted(2, 0, 1, 1), *hinted(3, 1)), 5: visited(*rollouts(0, 0))})
+    assert len(own) == 1 and own.applied(5, problem) is problem
+    now = own.applied(1, problem)
+    assert now.steps == ("a\n", "b\n", "1") and now.revealed_at is None, "the surer one behind two steps"
+    # The hint of the next visit is part of that solution; a visit without success changes nothing.
+    own.learn({1: visited(*hinted(1, 1), steps=("x\n", "y\n", "1"))})
+    own.learn({1: visited(*rollouts(0, 0))})
+    assert own.applied(1, problem).steps == ("x\n", "0")
+    restored = OwnSolutions()
+    restored.load_state_dict(through_json(own.state_dict()))
+    assert restored.applied(1, problem) == own.applied(1, problem)
+    with pytest.raises(CheckpointError):
+        restored.load_state_dict(own.state_dict() | {"steps": {"one": []}})
+    assert restored.state_dict() == own.state_dict()

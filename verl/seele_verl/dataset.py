@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from seele.config import HintConfig
 from seele.data.overlong import Problem, read_fitting_problems
+from seele.data.own_solutions import OwnSolutions
 from seele.data.steps.hint_units import for_hints
 from seele.data.storage.schema import read_columns
 from seele_verl.settings import read_hints
@@ -38,6 +39,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         self._hints = HintConfig() if config is None else read_hints(config.hints)
         self._tokenizer = tokenizer
+        self.own_solutions = OwnSolutions()
         record = None if config is None else config.get("overlong_record")
         self._problems = read_fitting_problems(data_files, max_samples, record)
         count = 0 if config is None else config.get("validated_training_problems", 0)
@@ -50,8 +52,9 @@ class ProblemDataset(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         problem = self._problems[index]
-        instance = for_hints(problem.instance, self._hints, self._tokenizer)
-        if problem.hint_steps is not None:
+        own = self.own_solutions.applied(index, problem.instance)
+        instance = for_hints(own, self._hints, self._tokenizer)
+        if problem.hint_steps is not None and own is problem.instance:
             instance = dataclasses.replace(instance, longest_hint=problem.hint_steps)
         return {
             "raw_prompt": [{"role": "user", "content": instance.question}],

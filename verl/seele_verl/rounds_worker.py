@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             tiers=instance.tiers,
         )
         prompt_ids = encoded.prompt_ids
+        if self.seele.hints.refresh != "never":
+            instance = _within(instance, encoded, self.config.data.max_prompt_length)
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
         milestones: tuple[Milestone, ...] = ()
@@ -482,6 +485,13 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
 def _watched(watch: ErrorWatch | None) -> dict[str, Any]:
     """What asks the engine to end a response at its first error (``engine/stopping.py``)."""
     return {} if watch is None else {"extra_args": {WATCH: watch.to_json()}}
+
+
+def _within(instance: Instance, encoded: EncodedProblem, limit: int) -> Instance:
+    """The problem without hints that do not fit: nothing was checked of a solution of the policy's own."""
+    legal = range(len(instance.legal_hint_ratios))
+    fitting = takewhile(lambda steps: len(encoded.before_response(steps)) <= limit, legal)
+    return dataclasses.replace(instance, longest_hint=max(sum(1 for _ in fitting) - 1, 0))
 
 
 def _num_shown(instance: Instance, hint_steps: int) -> int:

@@ -119,6 +119,7 @@ class SeeleTrainer(PPOTrainerSync):
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
+        self.refreshes_solutions = self.seele.hints.refresh == "epoch"
         self._training = False
         self._carried: list[int] = []
         """Problems that the step before left behind."""
@@ -373,6 +374,8 @@ class SeeleTrainer(PPOTrainerSync):
                 sizes[self._problem_of_uid[uid]][rollout_index] = float(advantage_T.abs().mean())
         visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
         self.planner.learn(visits, sizes)
+        if self.refreshes_solutions:
+            self.train_dataset.own_solutions.learn(visits)
 
     def on_init_end(self) -> None:
         if self.terms.change_the_loss:
@@ -424,6 +427,8 @@ class SeeleTrainer(PPOTrainerSync):
             self.callbacks.load_state_dict(load_part(folder, "callbacks", otherwise={}))
             if self.credit is not None:
                 self.credit.load_state_dict(load_part(folder, "credit"))
+            if self.refreshes_solutions:
+                self.train_dataset.own_solutions.load_state_dict(load_part(folder, "own_solutions"))
             restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
@@ -443,6 +448,8 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "callbacks", self.callbacks.state_dict())
         if self.credit is not None:
             save_part(folder, "credit", self.credit.state_dict())
+        if self.refreshes_solutions:
+            save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -538,6 +545,8 @@ class SeeleTrainer(PPOTrainerSync):
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
             metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
+        if self.refreshes_solutions:
+            metrics["hints/own_solutions"] = float(len(self.train_dataset.own_solutions))
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)

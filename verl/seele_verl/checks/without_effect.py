@@ -68,7 +68,7 @@ WITHOUT_EFFECT = {
 """verl's setting, or section with a dot at its end -> what to do instead."""
 
 
-_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("kind", "placement", "when", "dropout"))
+_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("kind", "refresh", "placement", "when", "dropout"))
 _OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
