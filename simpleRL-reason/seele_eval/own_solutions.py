@@ -6,69 +6,29 @@ solution, cut into steps anew. So most of a solution is the model's own, as Pref
 (arXiv:2601.18795), and hints say what the model might have said.
 
 OUT holds all problems with the column ``own_share``: the share of the solution's characters that the model
-wrote, 0 where nothing was right and the solution stays as it was. Samples are kept beside it, in
-OUT.samples.jsonl, some problems at a time: a killed command goes on.
+wrote, 0 where nothing was right and the solution stays as it was. How it is searched and gone on with is in
+``seele_eval.hint_search``.
 """
 
 import argparse
-import json
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from seele.data.steps.cutting import split_steps
-from seele.data.storage.append_log import LineAppender, read_whole_lines
-from seele.data.storage.files import check_output, file_sha256
+from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_problems, write_problems
-from seele.errors import ConfigError
-from seele.records import Chat, Finish, GradeReason, Instance
-from seele.reward.grader import GraderPool
-from seele.rollout.sampling import rollout_seed
-from seele.rollout.templates import NO_CHAT
-from seele_eval.arguments import (
-    add_chat,
-    add_dtype,
-    add_stop,
-    check_chat,
-    chosen_chat,
-    chosen_stop,
-    positive,
-)
+from seele.records import Instance
+from seele_eval import hint_search
 from seele_eval.command import exit_quietly, run_command
-from seele_eval.conditions import describe_chat
-from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
-from seele_eval.generation import complete as complete_prompts
-from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
-from seele_eval.predictions import read_predictions
-from seele_eval.problems import from_instance
-from seele_eval.prompts import (
-    Complete,
-    Request,
-    Response,
-    Responses,
-    encode_requests,
-    longest_prompt,
-    stop_of,
-)
+from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
+from seele_eval.prompts import Complete, Request
 
 OWN_SHARE = "own_share"
 """The column of OUT."""
-AT_A_TIME = 256
-"""Problems whose samples are drawn together, and lost together if the command is killed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """A problem behind a hint."""
-
-    instance_id: str
-    hint_steps: int
-    text: str | None
-    """The first right response; None where no sample was right."""
 
 
 def own_solution(instance: Instance, tried: Tried) -> tuple[Instance, float]:
@@ -86,91 +46,27 @@ def own_solution(instance: Instance, tried: Tried) -> tuple[Instance, float]:
     return own, len(tried.text) / len("".join(steps))
 
 
-def untried(problems: Sequence[Instance], found: Sequence[Tried]) -> Iterator[tuple[int, list[Instance]]]:
-    """Hint length by hint length, the problems that have no right response yet and were not tried there.
-
-    ``found`` may grow meanwhile.
-    """
-    for hint_steps in range(max(len(each.steps) for each in problems)):
-        solved = {each.instance_id for each in found if each.text is not None}
-        tried = {each.instance_id for each in found if each.hint_steps == hint_steps}
-        left = [
-            each
-            for each in problems
-            if each.instance_id not in solved | tried and (not hint_steps or hint_steps < len(each.steps))
-        ]
-        for first in range(0, len(left), AT_A_TIME):
-            yield hint_steps, left[first : first + AT_A_TIME]
-
-
 def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> str:
     """Draw what is missing, write the file, and say what is in it.
 
     Args:
         options: Of ``parse``.
-        complete: What completes requests; an engine in this process when not given.
+        complete: As for ``seele_eval.hint_search.search``.
 
     Raises:
         SeeleError: For anything that the user can fix.
     """
     check_output(options.file, options.out)
     problems = read_problems(options.file)
-    ledger = options.out.with_name(f"{options.out.name}.samples.jsonl")
-    found, appender = _open(ledger, _conditions(options))
-    if options.samples_dir:
-        found += _filters_samples(options.samples_dir, {each.instance_id for each in found})
-    stop = stop_of(options.template, options.stop, options.model)
-    # The longest prompt of all comes first, so that one engine serves every hint.
-    longest = [_request(each, max(len(each.steps) - 1, 0), 0, options, stop) for each in problems]
-    complete = complete or _engine(options, longest)
-    with GraderPool() as grader, appender:
-        for hint_steps, batch in untried(problems, found):
-            asked = [
-                _request(each, hint_steps, number, options, stop)
-                for each in batch
-                for number in range(options.samples)
-            ]
-            responses = dict(complete(asked))
-            for index, instance in enumerate(batch):
-                drawn = [responses[index * options.samples + number] for number in range(options.samples)]
-                text = _first_right(grader, instance, [each.before_stop(stop) for each in drawn])
-                found.append(Tried(instance_id=instance.instance_id, hint_steps=hint_steps, text=text))
-                appender.append(json.dumps([instance.instance_id, hint_steps, text]))
-    return _write(options.out, problems, found)
+    hints = Hints(longest=lambda instance: max(len(instance.steps) - 1, 0), give=_go_on_from_hint)
+    return _write(options.out, problems, solved(search(options, problems, hints, complete=complete)))
 
 
-def _engine(options: argparse.Namespace, longest: Sequence[Request]) -> Complete:
-    """An engine that is started with the first request, and has room for the longest.
-
-    Raises:
-        SeeleError: As ``encode_requests``.
-    """
-    settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed, dtype=options.dtype)
-    prompts = encode_requests(options.model, longest, max_tokens=options.max_tokens)
-    context_tokens = longest_prompt(prompts) + options.max_tokens
-    engine: Any = None
-
-    def completed(requests: Sequence[Request]) -> Responses:
-        nonlocal engine
-        engine = engine or start_engine(options.model, settings, context_tokens=context_tokens)
-        prompts = encode_requests(options.model, requests, max_tokens=options.max_tokens)
-        return complete_prompts(engine, prompts, settings)
-
-    return completed
+def _go_on_from_hint(request: Request, instance: Instance, hint_steps: int) -> Request:
+    return replace(request, steps=instance.steps, hint_steps=hint_steps)
 
 
-def _first_right(grader: GraderPool, instance: Instance, responses: Sequence[Response]) -> str | None:
-    problem, reading = from_instance(instance), Reading(answers=BOX)
-    for response in responses:
-        read = reading.read(response.text, problem, extract_boxed)
-        verdict = judge_found(judge_one, grader, problem, read)
-        if verdict.reason is GradeReason.CORRECT and response.finish is Finish.STOP:
-            return response.text
-    return None
-
-
-def _write(out: Path, problems: Sequence[Instance], found: Sequence[Tried]) -> str:
-    right = {each.instance_id: each for each in found if each.text is not None}
+def _write(out: Path, problems: Sequence[Instance], right: dict[str, Tried]) -> str:
     own = [
         own_solution(each, right[each.instance_id]) if each.instance_id in right else (each, 0.0)
         for each in problems
@@ -185,97 +81,15 @@ def _write(out: Path, problems: Sequence[Instance], found: Sequence[Tried]) -> s
     )
 
 
-def _request(
-    instance: Instance, hint_steps: int, number: int, options: argparse.Namespace, stop: tuple[str, ...]
-) -> Request:
-    return Request(
-        question=instance.question,
-        template=options.template,
-        chat=options.chat,
-        stop=stop,
-        temperature=options.temperature,
-        seed=rollout_seed(options.seed, 0, instance.instance_id, hint_steps, number),
-        steps=instance.steps,
-        hint_steps=hint_steps,
-    )
-
-
-def _conditions(options: argparse.Namespace) -> dict[str, Any]:
-    """What the samples depend on."""
-    weights = find_weights(find_model(str(options.model)))
-    return {
-        "problems": file_sha256(options.file),
-        "weights": [file_sha256(each) for each in weights],
-        "template": options.template,
-        "chat": describe_chat(options.chat),
-        "stop": options.stop,
-        **{key: getattr(options, key) for key in ("samples", "temperature", "max_tokens", "seed", "dtype")},
-    }
-
-
-def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], LineAppender]:
-    """What an earlier command found, and where more goes; a new ledger begins with its conditions.
-
-    Raises:
-        ConfigError: The ledger is of other conditions, or another process writes to it.
-    """
-    conditions = json.loads(json.dumps(conditions))
-    ledger.parent.mkdir(parents=True, exist_ok=True)
-    read = read_whole_lines(ledger)
-    before, *lines = [*map(json.loads, read.lines)] or [conditions]
-    if before != conditions:
-        differs = sorted(key for key in conditions if before.get(key) != conditions[key])
-        raise ConfigError(
-            f"{ledger}: its samples were drawn with other {', '.join(differs)}; name another --out, or "
-            "remove it"
-        )
-    appender = LineAppender(ledger, whole_bytes=read.whole_bytes, total_bytes=read.total_bytes)
-    if not read.lines:
-        appender.append(json.dumps(conditions))
-    return [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines], appender
-
-
-def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
-    """What samples of ``seele data filter`` say of problems that nothing is known of, without a hint."""
-    texts: dict[str, str | None] = {}
-    for each in read_predictions(folder).predictions:
-        if each.instance_id not in known and texts.get(each.instance_id) is None:
-            is_right = each.correct and each.finish is Finish.STOP
-            texts[each.instance_id] = each.text if is_right else None
-    return [Tried(instance_id=key, hint_steps=0, text=text) for key, text in texts.items()]
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="seele_eval.own_solutions", description="Worked solutions in a model's own words."
-    )
-    parser.add_argument("file", type=Path, help="parquet in our schema")
-    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
-    parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
-    parser.add_argument(
-        "--samples-dir", type=Path, help="samples of `seele data filter`, of the same problems, to begin with"
-    )
-    parser.add_argument("--samples", type=positive, default=4, help="of each problem behind each hint")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--template", default="plain", help="prompt template")
-    add_chat(parser)
-    add_stop(parser)
-    parser.add_argument("--max-tokens", type=positive, default=1024, help="longest response")
-    parser.add_argument("--seed", type=int, default=0)
-    add_dtype(parser)
-    options = parser.parse_args(arguments)
-    options.stop = chosen_stop(parser, options.stop)
-    chat: Chat | None = chosen_chat(parser, vars(options))
-    check_chat(options.template, chat)
-    options.chat = chat or NO_CHAT
-    return options
+    about = "Worked solutions in a model's own words."
+    return hint_search.parse(parser_of("seele_eval.own_solutions", about, samples=4), arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
-    options = parse(arguments)
-    return run_command(lambda: sample(options))
+    return run_command(lambda: sample(parse(arguments)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError
 from seele.records import Finish, Instance
-from seele_eval import own_solutions
+from seele_eval import hint_search, own_solutions
 from seele_eval.prompts import Response
 
 
@@ -39,8 +39,8 @@ class Model:
 
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_solutions, "find_weights", lambda path: [tmp_path / "weights"])
-    monkeypatch.setattr(own_solutions, "find_model", lambda name: name)
+    monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
+    monkeypatch.setattr(hint_search, "find_model", lambda name: name)
     (tmp_path / "weights").write_text("w")
     file, out = tmp_path / "problems.parquet", tmp_path / "own.parquet"
     write_problems(file, [instance(name) for name in ("easy", "mid", "never")], split="train")

@@ -1,0 +1,261 @@
+"""The search for the shortest hint behind which a model solves a problem, for commands that need one.
+
+Each problem is sampled without a hint; where no sample is right, behind one step of its worked solution, then
+behind two, and so on, up to the longest hint that the command allows. Samples are kept beside the command's
+output, in OUT.samples.jsonl, some problems at a time: a killed command goes on.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seele.data.storage.append_log import LineAppender, read_whole_lines
+from seele.data.storage.files import file_sha256
+from seele.errors import ConfigError
+from seele.records import Chat, Finish, GradeReason, Instance
+from seele.reward.grader import GraderPool
+from seele.rollout.sampling import rollout_seed
+from seele.rollout.templates import NO_CHAT
+from seele_eval.arguments import (
+    add_chat,
+    add_dtype,
+    add_stop,
+    check_chat,
+    chosen_chat,
+    chosen_stop,
+    positive,
+)
+from seele_eval.conditions import describe_chat
+from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
+from seele_eval.generation import complete as complete_prompts
+from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
+from seele_eval.predictions import read_predictions
+from seele_eval.problems import from_instance
+from seele_eval.prompts import (
+    Complete,
+    Request,
+    Response,
+    Responses,
+    encode_requests,
+    longest_prompt,
+    stop_of,
+)
+
+AT_A_TIME = 256
+"""Problems whose samples are drawn together, and lost together if the command is killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A problem behind a hint."""
+
+    instance_id: str
+    hint_steps: int
+    text: str | None
+    """The first right response; None where no sample was right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """Which hints a search tries, and where in a request they stand."""
+
+    longest: Callable[[Instance], int]
+    """Steps of a problem's longest hint; 0 for none."""
+    give: Callable[[Request, Instance, int], Request]
+    """A request without hint as one with so many steps of the problem's solution."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """What samples depend on besides the options that all searches have."""
+
+
+def search(
+    options: argparse.Namespace,
+    problems: Sequence[Instance],
+    hints: Hints,
+    *,
+    complete: Complete | None = None,
+) -> list[Tried]:
+    """Draw what is missing; every problem behind every hint that it was tried behind.
+
+    Args:
+        options: Of ``parse``.
+        problems: Those of ``options.file``.
+        hints: Of the command.
+        complete: What completes requests; an engine in this process when not given.
+
+    Raises:
+        SeeleError: For anything that the user can fix.
+    """
+    ledger = options.out.with_name(f"{options.out.name}.samples.jsonl")
+    found, appender = _open(ledger, {**_conditions(options), **hints.conditions})
+    if options.samples_dir:
+        found += _filters_samples(options.samples_dir, {each.instance_id for each in found})
+    stop = stop_of(options.template, options.stop, options.model)
+
+    def ask(instance: Instance, hint_steps: int, number: int) -> Request:
+        return hints.give(_request(instance, hint_steps, number, options, stop), instance, hint_steps)
+
+    # The longest prompt of all comes first, so that one engine serves every hint.
+    complete = complete or _engine(options, [ask(each, hints.longest(each), 0) for each in problems])
+    with GraderPool() as grader, appender:
+        for hint_steps, batch in _untried(problems, found, hints.longest):
+            responses = dict(
+                complete(
+                    [ask(each, hint_steps, number) for each in batch for number in range(options.samples)]
+                )
+            )
+            for index, instance in enumerate(batch):
+                drawn = [responses[index * options.samples + number] for number in range(options.samples)]
+                text = _first_right(grader, instance, [each.before_stop(stop) for each in drawn])
+                found.append(Tried(instance_id=instance.instance_id, hint_steps=hint_steps, text=text))
+                appender.append(json.dumps([instance.instance_id, hint_steps, text]))
+    return found
+
+
+def solved(found: Sequence[Tried]) -> dict[str, Tried]:
+    """The problems with a right response, by id, behind the shortest hint that had one."""
+    return {each.instance_id: each for each in found if each.text is not None}
+
+
+def _untried(
+    problems: Sequence[Instance], found: Sequence[Tried], longest: Callable[[Instance], int]
+) -> Iterator[tuple[int, list[Instance]]]:
+    """Hint length by hint length, the problems that have no right response yet and were not tried there.
+
+    ``found`` may grow meanwhile.
+    """
+    for hint_steps in range(max(map(longest, problems)) + 1):
+        tried = {each.instance_id for each in found if each.hint_steps == hint_steps}
+        known = tried | solved(found).keys()
+        left = [each for each in problems if each.instance_id not in known and hint_steps <= longest(each)]
+        for first in range(0, len(left), AT_A_TIME):
+            yield hint_steps, left[first : first + AT_A_TIME]
+
+
+def _engine(options: argparse.Namespace, longest: Sequence[Request]) -> Complete:
+    """An engine that is started with the first request, and has room for the longest.
+
+    Raises:
+        SeeleError: As ``encode_requests``.
+    """
+    settings = EngineSettings(max_tokens=options.max_tokens, seed=options.seed, dtype=options.dtype)
+    prompts = encode_requests(options.model, longest, max_tokens=options.max_tokens)
+    context_tokens = longest_prompt(prompts) + options.max_tokens
+    engine: Any = None
+
+    def completed(requests: Sequence[Request]) -> Responses:
+        nonlocal engine
+        engine = engine or start_engine(options.model, settings, context_tokens=context_tokens)
+        prompts = encode_requests(options.model, requests, max_tokens=options.max_tokens)
+        return complete_prompts(engine, prompts, settings)
+
+    return completed
+
+
+def _first_right(grader: GraderPool, instance: Instance, responses: Sequence[Response]) -> str | None:
+    problem, reading = from_instance(instance), Reading(answers=BOX)
+    for response in responses:
+        read = reading.read(response.text, problem, extract_boxed)
+        verdict = judge_found(judge_one, grader, problem, read)
+        if verdict.reason is GradeReason.CORRECT and response.finish is Finish.STOP:
+            return response.text
+    return None
+
+
+def _request(
+    instance: Instance, hint_steps: int, number: int, options: argparse.Namespace, stop: tuple[str, ...]
+) -> Request:
+    return Request(
+        question=instance.question,
+        template=options.template,
+        chat=options.chat,
+        stop=stop,
+        temperature=options.temperature,
+        seed=rollout_seed(options.seed, 0, instance.instance_id, hint_steps, number),
+    )
+
+
+def _conditions(options: argparse.Namespace) -> dict[str, Any]:
+    """What the samples of every search depend on."""
+    weights = find_weights(find_model(str(options.model)))
+    return {
+        "problems": file_sha256(options.file),
+        "weights": [file_sha256(each) for each in weights],
+        "template": options.template,
+        "chat": describe_chat(options.chat),
+        "stop": options.stop,
+        **{key: getattr(options, key) for key in ("samples", "temperature", "max_tokens", "seed", "dtype")},
+    }
+
+
+def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], LineAppender]:
+    """What an earlier command found, and where more goes; a new ledger begins with its conditions.
+
+    Raises:
+        ConfigError: The ledger is of other conditions, or another process writes to it.
+    """
+    conditions = json.loads(json.dumps(conditions))
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    read = read_whole_lines(ledger)
+    before, *lines = [*map(json.loads, read.lines)] or [conditions]
+    if before != conditions:
+        differs = sorted(key for key in {*before, *conditions} if before.get(key) != conditions.get(key))
+        raise ConfigError(
+            f"{ledger}: its samples were drawn with other {', '.join(differs)}; name another --out, or "
+            "remove it"
+        )
+    appender = LineAppender(ledger, whole_bytes=read.whole_bytes, total_bytes=read.total_bytes)
+    if not read.lines:
+        appender.append(json.dumps(conditions))
+    return [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines], appender
+
+
+def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
+    """What samples of ``seele data filter`` say of problems that nothing is known of, without a hint."""
+    texts: dict[str, str | None] = {}
+    for each in read_predictions(folder).predictions:
+        if each.instance_id not in known and texts.get(each.instance_id) is None:
+            is_right = each.correct and each.finish is Finish.STOP
+            texts[each.instance_id] = each.text if is_right else None
+    return [Tried(instance_id=key, hint_steps=0, text=text) for key, text in texts.items()]
+
+
+def parser_of(prog: str, description: str, *, samples: int) -> argparse.ArgumentParser:
+    """A command line with the options that all searches have; ``samples`` is the default of its option."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("file", type=Path, help="parquet in our schema")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
+    parser.add_argument(
+        "--samples-dir", type=Path, help="samples of `seele data filter`, of the same problems, to begin with"
+    )
+    parser.add_argument(
+        "--samples",
+        type=positive,
+        default=samples,
+        help="of each problem behind each hint; default %(default)s",
+    )
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--template", default="plain", help="prompt template")
+    add_chat(parser)
+    add_stop(parser)
+    parser.add_argument("--max-tokens", type=positive, default=1024, help="longest response")
+    parser.add_argument("--seed", type=int, default=0)
+    add_dtype(parser)
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line of a parser of ``parser_of``.
+
+    Raises:
+        ConfigError: The template would ignore the options of a chat.
+    """
+    options = parser.parse_args(arguments)
+    options.stop = chosen_stop(parser, options.stop)
+    chat: Chat | None = chosen_chat(parser, vars(options))
+    check_chat(options.template, chat)
+    options.chat = chat or NO_CHAT
+    return options
