@@ -1,16 +1,12 @@
 """``seele data filter``: problems that a model solves neither too often nor too seldom."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from seele.cli.sampling import run_sampler
 from seele.errors import ConfigError
-
-# Another process, because nothing here may know an engine.
-_SAMPLER = "seele_eval.difficulty"
 
 
 def filter_command(
@@ -56,16 +52,12 @@ def filter_command(
     given = [text for name, value in settings.items() if value is not None for text in (name, str(value))]
     if model is not None:
         wanted.check(samples or SAMPLES)
-        _sample([str(file), "--out", str(folder), "--model", model, *given, *context.args])
+        run_sampler(
+            "seele_eval.difficulty",
+            [str(file), "--out", str(folder), "--model", model, *given, *context.args],
+        )
     elif given or context.args:
         raise ConfigError(
             f"{' '.join([*given, *context.args])}: for sampling only, and nothing is sampled without --model"
         )
     typer.echo(filter_file(file, out, folder / COUNTS, wanted))
-
-
-def _sample(arguments: list[str]) -> None:
-    """Run the sampler to its end; it says itself what went wrong."""
-    status = subprocess.run([sys.executable, "-m", _SAMPLER, *arguments], check=False).returncode
-    if status:
-        raise typer.Exit(status if status > 0 else 128 - status)

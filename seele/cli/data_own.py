@@ -1,14 +1,11 @@
 """``seele data own``: worked solutions in a model's own words."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-# Another process, because nothing here may know an engine.
-_SAMPLER = "seele_eval.own_solutions"
+from seele.cli.sampling import run_sampler
 
 
 def own_command(
@@ -22,7 +19,6 @@ def own_command(
     The same command goes on where a killed one stopped. After -- come further options of the sampler, such as
     --samples 4, --samples-dir DIR (of `seele data filter`), --template, --max-tokens or --seed.
     """
-    arguments = [str(file), "--model", str(model), "--out", str(out), *context.args]
-    status = subprocess.run([sys.executable, "-m", _SAMPLER, *arguments], check=False).returncode
-    if status:
-        raise typer.Exit(status if status > 0 else 128 - status)
+    run_sampler(
+        "seele_eval.own_solutions", [str(file), "--model", str(model), "--out", str(out), *context.args]
+    )

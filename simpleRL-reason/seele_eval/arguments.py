@@ -119,7 +119,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         default=(),
         help="0 is greedy; several give several scores",
     )
-    group.add_argument("--top-p", type=_share, default=1.0, help="default 1")
+    group.add_argument("--top-p", type=share, default=1.0, help="default 1")
     group.add_argument("--samples", type=positive, help="completions per problem at temperatures above 0")
     group.add_argument(
         "--max-tokens", type=positive, help=f"longest response (default without --run: {MAX_TOKENS})"
@@ -227,7 +227,7 @@ def _add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--concurrency", type=positive, default=64, help="requests under way at a server")
     group.add_argument("--data-parallel", type=positive, help="copies of the model (default: all GPUs)")
     group.add_argument("--tensor-parallel", type=positive, default=1, help="GPUs per copy")
-    group.add_argument("--gpu-memory-share", type=_share, default=0.9, help="for weights and cache")
+    group.add_argument("--gpu-memory-share", type=share, default=0.9, help="for weights and cache")
     add_dtype(group)
 
 
@@ -260,7 +260,8 @@ def positive(text: str) -> int:
     return value
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """A number above 0 and at most 1, as an argument's type."""
     value = float(text)
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"must be above 0 and at most 1, got {text}")

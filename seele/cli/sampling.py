@@ -1,0 +1,18 @@
+"""Commands that sample run in another process, because nothing here may know an engine."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import typer
+
+
+def run_sampler(module: str, arguments: Sequence[str]) -> None:
+    """Run ``python -m module`` to its end; it says itself what went wrong.
+
+    Raises:
+        typer.Exit: It failed; with its exit status.
+    """
+    status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+    if status:
+        raise typer.Exit(status if status > 0 else 128 - status)

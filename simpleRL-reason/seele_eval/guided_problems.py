@@ -1,0 +1,159 @@
+"""Guided copies of problems (POPE): ``python -m seele_eval.guided_problems FILE --model M --out OUT``.
+
+Each problem of FILE is sampled without a hint; where no sample is right, with the first step of its worked
+solution in the user's turn, then with two, and so on, up to a share of the solution's characters. The
+shortest hint that has a right sample goes into a copy of the problem: its question asks to build upon the
+hint and to go on from it (arXiv:2601.18779). Where no hint has one, the longest goes there, as a summary of
+the paper says.
+
+OUT holds all problems as they are, each guided copy behind its problem, with the column ``guided_by``: the
+steps in the question, 0 where it is the problem's own. How the command searches, and goes on when it was
+killed, is in ``seele_eval.hint_search``.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+
+from seele.data.storage.files import check_output
+from seele.data.storage.parquet import set_column
+from seele.data.storage.schema import content_id, read_problems, write_problems
+from seele.records import Instance
+from seele.rollout.templates import HINT, QUESTION, ask_with_hint
+from seele_eval import hint_search
+from seele_eval.arguments import share
+from seele_eval.command import exit_quietly, run_command
+from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
+from seele_eval.prompts import Complete, Request
+
+GUIDED_BY = "guided_by"
+"""The column of OUT."""
+
+LONGEST = 0.25
+"""Share of a solution's characters in the longest hint, as summaries of the paper have it."""
+
+REQUEST = (
+    f"{QUESTION}\n\nHere is how a correct solution begins:\n{HINT}\n\n"
+    "Build upon this beginning: go on from where it ends, and finish the solution."
+)
+"""The question of a guided copy, in our words."""
+
+
+def steps_within(steps: Sequence[str], longest: float) -> int:
+    """How many leading steps have at most the share ``longest`` of the solution's characters; never all."""
+    ends = [*accumulate(map(len, steps))]
+    return sum(end <= longest * ends[-1] for end in ends[:-1])
+
+
+def guided_copy(instance: Instance, hint_steps: int, request: str) -> Instance:
+    """The problem with so many steps of its solution in its question, under an id of its own."""
+    question = ask_with_hint(request, instance.question, "".join(instance.steps[:hint_steps]))
+    copy_id = content_id(instance.data_source, question, instance.steps, instance.answer)
+    return replace(instance, instance_id=copy_id, question=question)
+
+
+def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> str:
+    """Draw what is missing, write the file, and say what is in it.
+
+    Args:
+        options: Of ``parse``.
+        complete: As for ``seele_eval.hint_search.search``.
+
+    Raises:
+        SeeleError: For anything that the user can fix.
+    """
+    check_output(options.file, options.out)
+    problems = read_problems(options.file)
+
+    def longest(instance: Instance) -> int:
+        return steps_within(instance.steps, options.longest)
+
+    def give(request: Request, instance: Instance, hint_steps: int) -> Request:
+        if not hint_steps:
+            return request
+        return replace(request, question=guided_copy(instance, hint_steps, options.request).question)
+
+    hints = Hints(
+        longest=longest, give=give, conditions={"request": options.request, "longest": options.longest}
+    )
+    right = solved(search(options, problems, hints, complete=complete))
+    # A hint without a right sample may have one yet in training, which comes back to it.
+    guides = [
+        right[each.instance_id].hint_steps if each.instance_id in right else longest(each)
+        for each in problems
+    ]
+    _write(options.out, problems, guides, options.request)
+    return _say(options, problems, guides, right)
+
+
+def _write(out: Path, problems: Sequence[Instance], guides: Sequence[int], request: str) -> None:
+    rows: list[tuple[Instance, int]] = []
+    for instance, hint_steps in zip(problems, guides, strict=True):
+        rows.append((instance, 0))
+        if hint_steps:
+            rows.append((guided_copy(instance, hint_steps, request), hint_steps))
+    write_problems(out, [instance for instance, _ in rows], split=out.stem)
+    set_column(out, out, pa.field(GUIDED_BY, pa.int64()), [hint_steps for _, hint_steps in rows])
+
+
+def _say(
+    options: argparse.Namespace,
+    problems: Sequence[Instance],
+    guides: Sequence[int],
+    right: Mapping[str, Tried],
+) -> str:
+    # Whether a problem was solved, and whether it has a guided copy.
+    count = Counter(
+        (each.instance_id in right, steps > 0) for each, steps in zip(problems, guides, strict=True)
+    )
+    return (
+        f"{options.out}: {len(problems)} problems, {count[True, True] + count[False, True]} of them with a "
+        f"guided copy: {count[True, True]} with the shortest hint that had a right sample, "
+        f"{count[False, True]} with the longest, for none had; {count[True, False]} were solved without a "
+        f"hint, and of {count[False, False]} the first step is more than {options.longest:.0%} of the "
+        "solution\n"
+    )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line.
+
+    Raises:
+        ConfigError: As ``seele_eval.hint_search.parse``.
+    """
+    parser = parser_of(
+        "seele_eval.guided_problems", "Guided copies of problems that a model does not solve.", samples=8
+    )
+    parser.add_argument(
+        "--longest",
+        type=share,
+        default=LONGEST,
+        help="share of the solution's characters in the longest hint; default %(default)s",
+    )
+    parser.add_argument(
+        "--request",
+        type=_request,
+        default=REQUEST,
+        help=f"question of a guided copy, with {QUESTION} and {HINT} in it; default {REQUEST!r}",
+    )
+    return hint_search.parse(parser, arguments)
+
+
+def _request(text: str) -> str:
+    if text.count(HINT) != 1 or QUESTION not in text:
+        raise argparse.ArgumentTypeError(f"must have {QUESTION} and, once, {HINT} in it, got {text!r}")
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
+    return run_command(lambda: sample(parse(arguments)))
+
+
+if __name__ == "__main__":
+    exit_quietly(main())

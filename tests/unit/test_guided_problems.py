@@ -1,0 +1,135 @@
+"""Guided copies of problems, from a made-up model."""
+
+import pytest
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
+from seele.errors import ConfigError
+from seele.records import Finish, Instance
+from seele_eval import guided_problems, hint_search
+from seele_eval.guided_problems import guided_copy, steps_within
+from seele_eval.prompts import Response
+
+NAMES = ("easy", "one", "two", "never", "blunt")
+# Ten characters a step: a quarter is two of eight steps, and none of three.
+STEPS = {name: tuple(f"Step {i} is\n"[:10] for i in range(3 if name == "blunt" else 8)) for name in NAMES}
+
+
+def instance(name):
+    return Instance(
+        instance_id=name, data_source="made", question=f"{name}?", steps=STEPS[name], answer="7", level=2
+    )
+
+
+class Model:
+    """Solves a problem with so many steps of its solution in the question, with its second sample."""
+
+    def __init__(self, **steps_needed):
+        self.steps_needed, self.asked = {"blunt": 9, "never": 9, **steps_needed}, []
+
+    def __call__(self, requests):
+        for index, request in enumerate(requests):
+            assert (request.steps, request.hint_steps) == ((), 0), "the assistant's turn has no hint"
+            name, _, said = request.question.partition("?")
+            self.asked.append((name, said.count("Step")))
+            is_right = said.count("Step") >= self.steps_needed[name] and index % 2
+            yield (
+                index,
+                Response(text="\\boxed{7}" if is_right else "\\boxed{8}", num_tokens=9, finish=Finish.STOP),
+            )
+
+
+@pytest.fixture
+def draw(tmp_path, monkeypatch):
+    monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
+    monkeypatch.setattr(hint_search, "find_model", lambda name: name)
+    (tmp_path / "weights").write_text("w")
+    file, out = tmp_path / "problems.parquet", tmp_path / "guided.parquet"
+    write_problems(file, map(instance, NAMES), split="train")
+
+    def drawn(model, *further):
+        arguments = [str(file), "--model", str(tmp_path), "--out", str(out), "--samples", "2", *further]
+        return guided_problems.sample(guided_problems.parse(arguments), complete=model), out
+
+    return drawn
+
+
+def test_a_quarter_of_the_characters_is_the_most():
+    assert steps_within(STEPS["one"], 0.25) == 2
+    assert steps_within(STEPS["one"], 0.249) == 1
+    assert steps_within(STEPS["blunt"], 0.25) == 0
+    assert steps_within(("long, long step\n", "7"), 1.0) == 1, "the whole solution is no hint"
+    assert steps_within((), 0.25) == 0
+
+
+def test_what_is_not_solved_has_a_copy_with_as_short_a_hint_as_it_needs(draw):
+    model = Model(easy=0, one=1, two=2)
+    said, out = draw(model)
+    assert [*dict.fromkeys(model.asked)] == [
+        *((name, 0) for name in NAMES),
+        *((name, 1) for name in ("one", "two", "never")),
+        *((name, 2) for name in ("two", "never")),
+    ]
+    problems = read_problems(out)
+    assert [each for each in problems if each.instance_id in NAMES] == [*map(instance, NAMES)]
+    guides = [row["guided_by"] for row in read_columns(out, ["guided_by"])]
+    assert guides == [0, 0, 1, 0, 2, 0, 2, 0]
+    assert "5 problems, 3 of them with a guided copy" in said
+    assert "2 with the shortest hint that had a right sample, 1 with the longest, for none had" in said
+    assert "1 were solved without a hint, and of 1 the first step is more than 25% of the solution" in said
+
+
+def test_a_copy_differs_in_question_and_id(draw):
+    _, out = draw(Model(easy=0, one=1, two=2), "--request", "{question} Know {hint}!")
+    copy = read_problems(out)[2]
+    assert copy.question == "one? Know Step 0 is!"
+    assert (copy.steps, copy.answer, copy.level) == (STEPS["one"], "7", 2)
+    assert copy.instance_id == content_id("made", copy.question, copy.steps, copy.answer)
+    assert copy == guided_copy(instance("one"), 1, "{question} Know {hint}!")
+
+
+def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):
+    needed = {"easy": 0, "one": 1, "two": 2}
+    _, out = draw(Model(**needed))
+    first, ledger = out.read_bytes(), tmp_path / "guided.parquet.samples.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    # All of the first round, and half a line of the second.
+    ledger.write_text("".join(lines[:6]) + lines[6][:5])
+    model = Model(**needed)
+    draw(model)
+    assert out.read_bytes() == first
+    assert {hint for _, hint in model.asked} == {1, 2}
+    with pytest.raises(ConfigError, match="were drawn with other longest, request; name another --out"):
+        draw(model, "--longest", "0.5", "--request", "{question} {hint}")
+    done = Model(**needed)
+    draw(done)
+    assert done.asked == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--longest", "0", "must be above 0 and at most 1, got 0"),
+        ("--request", "{hint}", "must have {question} and, once, {hint} in it"),
+        ("--request", "{question}{hint}{hint}", "must have {question} and, once, {hint} in it"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_drawn(draw, capsys, option, value, message):
+    model = Model()
+    with pytest.raises(SystemExit):
+        draw(model, option, value)
+    assert message in capsys.readouterr().err and model.asked == []
+
+
+def test_the_command_hands_its_options_on(monkeypatch):
+    from seele.cli import data_guide
+    from seele.cli.main import main
+
+    ran = []
+    monkeypatch.setattr(data_guide, "run_sampler", lambda *given: ran.append(given))
+    command = ["data", "guide", "a.parquet", "--model", "m", "--out", "b.parquet", "--", "--longest", "0.1"]
+    with pytest.raises(SystemExit):
+        main(command)
+    arguments = ["a.parquet", "--model", "m", "--out", "b.parquet", "--longest", "0.1"]
+    assert ran == [("seele_eval.guided_problems", arguments)]
