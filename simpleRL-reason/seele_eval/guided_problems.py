@@ -113,10 +113,10 @@ def _say(
     )
     return (
         f"{options.out}: {len(problems)} problems, {count[True, True] + count[False, True]} of them with a "
-        f"guided copy: {count[True, True]} with the shortest hint that had a right sample, "
-        f"{count[False, True]} with the longest, for none had; {count[True, False]} were solved without a "
-        f"hint, and of {count[False, False]} the first step is more than {options.longest:.0%} of the "
-        "solution\n"
+        f"guided copy ({count[True, True]} with the shortest hint that had a right sample, "
+        f"{count[False, True]} with the longest, for none had); without one {count[True, False]} solved "
+        f"without a hint, and {count[False, False]} whose first step is more than {options.longest:.0%} of "
+        "the solution\n"
     )
 
 
