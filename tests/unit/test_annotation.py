@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,9 @@ from seele.data.annotation.calls import Annotator
 from seele.data.annotation.cost import Budget, Prices
 from seele.data.annotation.file import AnnotationOrder, prepare
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.prompt import AnnotatorPrompt, Rejection, judge
+from seele.data.annotation.prompt import AnnotatorPrompt, judge
+from seele.data.annotation.reply import Rejection
+from seele.data.annotation.report import make_solutions
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import content_id, read_problems, write_problems
 from seele.endpoint import Endpoint, Patience, RefusedError, Reply
@@ -62,6 +65,11 @@ def grader():
         yield pool
 
 
+def accept(grader, prompt=None):
+    prompt = prompt or AnnotatorPrompt()
+    return partial(judge, grader=grader, min_steps=prompt.min_steps, max_steps=prompt.max_steps)
+
+
 @pytest.fixture
 def annotate(server, grader, tmp_path):
     """Annotate problems and return what is reported; settings of order, annotator and prompt by name."""
@@ -80,11 +88,11 @@ def annotate(server, grader, tmp_path):
             prices=prices or Prices(),
             **spending,
         )
-        ready = prepare(order, grader, reply_tokens=50)
+        ready = prepare(order, accept(grader, prompt), reply_tokens=50)
         if check:
             ready.check_cost()
         return ready.annotate(
-            grader,
+            make_solutions,
             grader_name="mathruler",
             patience=Patience(attempts=tries, first_wait_s=0.001),
             concurrency=concurrency,
@@ -279,7 +287,7 @@ def annotation(server, grader, tmp_path):
         made = Annotation(
             annotator=annotator,
             ledger=CallLedger(tmp_path / "calls.jsonl"),
-            grader=grader,
+            judge=accept(grader),
             prices=PRICES,
             budget=Budget(PRICES, limit=limit, spent=0.0),
             patience=Patience(),
@@ -332,7 +340,7 @@ def test_the_forecast_knows_which_replies_are_kept(server, grader, annotate, tmp
             ),
             prices=Prices(per_million_out=1000.0),
         )
-        return prepare(order, grader, reply_tokens=100).expected
+        return prepare(order, accept(grader), reply_tokens=100).expected
 
     # Two problems were never asked; the seventh has no attempt left, or else two more.
     assert (expected(1).calls, expected(1).cost, expected(1).most) == (2, 0.2, 2.0)
@@ -428,11 +436,9 @@ def test_the_key_is_written_nowhere(server, annotate, tmp_path, monkeypatch):
     assert all(b"secret-key" not in (tmp_path / name).read_bytes() for name in os.listdir(tmp_path))
 
 
-def test_where_no_solution_is_kept_nothing_is_written(server, annotate, tmp_path):
+def test_where_no_reply_is_kept_nothing_is_written(server, annotate, tmp_path):
     server.answer = wrong
-    with pytest.raises(
-        DataError, match=r"no solution was kept\.\nproblems: 12, 0 annotated, 12 wrong_answer"
-    ):
+    with pytest.raises(DataError, match=r"no reply was kept\.\nproblems: 12, 0 annotated, 12 wrong_answer"):
         annotate(PROBLEMS)
     assert not (tmp_path / "out.parquet").exists()
 

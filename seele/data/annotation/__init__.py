@@ -1,1 +1,1 @@
-"""Worked solutions from an annotator: asking, cost, ledger, reading of replies, report."""
+"""Worked solutions and hints from an annotator: asking, cost, ledger, reading of replies, report."""

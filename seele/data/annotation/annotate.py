@@ -1,9 +1,9 @@
-"""Worked solutions from an annotator: every problem is asked about until a reply is kept or the attempts end.
+"""Texts from an annotator: every problem is asked about until a reply is kept or the attempts end.
 
-Start here; then ``annotate_prompt`` (what is asked), ``annotate_calls`` (with which settings),
-``annotate_reply`` (what is kept), ``annotate_ledger`` (what is never paid for again), ``annotate_cost`` and
-``annotate_report``. What comes out is a function of the problems, the settings and the replies, whatever was
-killed and how many requests were under way.
+Start here; then ``prompt`` and ``tiers`` (what is asked and kept for worked solutions and for hints),
+``calls`` (with which settings), ``ledger`` (what is never paid for again), ``cost``, ``file`` and ``report``.
+What comes out is a function of the problems, the settings and the replies, whatever was killed and how many
+requests were under way.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from itertools import islice
 from seele.data.annotation.calls import Annotator, Call, Task
 from seele.data.annotation.cost import Budget, Prices
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.prompt import Grader, Rejection, Steps, judge
+from seele.data.annotation.reply import Judge, Rejection, Texts
 from seele.endpoint import (
     GaveUpError,
     PassingError,
@@ -37,8 +37,8 @@ _LONGEST_STREAK = 20
 class Outcome:
     """What became of one task."""
 
-    steps: Steps = ()
-    """Empty where none were kept."""
+    texts: Texts = ()
+    """Steps or tiers; empty where none were kept."""
     rejections: tuple[Rejection, ...] = ()
     """Why the replies before were not kept, in order of the attempts."""
     failure: Rejection | None = None
@@ -48,13 +48,13 @@ class Outcome:
 
     @property
     def reason(self) -> Rejection | None:
-        """Why there are no steps: what came last. None where there are."""
-        return None if self.steps else self.failure or self.rejections[-1]
+        """Why there are no texts: what came last. None where there are."""
+        return None if self.texts else self.failure or self.rejections[-1]
 
     @property
     def replies(self) -> int:
         """How many were judged."""
-        return len(self.rejections) + bool(self.steps)
+        return len(self.rejections) + bool(self.texts)
 
 
 class OutOfBudgetError(Exception):
@@ -68,7 +68,7 @@ class Annotation:
     annotator: Annotator
     ledger: CallLedger
     """Open."""
-    grader: Grader
+    judge: Judge
     prices: Prices
     budget: Budget
     patience: Patience
@@ -126,12 +126,9 @@ class Annotation:
             except (GaveUpError, RequestRefusedError) as error:
                 kind = Rejection.GAVE_UP if isinstance(error, GaveUpError) else Rejection.REFUSED
                 return Outcome(rejections=tuple(rejections), failure=kind, failure_text=str(error))
-            prompt = self.annotator.prompt
-            steps, rejection = judge(
-                reply, task.instance, self.grader, min_steps=prompt.min_steps, max_steps=prompt.max_steps
-            )
+            texts, rejection = self.judge(reply, task.instance)
             if rejection is None:
-                return Outcome(steps=steps, rejections=tuple(rejections))
+                return Outcome(texts=texts, rejections=tuple(rejections))
             rejections.append(rejection)
         return Outcome(rejections=tuple(rejections))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seele.data.annotation.prompt import AnnotatorPrompt
+from seele.data.annotation.reply import Prompt
 from seele.endpoint import Endpoint
 from seele.errors import ConfigError
 from seele.records import Instance
@@ -53,7 +54,7 @@ class Annotator:
 
     endpoint: Endpoint
     model: str
-    prompt: AnnotatorPrompt = field(default_factory=AnnotatorPrompt)
+    prompt: Prompt = field(default_factory=AnnotatorPrompt)
     temperature: float = 0.0
     """Of the first attempt at a problem."""
     retry_temperature: float = 0.7

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from seele.data.annotation.calls import Annotator, Call, Task
 from seele.data.annotation.ledger import Account, CallLedger
-from seele.data.annotation.prompt import Grader, judge
-from seele.endpoint import Reply
+from seele.data.annotation.reply import Judge
 from seele.errors import ConfigError
 
 _MILLION = 1_000_000
@@ -68,7 +67,7 @@ def forecast(
     tasks: list[Task],
     annotator: Annotator,
     ledger: CallLedger,
-    grader: Grader,
+    judge: Judge,
     prices: Prices,
     *,
     reply_tokens: int,
@@ -79,11 +78,11 @@ def forecast(
         tasks: Different ones.
         annotator: Whom to ask.
         ledger: Replies that are there cost nothing.
-        grader: Says which of them are kept.
+        judge: Says which of them are kept.
         prices: By the token.
         reply_tokens: Expected length of a reply.
     """
-    left = [calls for task in tasks if (calls := _calls_left(task, annotator, ledger, grader))]
+    left = [calls for task in tasks if (calls := _calls_left(task, annotator, ledger, judge))]
     tokens_in, tokens_out = sum(calls[0].tokens_in for calls in left), len(left) * reply_tokens
     return Forecast(
         tasks=len(tasks),
@@ -95,7 +94,7 @@ def forecast(
     )
 
 
-def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, grader: Grader) -> list[Call]:
+def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, judge: Judge) -> list[Call]:
     """The attempts at a problem that may still be made."""
     left: list[Call] = []
     for attempt in range(annotator.attempts):
@@ -103,15 +102,9 @@ def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, grader: Gr
         reply = ledger.replies.get(call.key)
         if reply is None:
             left.append(call)
-        elif _is_kept(reply, task, annotator, grader):
+        elif judge(reply, task.instance)[1] is None:
             break
     return left
-
-
-def _is_kept(reply: Reply, task: Task, annotator: Annotator, grader: Grader) -> bool:
-    prompt = annotator.prompt
-    _, rejection = judge(reply, task.instance, grader, min_steps=prompt.min_steps, max_steps=prompt.max_steps)
-    return rejection is None
 
 
 class Budget:

@@ -1,4 +1,4 @@
-"""One annotation from a file of problems to the file of those whose solution was kept, with its manifest."""
+"""One annotation from a file of problems to the file with the texts that were kept, and its manifest."""
 
 import json
 import math
@@ -10,18 +10,17 @@ from seele.data.annotation.annotate import Annotation, Outcome
 from seele.data.annotation.calls import Annotator, Task
 from seele.data.annotation.cost import Budget, Forecast, Prices, forecast
 from seele.data.annotation.ledger import CallLedger
-from seele.data.annotation.prompt import Grader, Rejection
+from seele.data.annotation.reply import Judge, Rejection
 from seele.data.annotation.report import (
+    Maker,
     Tally,
-    annotated_instances,
     describe_costs,
     describe_settings,
     forecast_text,
     summary_text,
-    tally,
 )
 from seele.data.storage.files import check_output, file_sha256, write_atomically
-from seele.data.storage.schema import read_problems, write_problems
+from seele.data.storage.schema import read_problems
 from seele.endpoint import Patience
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
@@ -78,6 +77,7 @@ class PreparedAnnotation:
     tasks: tuple[Task, ...]
     """One for each instance; equal ones are asked once."""
     ledger: CallLedger
+    judge: Judge
     expected: Forecast
 
     @property
@@ -108,25 +108,32 @@ class PreparedAnnotation:
 
     def annotate(
         self,
-        grader: Grader,
+        make: Maker,
         *,
-        grader_name: str,
         patience: Patience,
         concurrency: int,
         on_outcome: Callable[[Outcome], None],
+        grader_name: str | None = None,
     ) -> Report:
         """Ask, then write the file and its manifest.
 
+        Args:
+            make: What becomes of the replies.
+            patience: With the server.
+            concurrency: Requests under way at the same time.
+            on_outcome: Called as outcomes come.
+            grader_name: For the manifest, where one says what is kept.
+
         Raises:
             RefusedError: If the server wants nothing of this kind.
-            DataError: If it does not reply, or no solution at all was kept; nothing is written then.
+            DataError: If it does not reply, or no reply at all was kept; nothing is written then.
         """
         order, ledger = self.order, self.ledger
         spent = order.prices.spent(ledger.account(order.annotator.model))
         annotation = Annotation(
             annotator=order.annotator,
             ledger=ledger,
-            grader=grader,
+            judge=self.judge,
             prices=order.prices,
             budget=Budget(order.prices, limit=order.limit, spent=spent),
             patience=patience,
@@ -135,37 +142,37 @@ class PreparedAnnotation:
             outcomes = annotation.run(
                 dict.fromkeys(self.tasks), concurrency=concurrency, on_outcome=on_outcome
             )
-        annotated = annotated_instances(self.instances, self.tasks, outcomes)
-        counts = tally(annotated, self.tasks, outcomes)
+        output = make(order.file, self.instances, self.tasks, outcomes)
+        counts = output.counts
         account = ledger.account(order.annotator.model)
         text = summary_text(counts, account, order.prices, outcomes.values())
-        if not annotated:
-            raise DataError(f"{order.out}: not written, because no solution was kept.\n{text}")
-        self._write(annotated, counts, grader_name=grader_name)
+        if not counts.kept:
+            raise DataError(f"{order.out}: not written, because no reply was kept.\n{text}")
+        order.manifest.unlink(missing_ok=True)
+        output.write(order.out)
+        self._write_manifest(counts, grader_name)
         return Report(f"{text}\n{order.out}", is_complete=Rejection.BUDGET.value not in counts.problems)
 
-    def _write(self, annotated: list[Instance], counts: Tally, *, grader_name: str) -> None:
+    def _write_manifest(self, counts: Tally, grader_name: str | None) -> None:
         order = self.order
-        order.manifest.unlink(missing_ok=True)
-        write_problems(order.out, annotated, split="train")
         manifest = {
             "file": order.out.name,
             "sha256": file_sha256(order.out),
             "source": {"file": order.file.name, "sha256": file_sha256(order.file)},
             "settings": describe_settings(order.annotator, grader=grader_name),
             "served_as": self.ledger.served_as(order.annotator.model),
-            **asdict(counts),
+            **{name: value for name, value in asdict(counts).items() if value is not None},
             "paid": describe_costs(self.ledger.account(order.annotator.model), order.prices),
         }
         write_atomically(order.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
-def prepare(order: AnnotationOrder, grader: Grader, *, reply_tokens: int) -> PreparedAnnotation:
+def prepare(order: AnnotationOrder, judge: Judge, *, reply_tokens: int) -> PreparedAnnotation:
     """Read the problems and the ledger. Nothing is asked or changed.
 
     Args:
         order: What is wanted.
-        grader: Says which replies of the ledger are kept.
+        judge: Says which replies are kept.
         reply_tokens: Expected length of a reply, for the forecast.
 
     Raises:
@@ -181,7 +188,6 @@ def prepare(order: AnnotationOrder, grader: Grader, *, reply_tokens: int) -> Pre
         instances=instances,
         tasks=tasks,
         ledger=ledger,
-        expected=forecast(
-            different, order.annotator, ledger, grader, order.prices, reply_tokens=reply_tokens
-        ),
+        judge=judge,
+        expected=forecast(different, order.annotator, ledger, judge, order.prices, reply_tokens=reply_tokens),
     )

@@ -4,20 +4,26 @@ It is asked for few steps, each of which begins with ``Step N:``. The requiremen
 appendix E (arXiv:2509.06923) in our words; who is asked is in ``seele.data.annotation.annotate``.
 
 A step of a reply runs from one line that begins with ``Step N:`` to the next, so that the pieces together
-are the reply. What the final answer is worth is the grader's to say.
+are the reply. What the final answer is worth is the grader's to say. How a reply is cut is in
+``seele.data.annotation.reply``.
 """
 
-import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
-from seele.data.storage.row_rules import is_unicode
+from seele.data.annotation.reply import (
+    Rejection,
+    Texts,
+    check_template,
+    cut_reply,
+    fill,
+    fingerprint,
+    heading,
+)
 from seele.endpoint import Reply
 from seele.errors import ConfigError
-from seele.records import UNGRADED, Finish, Grade, GradeReason, Instance
+from seele.records import UNGRADED, Grade, GradeReason, Instance
 
 DEFAULT_PROMPT = r"""
 Write a worked solution of the problem below. A learner will be shown its first steps, few or many, and has to
@@ -51,7 +57,6 @@ _REFERENCE = """Reference solution, to be reworked into such steps:
 _ANSWER = "The final answer is: {answer}"
 
 _FIELDS = ("question", "reference", "min_steps", "max_steps")
-_FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +73,21 @@ class AnnotatorPrompt:
     """Whether the reference solution is shown where the problem has one, besides its answer."""
 
     def __post_init__(self) -> None:
-        if "{question}" not in self.template:
-            raise ConfigError(
-                f"the prompt for annotation has no {{question}}; it may have {', '.join(map(repr, _FIELDS))} "
-                "in braces"
-            )
+        check_template(self.template, _FIELDS)
         if not 1 <= self.min_steps <= self.max_steps:
             raise ConfigError(
                 f"annotation needs 1 <= min_steps <= max_steps, got {self.min_steps} and {self.max_steps}"
             )
 
     @property
+    def settings(self) -> Mapping[str, object]:
+        """What else decides what is asked and kept."""
+        return {name: getattr(self, name) for name in ("min_steps", "max_steps", "shows_solution")}
+
+    @property
     def sha256(self) -> str:
         """Tells this prompt from every other, its numbers included: 64 hexadecimal digits."""
-        parts = (self.template, str(self.min_steps), str(self.max_steps), str(self.shows_solution))
-        return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+        return fingerprint(self.template, *self.settings.values())
 
     def render(self, instance: Instance) -> str:
         """The prompt for one problem. What the problem says is never taken for a field."""
@@ -94,32 +99,7 @@ class AnnotatorPrompt:
             "min_steps": str(self.min_steps),
             "max_steps": str(self.max_steps),
         }
-        return _FIELD.sub(lambda found: values[found[1]], self.template)
-
-
-Steps = tuple[str, ...]
-
-
-class Rejection(StrEnum):
-    """Why a reply is not kept, or why a problem has none."""
-
-    REFUSED = "refused"
-    """By the model or a filter, without a text; or by the server, for this request."""
-    TRUNCATED = "truncated"
-    FORMAT = "format"
-    """Text before the first step, steps that are not numbered 1, 2, 3 ..., or what is no valid Unicode."""
-    BLANK_STEP = "blank_step"
-    TOO_FEW_STEPS = "too_few_steps"
-    TOO_MANY_STEPS = "too_many_steps"
-    NO_ANSWER = "no_answer"
-    """No closed box in the last step."""
-    WRONG_ANSWER = "wrong_answer"
-    UNGRADED = "ungraded"
-    """The grader came to no verdict."""
-    GAVE_UP = "gave_up"
-    """The server did not reply, however often it was asked."""
-    BUDGET = "budget"
-    """Not asked, for want of money."""
+        return fill(self.template, values)
 
 
 class Grader(Protocol):
@@ -130,15 +110,12 @@ class Grader(Protocol):
         ...
 
 
-# Some models put the marker in bold or make it a heading.
-_MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+)?[*_]{0,3}Step[ \t]+(\d+)[*_]{0,3}[.:)][*_]{0,3}", re.MULTILINE)
-# Of a server that does not keep the thoughts of a reasoning model apart.
-_END_OF_THOUGHT = "</think>"
+_MARKER = heading("Step")
 
 
 def judge(
     reply: Reply, instance: Instance, grader: Grader, *, min_steps: int, max_steps: int
-) -> tuple[Steps, Rejection | None]:
+) -> tuple[Texts, Rejection | None]:
     """The steps of a reply and why they are not kept; the reason is None where they are.
 
     Args:
@@ -148,31 +125,19 @@ def judge(
         min_steps: Of a reply that is kept.
         max_steps: Likewise.
     """
-    if reply.finish is Finish.LENGTH:
-        return (), Rejection.TRUNCATED
-    text = reply.text.rpartition(_END_OF_THOUGHT)[2].strip()
-    if reply.finish is Finish.ERROR or not text:
-        return (), Rejection.REFUSED
-    markers = list(_MARKER.finditer(text))
-    if not markers or markers[0].start() or not _are_numbered(markers) or not is_unicode(text):
+    pieces, rejection = cut_reply(reply, _MARKER)
+    steps = tuple(piece.text for piece in pieces)
+    if rejection is not None:
+        return (), rejection
+    if [piece.number for piece in pieces] != list(range(1, len(pieces) + 1)):
         return (), Rejection.FORMAT
-    starts = [marker.start() for marker in markers]
-    steps = tuple(text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
-    bodies = [
-        text[marker.end() : start + len(step)]
-        for marker, start, step in zip(markers, starts, steps, strict=True)
-    ]
-    if not all(body.strip(" \t\r\n*_#-") for body in bodies):
+    if any(piece.is_blank for piece in pieces):
         return steps, Rejection.BLANK_STEP
     if len(steps) < min_steps:
         return steps, Rejection.TOO_FEW_STEPS
     if len(steps) > max_steps:
         return steps, Rejection.TOO_MANY_STEPS
     return steps, _to_rejection(grader.grade_problem(steps[-1], instance))
-
-
-def _are_numbered(markers: Sequence[re.Match[str]]) -> bool:
-    return [int(marker[1]) for marker in markers] == list(range(1, len(markers) + 1))
 
 
 def _to_rejection(grade: Grade) -> Rejection | None:

@@ -1,21 +1,23 @@
-"""What an annotation came to: the problems with their new steps, the counts, the manifest, the summary."""
+"""What an annotation came to: the problems with their new texts, the counts, the manifest, the summary."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from seele.data.annotation.annotate import Outcome
 from seele.data.annotation.calls import Annotator, Task
 from seele.data.annotation.cost import Forecast, Prices
 from seele.data.annotation.ledger import Account
-from seele.data.annotation.prompt import Rejection
+from seele.data.annotation.reply import Rejection
 from seele.data.steps.leakage import revealed_at
-from seele.data.storage.schema import content_id
+from seele.data.storage.schema import content_id, write_problems, write_tiers
 from seele.records import Instance
 
 ACCEPTED = "accepted"
 ANNOTATED = "annotated"
+HINTED = "hinted"
 TWIN = "twin"
 """The same as an annotated problem."""
 
@@ -25,11 +27,56 @@ class Tally:
     """Counts of an annotation. Each of the two mappings adds up to a whole."""
 
     problems: Mapping[str, int]
-    """Annotated ones, and the others by the reason for which there are no steps."""
+    """First the annotated or hinted ones, then the others by the reason for which there are no texts."""
     replies: Mapping[str, int]
     """Accepted ones, and the others by the reason for which they were not kept."""
-    revealed_early: int
-    """Annotated problems whose answer shows before the last step."""
+    revealed_early: int | None = None
+    """Annotated problems whose answer shows before the last step; None for hints."""
+
+    @property
+    def kept(self) -> int:
+        """Annotated or hinted problems."""
+        return next(iter(self.problems.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What the replies make of a file of problems."""
+
+    counts: Tally
+    write: Callable[[Path], None]
+    """Writes the file."""
+
+
+Maker = Callable[[Path, Sequence[Instance], Sequence[Task], Mapping[Task, Outcome]], Output]
+"""Makes the output of the file, its problems, the task of each of them, and what became of each task."""
+
+
+def make_solutions(
+    file: Path, instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
+) -> Output:
+    """The problems whose new solution was kept."""
+    annotated = annotated_instances(instances, tasks, outcomes)
+    return Output(
+        counts=tally(
+            ANNOTATED,
+            tasks,
+            outcomes,
+            twins=sum(bool(outcomes[task].texts) for task in tasks) - len(annotated),
+            revealed_early=sum(_shows_early(instance) for instance in annotated),
+        ),
+        write=lambda out: write_problems(out, annotated, split="train"),
+    )
+
+
+def make_hints(
+    file: Path, instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
+) -> Output:
+    """A copy of the file with the tiers of its problems, null where none were kept."""
+    return Output(
+        counts=tally(HINTED, tasks, outcomes),
+        write=lambda out: write_tiers(file, out, [outcomes[task].texts for task in tasks]),
+    )
 
 
 def annotated_instances(
@@ -47,7 +94,7 @@ def annotated_instances(
     """
     by_id: dict[str, Instance] = {}
     for instance, task in zip(instances, tasks, strict=True):
-        if steps := outcomes[task].steps:
+        if steps := outcomes[task].texts:
             answer = instance.answer
             annotated = replace(
                 instance,
@@ -60,39 +107,51 @@ def annotated_instances(
     return list(by_id.values())
 
 
-def tally(annotated: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]) -> Tally:
-    """Count what ``annotated_instances`` kept and what it left out."""
-    problems = Counter(_word(outcomes[task].reason, ANNOTATED) for task in tasks)
-    twins = problems[ANNOTATED] - len(annotated)
-    problems[ANNOTATED] -= twins
+def tally(
+    kept: str,
+    tasks: Sequence[Task],
+    outcomes: Mapping[Task, Outcome],
+    *,
+    twins: int = 0,
+    revealed_early: int | None = None,
+) -> Tally:
+    """Count what was kept and what was not.
+
+    Args:
+        kept: The word for problems whose texts were.
+        tasks: The task of each problem.
+        outcomes: What became of it.
+        twins: Of the problems whose texts were kept, those that are not written.
+        revealed_early: See ``Tally``.
+    """
+    problems = Counter(_word(outcomes[task].reason, kept) for task in tasks)
+    problems[kept] -= twins
     replies: Counter[str] = Counter()
     for outcome in outcomes.values():
         replies.update(rejection.value for rejection in outcome.rejections)
-        replies[ACCEPTED] += bool(outcome.steps)
+        replies[ACCEPTED] += bool(outcome.texts)
     return Tally(
-        problems=_in_order(problems, ANNOTATED) | ({TWIN: twins} if twins else {}),
+        problems=_in_order(problems, kept) | ({TWIN: twins} if twins else {}),
         replies=_in_order(replies, ACCEPTED),
-        revealed_early=sum(_shows_early(instance) for instance in annotated),
+        revealed_early=revealed_early,
     )
 
 
-def describe_settings(annotator: Annotator, *, grader: str) -> dict[str, Any]:
+def describe_settings(annotator: Annotator, *, grader: str | None) -> dict[str, Any]:
     """What decides the outcome besides problems and replies. Neither address nor key."""
     prompt = annotator.prompt
     return {
         "model": annotator.model,
         "prompt_sha256": prompt.sha256,
         "prompt": prompt.template,
-        "min_steps": prompt.min_steps,
-        "max_steps": prompt.max_steps,
-        "shows_solution": prompt.shows_solution,
+        **prompt.settings,
         "temperature": annotator.temperature,
         "retry_temperature": annotator.retry_temperature,
         "max_tokens": annotator.max_tokens,
         "attempts": annotator.attempts,
         "seed": annotator.seed,
         "extra": dict(annotator.extra),
-        "grader": grader,
+        **({} if grader is None else {"grader": grader}),
     }
 
 
@@ -120,11 +179,12 @@ def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
 
 def summary_text(counts: Tally, account: Account, prices: Prices, outcomes: Iterable[Outcome]) -> str:
     """The end of a run, a line each: problems, replies, an example of each failure, payments."""
-    total = sum(counts.problems.values())
+    early = ""
+    if counts.revealed_early is not None:
+        early = f"; answer visible before the last step: {counts.revealed_early} of the accepted"
     lines = [
-        f"problems: {total}, {_list(counts.problems)}",
-        f"replies: {sum(counts.replies.values())}, {_list(counts.replies)}; "
-        f"answer visible before the last step: {counts.revealed_early} of the accepted",
+        f"problems: {sum(counts.problems.values())}, {_list(counts.problems)}",
+        f"replies: {sum(counts.replies.values())}, {_list(counts.replies)}{early}",
         *_failure_lines(outcomes),
         f"paid: {account.replies} replies, {account.tokens_in:,} tokens in, {account.tokens_out:,} out, "
         f"cost {prices.paid(account):.4f}",

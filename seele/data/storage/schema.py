@@ -158,6 +158,11 @@ def write_milestones(path: Path, out: Path, milestones: Iterable[Sequence[Milest
     set_column(path, out, SCHEMA.field("milestones"), map(_milestone_rows, milestones))
 
 
+def write_tiers(path: Path, out: Path, tiers: Iterable[Sequence[str]]) -> None:
+    """Copy a file of problems with these tiers, one sequence a row, null where it is empty."""
+    set_column(path, out, SCHEMA.field("tiers"), (list(each) or None for each in tiers))
+
+
 def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """The values of some columns, whether or not they are ours, row by row in the file's order.
 
