@@ -12,6 +12,7 @@ from seele.cli.cost import cost_command
 from seele.cli.data_annotate import annotate_command
 from seele.cli.data_filter import filter_command
 from seele.cli.data_guide import guide_command
+from seele.cli.data_hints import hints_command
 from seele.cli.data_inspect import inspect_problems, milestones_command
 from seele.cli.data_limr import limr_command
 from seele.cli.data_own import own_command
@@ -45,6 +46,7 @@ def _add(group: typer.Typer, name: str, command: Callable[..., None], *, passes_
 _add(data_app, "annotate", annotate_command)
 _add(data_app, "filter", filter_command, passes_on=True)
 _add(data_app, "guide", guide_command, passes_on=True)
+_add(data_app, "hints", hints_command)
 _add(data_app, "inspect", inspect_problems)
 _add(data_app, "limr", limr_command)
 _add(data_app, "milestones", milestones_command)
