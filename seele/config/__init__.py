@@ -12,7 +12,14 @@ from seele.config.settings import (
     SeeleConfig,
     SelectionConfig,
 )
-from seele.config.training import CreditConfig, LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
+from seele.config.training import (
+    CreditConfig,
+    InterleaveConfig,
+    LossTermConfig,
+    OffPolicyConfig,
+    ReplayConfig,
+    SftConfig,
+)
 
 __all__ = [
     "AdvantageConfig",
@@ -21,6 +28,7 @@ __all__ = [
     "DataConfig",
     "HintConfig",
     "ImitationConfig",
+    "InterleaveConfig",
     "LossTermConfig",
     "MemoryConfig",
     "OffPolicyConfig",

@@ -12,7 +12,14 @@ from typing import Any
 
 from seele.config.build import require
 from seele.config.run import DataConfig, MemoryConfig, RunWide
-from seele.config.training import CreditConfig, LossTermConfig, OffPolicyConfig, ReplayConfig, SftConfig
+from seele.config.training import (
+    CreditConfig,
+    InterleaveConfig,
+    LossTermConfig,
+    OffPolicyConfig,
+    ReplayConfig,
+    SftConfig,
+)
 from seele.records import BOX_REQUEST, Chat
 
 MODEL_RUNNERS = ("v1", "v2")
@@ -535,6 +542,7 @@ class SeeleConfig:
     credit: CreditConfig = field(default_factory=CreditConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
+    interleave: InterleaveConfig = field(default_factory=InterleaveConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)

@@ -1,4 +1,4 @@
-"""Settings of credit, off-policy rows, a user's loss terms and a supervised stage."""
+"""Settings of credit, off-policy rows, a user's loss terms and supervised updates."""
 
 import math
 from collections.abc import Mapping
@@ -72,6 +72,19 @@ class OffPolicyConfig:
     def has_advantages(self) -> bool:
         """Whether advantages weigh the loss of off-policy tokens."""
         return self.loss not in ("nll", "likelihood", "trust_region")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InterleaveConfig:
+    """Supervised updates between RL steps (ReLIFT, arXiv:2506.07527; docs/methods/relift.md)."""
+
+    problems: int = 0
+    """Problems without a right rollout that make an update on their worked solutions; 0 for none. 64 in the
+    authors' script.
+    """
+
+    def __post_init__(self) -> None:
+        require(self.problems >= 0, f"problems must be 0 or more, got {self.problems}")
 
 
 CREDITS = ("none", "milestones", "self_distillation")

@@ -26,6 +26,7 @@ from seele.methods import (
     ppo,
     prefix_rft,
     prefix_rl,
+    relift,
     rl_sft_loss,
     rloo,
     sage,
@@ -71,6 +72,7 @@ METHODS: dict[str, Method] = {
         pope,
         exgrpo,
         opsd,
+        relift,
         sft,
         sft_rl,
     )

@@ -17,6 +17,7 @@ SETTINGS_OF_ROLLOUTS = {
     "advantage.baseline": "pooled",
     "credit.name": "none",
     "credit.stop": False,
+    "interleave.problems": 0,
     "loss_terms": (),
     "rollout_correction": "none",
     "rollout_cache": None,
@@ -157,6 +158,11 @@ class Method:
             )
         if config.credit.gives_advantages:
             self._check_credit(config, source)
+        if self.has_critic and config.interleave.problems:
+            raise ConfigError(
+                f"seele.interleave.problems: method {self.name} has a critic, which would go on judging a "
+                f"policy that it has not seen, got {config.interleave.problems}; allowed is 0"
+            )
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
                 f"seele.advantage.baseline: method {self.name} has advantages of its own "

@@ -55,6 +55,7 @@ def task_runner() -> type:
     from verl.workers.utils.losses import ppo_loss
 
     from seele.methods.credit import MilestoneCredit
+    from seele.methods.interleave import FailedProblems
     from seele.methods.loss_terms import LossTerms
     from seele.methods.sources import build_source
     from seele_verl.losses import seele_loss
@@ -77,6 +78,7 @@ def task_runner() -> type:
             self.refreshes_solutions = seele.hints.refresh == "epoch"
             self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
             self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
+            self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None
             self.use_reference_policy, self.use_critic = need_reference_policy(config), need_critic(config)
             ray.get(self.controller.__ray_call__.remote(change_controller, self.seele))
             for worker in self.agent_loop_manager.agent_loop_workers:

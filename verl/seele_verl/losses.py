@@ -18,6 +18,7 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
+from seele.losses.off_policy import negative_log_likelihood
 from seele.methods.loss_terms import WeighedTerm
 from seele.plugins import blame
 from seele_verl.protocol import INSTANCE_IDS, count_of
@@ -63,6 +64,18 @@ def seele_loss(
             data = _without(data, term.takes_over)
     loss, of_verl = ppo_loss(config, model_output, data, dp_group)
     return sum(losses, start=loss), of_verl | metrics
+
+
+def solution_loss(
+    model_output: dict[str, Any], data: TensorDict, dp_group: Any = None
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Negative log-likelihood of all response tokens, a mean over those of the whole update; as
+    ``seele_loss``, the share of a micro-batch.
+    """
+    log_probs_BR = no_padding_2_padding(model_output["log_probs"], data)
+    mask_BR = data.select("response_mask").to_padded_tensor()["response_mask"]
+    num_tokens = float(data["batch_num_tokens"] / data["dp_size"])
+    return negative_log_likelihood(log_probs_BR, mask_BR, num_tokens=num_tokens), {}
 
 
 def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[str, ...]:

@@ -85,6 +85,25 @@ def parse_row_key(key: str) -> tuple[str, int]:
     return uid, int(rollout_index)
 
 
+def forward_row(prompt: torch.Tensor, response: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a forward pass reads of a row (``LOG_PROB_COLUMNS``).
+
+    Args:
+        prompt: (P,) token ids.
+        response: (R,) token ids, all of which count.
+    """
+    input_ids = torch.cat([prompt, response])  # (P + R,)
+    ones = torch.ones_like(response)
+    return {
+        "input_ids": input_ids,
+        "position_ids": torch.arange(len(input_ids)),
+        "prompts": prompt,
+        "responses": response,
+        "response_mask": ones,
+        "loss_mask": ones,
+    }
+
+
 def training_rows(
     uid: str,
     instance: Instance,
@@ -216,17 +235,11 @@ class _Row:
 def _row(uid: str, prompt_ids: list[int], rollout: Rollout, *, prefix_ids: list[int], reward: float) -> _Row:
     prompt = torch.tensor(prompt_ids)  # (P,) question and, where hints stand in the prompt, the hint
     response = torch.tensor([*prefix_ids, *rollout.completion.token_ids])  # (R,) prefix, generated tokens
-    ones = torch.ones_like(response)  # (R,) every token of a response may be trained on
     rewards = torch.zeros(len(response))  # (R,) the reward stands on the last token
     rewards[-1] = reward
     fields = {
         "uid": uid,
-        "prompts": prompt,
-        "responses": response,
-        "input_ids": torch.cat([prompt, response]),  # (P + R,)
-        "position_ids": torch.arange(len(prompt) + len(response)),  # (P + R,)
-        "response_mask": ones,
-        "loss_mask": ones,
+        **forward_row(prompt, response),
         "rm_scores": rewards,
         "num_turns": 2,
     }

@@ -1,7 +1,8 @@
 """verl's synchronous trainer with SEELE's parts in its seams.
 
 What differs: which problems a step fetches and which of their groups it learns from, what off-policy tokens
-have for old log-probabilities, the actor's loss, what a checkpoint holds, and what is logged.
+have for old log-probabilities, the actor's loss, supervised updates between its own, what a checkpoint holds,
+and what is logged.
 The loop itself, log-probabilities, update and weight transfer are verl's; advantages are computed in the
 prompt's coroutine and put into the batch here.
 """
@@ -32,6 +33,7 @@ from seele.curriculum.planner import StepPlanner
 from seele.errors import CheckpointError
 from seele.maths.model_shapes import model_flops
 from seele.methods.credit import MilestoneCredit, Span
+from seele.methods.interleave import FailedProblems
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Finish, GradeReason, Success, Visit
@@ -43,7 +45,7 @@ from seele.rollout.metrics import (
     tokens_by_round,
     unanswered_of,
 )
-from seele.rollout.solutions import encode_with_solution
+from seele.rollout.solutions import encode_problem, encode_with_solution
 from seele.rollout.unanswered import (
     Graded,
     Unanswered,
@@ -92,6 +94,7 @@ from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, saved_line
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.settings import read_settings
+from seele_verl.solutions import ActorWorker, Solution, learn_solutions
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
 # every key.
@@ -112,6 +115,7 @@ class SeeleTrainer(PPOTrainerSync):
         self.seele = read_settings(config)
         self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
         self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
+        self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
         watch_for_faults(self.replay_buffer)
@@ -131,6 +135,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
         self._nothing_to_learn = False
+        self._solutions: list[Solution] = []
+        """What the step's supervised update learnt."""
         self._with_gradient: set[str] = set()
         """Keys of the rows that the update had a gradient from."""
         self._validated_texts: list[str] = []
@@ -157,6 +163,8 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
+        for role in self.role_worker_mapping.keys() & {Role.ActorRollout, Role.ActorRolloutRef}:
+            self.role_worker_mapping[role] = ray.remote(ActorWorker)
         if self.use_critic:
             self.role_worker_mapping[Role.Critic] = ray.remote(CriticWorker)
 
@@ -341,6 +349,7 @@ class SeeleTrainer(PPOTrainerSync):
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         columns = weight_columns(actor, self.terms)
         self._with_gradient = keys_with_weight(batch, columns)
+        self._solutions = []
         if not self._nothing_to_learn:
             num_updates = len(batch) / self._get_required_batch_multiple(1)
             for column in (column for each in self.terms for column in each.term.counted):
@@ -357,10 +366,28 @@ class SeeleTrainer(PPOTrainerSync):
                     of_update, tokens=tokens, computed=self._with_gradient, loss_agg_mode=actor.loss_agg_mode
                 )
             metrics |= of_update
-            if self.config.trainer.device == "cpu":
-                call_on_every_rank(self.actor_rollout_wg, return_free_memory)
+        if self.failed is not None:
+            metrics |= self._learn_solutions(self.failed)
+        if self.config.trainer.device == "cpu":
+            call_on_every_rank(self.actor_rollout_wg, return_free_memory)
         self._learn(batch)
         return batch
+
+    def _learn_solutions(self, failed: FailedProblems) -> dict[str, float]:
+        """Note the step's failures, and make a supervised update where enough problems have failed."""
+        visits = {self._problem_of_uid[uid]: visit for uid, visit in sorted(self._visits.items())}
+        self._solutions = [self._solution(problem) for problem in failed.take_step(visits)]
+        if not self._solutions:
+            return {}
+        temperature = self.config.actor_rollout_ref.rollout.temperature
+        found = learn_solutions(self.actor_rollout_wg, self._solutions, temperature=temperature)
+        return {f"interleave/{name}": value for name, value in found.items()}
+
+    def _solution(self, problem: int) -> Solution:
+        instance, how = self.train_dataset[problem]["instance"], self.seele.prompt
+        encoded = encode_problem(self.tokenizer, instance.question, instance.steps, how.template, how.chat)
+        response = encoded.solution(self.tokenizer)[: self.config.data.max_response_length]
+        return Solution(prompt_ids=encoded.prompt_ids, response_ids=response)
 
     def _learn(self, batch: KVBatchMeta) -> None:
         """Tell the planner, before the step is saved, what the step brought."""
@@ -429,6 +456,8 @@ class SeeleTrainer(PPOTrainerSync):
                 self.credit.load_state_dict(load_part(folder, "credit"))
             if self.refreshes_solutions:
                 self.train_dataset.own_solutions.load_state_dict(load_part(folder, "own_solutions"))
+            if self.failed is not None:
+                self.failed.load_state_dict(load_part(folder, "interleave"))
             restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
@@ -450,6 +479,8 @@ class SeeleTrainer(PPOTrainerSync):
             save_part(folder, "credit", self.credit.state_dict())
         if self.refreshes_solutions:
             save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
+        if self.failed is not None:
+            save_part(folder, "interleave", self.failed.state_dict())
         super()._save_checkpoint()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
@@ -547,14 +578,18 @@ class SeeleTrainer(PPOTrainerSync):
             metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
         if self.refreshes_solutions:
             metrics["hints/own_solutions"] = float(len(self.train_dataset.own_solutions))
+        if self.failed is not None:
+            metrics |= {f"interleave/{name}": value for name, value in self.failed.metrics().items()}
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
-        metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn)
+        of_solutions = sum(len(each.response_ids) for each in self._solutions)
+        metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn) + of_solutions
         rows = _real_rows(batch, hints_nest=self.seele.hints.user_request is None)
         times = config.ppo_epochs * (not self._nothing_to_learn)
-        metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times
+        of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in self._solutions)
+        metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
         informative = [row for key, row in rows.items() if key in self._with_gradient]
-        metrics["tokens/trained_informative"] = packed_tokens(informative) * times
+        metrics["tokens/trained_informative"] = packed_tokens(informative) * times + of_their_rows
         # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss
         tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
@@ -565,7 +600,8 @@ class SeeleTrainer(PPOTrainerSync):
         sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
         for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
             count = tokens.get(of, 0)
-            metrics[f"tokens/trained{of}"] = count * times
+            # What a group is given counts in round 0, and so does what a supervised update learns.
+            metrics[f"tokens/trained{of}"] = count * times + of_their_rows * (of in ("", "_round_0"))
             metrics[f"flops{of}"] = model_flops(
                 self._parameters,
                 prefilled_tokens=metrics.get(f"tokens/prefilled{of}", 0),

@@ -126,6 +126,11 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
             "gives as hints; `seele data hints` writes the column, docs/data.md says what it holds"
         )
+    if seele.interleave.problems and not any(instance.steps for instance, _ in training):
+        raise DataError(
+            f"data.train_files: none of the {len(training)} problems has a worked solution, from which "
+            "seele.interleave learns; docs/data.md says where they come from"
+        )
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
         check_supervised(config, seele, training)
@@ -214,6 +219,13 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
         raise ConfigError(
             f"actor_rollout_ref.actor.ppo_mini_batch_size ({mini}) times seele.hints.rollouts_per_prompt "
             f"({seele.hints.rollouts_per_prompt}) must be a multiple of the {ranks} training ranks"
+        )
+    actor = config.actor_rollout_ref.actor
+    divisor = ranks * (1 if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu)
+    if seele.interleave.problems % divisor:
+        raise ConfigError(
+            f"seele.interleave.problems ({seele.interleave.problems}) must be a multiple of {divisor}, the "
+            "training ranks times actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu where that is fixed"
         )
     rollouts = config.actor_rollout_ref.rollout.n
     if rollouts != seele.hints.rollouts_per_prompt:

@@ -62,7 +62,9 @@ def keep_problems(
     limits = Limits(prompt=config.data.max_prompt_length, response=config.data.max_response_length)
     overlong, how = seele.data.overlong, seele.prompt
     source = build_source(seele.off_policy)
-    reads_solutions = supervised or source.reads_solutions or seele.hints.gives_hints
+    learns_solutions = supervised or seele.interleave.problems > 0
+    gives_hints = seele.hints.gives_hints
+    reads_solutions = learns_solutions or source.reads_solutions or gives_hints
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
@@ -78,14 +80,15 @@ def keep_problems(
                 tiers=instance.tiers if trained else (),
             )
             tokens = Tokens(prompt=len(encoded.prompt_ids))
-            if trained and supervised and encoded.step_ids:
-                tokens = replace(tokens, response=len(encoded.solution(tokenizer)))
-            elif trained:
-                tokens = _lengths(encoded, instance, source, tokenizer)
-                if seele.credit.by_distillation:
-                    request = seele.credit.request
-                    asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
-                    tokens = replace(tokens, prompt=len(asked))
+            if trained and not supervised:
+                tokens = _lengths(encoded, instance, source, tokenizer, gives_hints=gives_hints)
+            if trained and learns_solutions and encoded.step_ids:
+                solution = len(encoded.solution(tokenizer))
+                tokens = replace(tokens, response=max(tokens.response, solution))
+            if trained and seele.credit.by_distillation:
+                request = seele.credit.request
+                asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
+                tokens = replace(tokens, prompt=len(asked))
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":
@@ -111,13 +114,18 @@ def keep_problems(
 
 
 def _lengths(
-    encoded: EncodedProblem, instance: Instance, source: OffPolicySource, tokenizer: Tokenizer
+    encoded: EncodedProblem,
+    instance: Instance,
+    source: OffPolicySource,
+    tokenizer: Tokenizer,
+    *,
+    gives_hints: bool,
 ) -> Tokens:
     """What a group is given counts as a response, and what is revealed as hints."""
     with blame(source, f"response_tokens, problem {instance.instance_id!r}", key="seele.off_policy.source"):
         given = source.response_tokens(instance, encoded, tokenizer)
     tokens = Tokens(prompt=len(encoded.prompt_ids), response=given)
-    if tokens.response or not encoded.step_ids:
+    if tokens.response or not (encoded.step_ids and gives_hints):
         return tokens
     longest = instance.num_hint_steps(max(instance.legal_hint_ratios))
     steps = encoded.tokens_by_step[:longest]

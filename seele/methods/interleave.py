@@ -1,0 +1,62 @@
+"""Supervised updates between RL steps, on the solutions of problems that failed (ReLIFT, arXiv:2506.07527).
+
+What lives here is which problems wait and when an update takes them; the update is the trainer's
+(``seele_verl.solutions``). A problem that fails again is noted again, as in the authors' code.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from seele.records import State, Visit
+from seele.saved_state import read_count, read_state
+
+
+class FailedProblems:
+    """Problems without a right rollout, in the order of their failures. Problems are indices into the data
+    set.
+    """
+
+    _HEADER: ClassVar[State] = {"interleave": "failed", "version": 1}
+
+    def __init__(self, num_problems: int) -> None:
+        """Nothing waits yet; ``num_problems`` of an update, at least 1."""
+        self._num_problems = num_problems
+        self._waiting: list[int] = []
+        self._of_step: dict[str, float] = {}
+
+    def take_step(self, visits: Mapping[int, Visit]) -> list[int]:
+        """Note a step's failures, and take what the update after it learns: the ``num_problems`` that have
+        waited longest, or none where fewer wait.
+
+        Args:
+            visits: The step's, by problem, in the order in which they are to wait. A problem without a worked
+                solution never waits.
+        """
+        failed = [problem for problem, visit in visits.items() if visit.instance.steps and not visit.accuracy]
+        self._waiting += failed
+        count = self._num_problems if len(self._waiting) >= self._num_problems else 0
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._of_step = {
+            "failed": float(len(failed)),
+            "learnt": float(len(taken)),
+            "waiting": float(len(self._waiting)),
+        }
+        return taken
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the last step, without prefix."""
+        return self._of_step
+
+    def state_dict(self) -> State:
+        """All that later steps depend on; equal states give equal JSON."""
+        return {**self._HEADER, "waiting": list(self._waiting)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a ``state_dict``.
+
+        Raises:
+            CheckpointError: It is of another kind or version, or damaged. Nothing is changed then.
+        """
+        self._waiting = read_state(
+            state, header=self._HEADER, read=lambda saved: [*map(read_count, saved["waiting"])]
+        )

@@ -1,0 +1,67 @@
+"""An update of the policy on worked solutions alone, between two RL steps (``seele.interleave``).
+
+It is one step of the actor's optimizer, through verl's worker and TransferQueue; the schedule of the learning
+rate goes on counting RL steps. Which problems it learns is decided in ``seele.methods.interleave``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+from verl.workers.engine_workers import ActorRolloutRefWorker
+
+from seele_verl.losses import solution_loss
+from seele_verl.protocol import forward_row
+
+
+class ActorWorker(ActorRolloutRefWorker):
+    """verl's worker, which learns worked solutions, too."""
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def learn_solutions(self, data: TensorDict) -> TensorDict | None:
+        """One step of the optimizer on all rows, under ``solution_loss`` in place of the run's loss."""
+        of_run = self.actor.loss_fn
+        self.actor.loss_fn = solution_loss
+        try:
+            # verl's step for one batch: unlike its loop over mini-batches, it leaves the schedule as it is.
+            output: TensorDict | None = self.actor.train_batch(data)
+        finally:
+            self.actor.loss_fn = of_run
+        return output
+
+
+class Solution(NamedTuple):
+    """A problem's prompt and its solution as a response, as tokens."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+
+
+def learn_solutions(workers: Any, solutions: Sequence[Solution], *, temperature: float) -> dict[str, float]:
+    """Make the update.
+
+    Args:
+        workers: verl's group of actors.
+        solutions: As many as divide over the training ranks.
+        temperature: Of the rollouts, by which logits are divided in every update.
+
+    Returns:
+        ``loss``, the negative log-likelihood before the update, a mean over the solutions' tokens, and
+        ``grad_norm``, before clipping.
+    """
+    rows = [forward_row(*map(torch.tensor, solution)) for solution in solutions]
+    keys, partition = [f"solution_{index}" for index in range(len(rows))], "solutions"
+    batch = tq.kv_batch_put(
+        keys=keys,
+        partition_id=partition,
+        fields=list_of_dict_to_tensordict(rows),
+        tags=[{"seq_len": len(row["input_ids"])} for row in rows],
+    )
+    batch.extra_info.update(calculate_entropy=False, temperature=temperature)
+    metrics = workers.learn_solutions(batch)["metrics"]
+    tq.kv_clear(keys=keys, partition_id=partition)
+    return {name: metrics[name] for name in ("loss", "grad_norm")}
