@@ -49,12 +49,20 @@ from seele.records import (
 )
 from seele.rollout.solutions import EncodedProblem
 from seele_verl import off_policy
-from seele_verl.losses import have_weight, means_over_computed, seele_loss, weight_columns
+from seele_verl.losses import (
+    have_weight,
+    means_over_computed,
+    seele_loss,
+    solution_loss,
+    weight_columns,
+)
 from seele_verl.off_policy import span_advantages
 from seele_verl.protocol import (
     ADVANTAGE,
+    LOG_PROB_COLUMNS,
     OFF_POLICY_ADVANTAGE,
     count_of,
+    forward_row,
     training_rows,
 )
 from seele_verl.rollout_correction import verl_rollout_correction
@@ -88,6 +96,7 @@ METHODS_OF_ROWS = [
     "opmd",
     "trapo",
     "adaback",
+    "relift",
 ]
 
 
@@ -217,7 +226,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd"):
+    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -436,7 +445,7 @@ def signs(row):
 EXPECTED = {
     # One right of four; the wrong ones are pushed down, prompts untouched.
     **dict.fromkeys(
-        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd"),
+        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift"),
         [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
     ),
     # Two right; hint tokens are always pulled up, prompts untouched.
@@ -522,6 +531,33 @@ def test_a_row_without_weight_has_no_gradient(method):
     assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not has_none)
     # One of them may be clipped; GSPO clips both.
     assert any(has_gradient[1:3]) or method == "gspo"
+
+
+def test_a_supervised_update_learns_all_tokens_of_a_solution_alike():
+    # Two micro-batches, of solutions of 7 and of 2 and 1 tokens, on two ranks: each has half of the tokens.
+    micro_batches = [[(PROMPT, [11, 12, 13, 14, 15, 16, EOS])], [(PROMPT, [11, EOS]), ([1], [EOS])]]
+    torch.manual_seed(0)
+    for solutions in micro_batches:
+        rows = [forward_row(torch.tensor(prompt), torch.tensor(response)) for prompt, response in solutions]
+        assert rows[0].keys() == {*LOG_PROB_COLUMNS}
+        fields = TensorDict(
+            {name: jagged([row[name] for row in rows]) for name in LOG_PROB_COLUMNS}, batch_size=len(rows)
+        )
+        for name, value in {"dp_size": 2, "batch_num_tokens": 10}.items():
+            fields.set_non_tensor(name, value)
+        log_probs_T = -torch.rand(len(fields["input_ids"].values()), requires_grad=True)
+        log_probs = torch.nested.nested_tensor_from_jagged(log_probs_T, offsets=fields["input_ids"].offsets())
+        loss, metrics = solution_loss(model_output={"log_probs": log_probs}, data=fields, dp_group=None)
+        assert metrics == {}
+        (gradient_T,) = torch.autograd.grad(loss, log_probs_T)
+        # The position before a token holds its log-probability.
+        expected = [
+            number
+            for prompt, response in solutions
+            for number in [0.0] * (len(prompt) - 1) + [-1 / 5] * len(response) + [0.0]
+        ]
+        assert gradient_T.tolist() == pytest.approx(expected)
+        assert loss.item() == pytest.approx(-sum(log_probs_T[gradient_T != 0].tolist()) / 5)
 
 
 def test_where_any_row_may_have_a_gradient_all_have_weight():

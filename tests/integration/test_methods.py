@@ -79,6 +79,7 @@ TURNS = {
     "sage": [f"method=sage {REQUEST}"],
     "bread": ["method=bread"],
     "scaf_grpo": [f"method=scaf_grpo seele.hints.settings.warmup_steps=0 {REQUEST}"],
+    "relift": ["method=relift seele.interleave.problems=2"] * 2,
     "after failure": [AFTER_FAILURE],
     "own parts": [OWN_PARTS],
     "seele": [EVERYTHING] * 2,
@@ -203,13 +204,14 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
                 "ghpo",
                 "sage",
                 "scaf_grpo",
+                "relift",
             )
             if by_advantage:
                 assert math.isfinite(line["actor/entropy_loss"]), method
             elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):
                 assert informative == packed, method
-            if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "own parts"):
-                continue  # a problem may be begun twice, and given rows do not say their length
+            if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "relift", "own parts"):
+                continue  # a problem may be begun twice, and what is given does not say its length
             trained_rows = [row for row in rows if row["advantage"] is not None]
             if method in ("after failure", "mfc", "ghpo", "sage", "scaf_grpo"):
                 # What the user says differs by hint.
@@ -363,6 +365,24 @@ def test_scaf_grpo_replaces_one_failure_by_a_hinted_success(steps):
         failed += rest_failed
     assert line["controller/failed_share"] == failed / len(groups_of(rows))
     assert line["tokens/generated_round_1"] >= sum(row["generated_tokens"] for row in rows if row["round"])
+
+
+def test_relift_learns_the_solutions_of_problems_that_failed(steps, problems):
+    waiting = 0
+    solved = {each.instance_id for each in read_problems(problems / "train.parquet") if each.steps}
+    for line, rows in steps["relift"]:
+        groups = groups_of(rows)
+        failed = [name for name, group in groups.items() if not any(row["reward"] for row in group)]
+        assert line["interleave/failed"] == len(failed) and solved >= {*failed}
+        assert line["interleave/learnt"] == 2 * (waiting + len(failed) >= 2)
+        waiting += len(failed) - line["interleave/learnt"]
+        assert line["interleave/waiting"] == waiting
+        learnt = line["interleave/learnt"] > 0
+        assert (line["tokens/teacher_forced"] > 0) == learnt == ("interleave/loss" in line)
+        of_rows = sum(row["prompt_tokens"] + row["generated_tokens"] for row in rows)
+        assert (line["tokens/trained"] > of_rows + line["tokens/teacher_forced"]) == learnt
+        assert not learnt or (line["interleave/loss"] > 0 and line["interleave/grad_norm"] > 0)
+    assert any(line["interleave/learnt"] for line, _ in steps["relift"])
 
 
 def test_a_users_own_source_term_and_baseline_train(steps):
