@@ -740,6 +740,11 @@ def trapo(terms):
     return surrogate - (prefix / prefix.detach().clamp(min=0.1)).sum() / 88 / 4 - 0.0003 * entropy
 
 
+def relift(terms):
+    rows = each(0.75, -0.25, -0.25, -0.25)
+    return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / terms.num_tokens
+
+
 def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):
     surrogate = sum(terms.clipped(row, a).sum() for row, a in each(0.5, 0.5, -0.5, -0.5)) / 88 / 4
     probability = sum(terms.hint[row].sum().exp() for row in range(4)) / 4

@@ -92,6 +92,23 @@ def test_a_sound_run_passes(check):
     assert (found.num_problems, found.num_unhintable) == (8, 0)
 
 
+def test_a_supervised_update_divides_over_ranks_and_fixed_micro_batches(check):
+    ranks = ("trainer.n_gpus_per_node=4", "ray_kwargs.ray_init.num_cpus=14")
+    fixed = ("actor_rollout_ref.actor.use_dynamic_bsz=false",)
+    size = ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",)
+    check("method=relift", *ranks)
+    check("method=relift", "seele.interleave.problems=8", *ranks, *fixed, *size)
+    with pytest.raises(ConfigError, match=r"seele.interleave.problems \(6\) must be a multiple of 4, the"):
+        check("method=relift", "seele.interleave.problems=6", *ranks)
+    with pytest.raises(ConfigError, match=r"seele.interleave.problems \(4\) must be a multiple of 8, the"):
+        check("method=relift", "seele.interleave.problems=4", *ranks, *fixed, *size)
+
+
+def test_supervised_updates_need_worked_solutions(check):
+    with pytest.raises(DataError, match="none of the 8 problems has a worked solution"):
+        check("method=relift", train=[problem(index, steps=()) for index in range(8)])
+
+
 def test_validation_problems_that_are_trained_on_are_counted(check):
     found = check(held_out=[problem(99), problem(98, question="3+1"), problem(97, question="4+1")])
     assert (found.num_validation, found.num_validation_trained_on) == (3, 2)
@@ -179,6 +196,7 @@ BAD_SETTINGS = [
         "seele.curriculum.columns=level",
         "seele.curriculum.columns: expected a list such as [level], got 'level'",
     ),
+    ("seele.interleave.problems=-1", "seele.interleave: problems must be 0 or more, got -1"),
     ("seele.seed=-1", "seed must be 0 or more, got -1"),
     ("seele.selection.ratio=0.2", "min_ratio must lie in [0, ratio], got 0.3; ratio is 0.2"),
     ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),

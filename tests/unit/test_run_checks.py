@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig
 from seele.config.run import DataConfig
-from seele.config.training import OffPolicyConfig
+from seele.config.training import InterleaveConfig, OffPolicyConfig
 from seele.data.overlong import Fits
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError, DataError, PluginError
@@ -246,7 +246,16 @@ TRAINING = [*SHORT, LONG_PROMPT, LONG_HINT, LONG_SOLUTION]
 def decide(tmp_path):
     """Decides as the driver does, with 20 tokens for the prompt and 24 for the response, and keeps a run."""
 
-    def run(overlong, *, source="none", controller="paper", needed=1, supervised=False, held_out=None):
+    def run(
+        overlong,
+        *,
+        source="none",
+        controller="paper",
+        needed=1,
+        supervised=False,
+        interleaved=0,
+        held_out=None,
+    ):
         splits = {"train": TRAINING, "heldout": held_out or [problem(90), problem(91, question="q" * 40)]}
         for split, problems in splits.items():
             write_problems(tmp_path / f"{split}.parquet", problems, split=split)
@@ -260,6 +269,7 @@ def decide(tmp_path):
             method="seele",
             data=DataConfig(overlong=overlong),
             off_policy=OffPolicyConfig(source=source, loss=loss),
+            interleave=InterleaveConfig(problems=interleaved),
             prompt=dataclasses.replace(SeeleConfig(method="seele").prompt, template="plain"),
             hints=dataclasses.replace(SeeleConfig(method="seele").hints, controller=controller, rounds=1),
         )
@@ -347,6 +357,19 @@ def test_a_trace_is_dropped_or_cut(decide, overlong, kept_ids, num_cut):
     _, kept = decide(overlong, source="trace", controller="none")
     assert ids(kept.training) == kept_ids
     assert kept.fits[0].num_cut == num_cut and not kept.fits[0].hint_steps
+
+
+@pytest.mark.parametrize(
+    ("overlong", "kept_ids", "num_cut"),
+    [("drop", ["p0", "p1", "p2", "p3"], 0), ("truncate", ["p0", "p1", "p2", "p3", "p6", "p7"], 2)],
+)
+def test_a_solution_that_may_be_learnt_between_steps_is_dropped_or_cut(decide, overlong, kept_ids, num_cut):
+    _, kept = decide(overlong, interleaved=2, controller="none")
+    assert ids(kept.training) == kept_ids
+    assert kept.fits[0].num_cut == num_cut and not kept.fits[0].hint_steps
+    # With hints both limits hold.
+    _, kept = decide("truncate", interleaved=2)
+    assert kept.fits[0].num_cut == 2 and kept.fits[0].hint_steps == {"p6": 1}
 
 
 def test_a_prefix_leaves_room_for_a_token_of_the_response(decide):

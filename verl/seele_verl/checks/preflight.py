@@ -221,7 +221,7 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
             f"({seele.hints.rollouts_per_prompt}) must be a multiple of the {ranks} training ranks"
         )
     actor = config.actor_rollout_ref.actor
-    divisor = ranks * (1 if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu)
+    divisor = ranks * (1 if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu or 1)
     if seele.interleave.problems % divisor:
         raise ConfigError(
             f"seele.interleave.problems ({seele.interleave.problems}) must be a multiple of {divisor}, the "
