@@ -124,6 +124,19 @@ def test_the_loss_is_replaceable_and_sees_whole_sequences():
     assert parameters(ActorRolloutRefWorker.set_loss_fn) == ["self", "loss_fn"]
 
 
+def test_one_batch_is_one_step_of_the_optimizer_and_none_of_the_learning_rates_schedule():
+    """What a supervised update between steps goes by (``seele_verl.solutions``)."""
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+    mappings = inspect.getsource(PPOTrainer._init_resource_pool_mgr)
+    assert "self.role_worker_mapping[role] = ray.remote(ActorRolloutRefWorker)" in mappings
+    assert ActorRolloutRefWorker.actor_worker_cls is TrainingWorker
+    source = inspect.getsource(TrainingWorker.train_batch)
+    assert 'tu.get(data, key="update_lr_scheduler", default=False)' in source
+    assert "self.engine.train_batch(data, loss_function=self.loss_fn)" in source
+
+
 def test_the_engine_replica_is_chosen_by_name():
     from verl.workers.rollout.replica import RolloutReplicaRegistry
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
@@ -294,6 +307,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
     trainer.source, trainer.credit = build_source(trainer.seele.off_policy), None
+    trainer.failed, trainer._solutions = None, []
     trainer.config = OmegaConf.create(
         {
             "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},
@@ -316,6 +330,13 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     trainer._nothing_to_learn = True
     assert trainer._measure(batch)["flops"] == 2 * 100
     assert trainer._measure(batch)["tokens/trained_informative"] == 0
+    # A supervised update between steps, of 10 tokens of which 6 are a solution, is made once.
+    trainer._solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
+    metrics = trainer._measure(batch)
+    assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (6 * 10 + 2 * 100, 6)
+    trained = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
+    assert [metrics[name] for name in trained] == [10, 10, 10]
+    trainer._solutions = []
     # A critic of three parameters: one pass for values, and three epochs of its own.
     trainer._nothing_to_learn, trainer.use_critic, trainer._critic_parameters = False, True, 3
     trainer.config.critic = {"ppo_epochs": 3}
