@@ -13,6 +13,8 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.utils.padding import response_from_nested
 
+from seele_verl.protocol import forward_row
+
 PARTITION = "rescored"
 
 
@@ -36,7 +38,7 @@ def score_behind(
     Returns:
         (R,) of each response.
     """
-    rows = [_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
+    rows = [forward_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
     rows += [rows[0]] * (-len(rows) % ranks)
     keys = [f"row-{number}" for number in range(len(rows))]
     batch = tq.kv_batch_put(
@@ -52,17 +54,3 @@ def score_behind(
     tq.kv_clear(keys=keys, partition_id=PARTITION)
     log_probs = response_from_nested(scored["log_probs"], scored["response_mask"]).unbind()
     return list(log_probs[: len(prompts)])
-
-
-def _row(prompt: torch.Tensor, response: torch.Tensor) -> dict[str, Any]:
-    """What a forward pass reads of a row (``LOG_PROB_COLUMNS``)."""
-    input_ids = torch.cat([prompt, response])
-    ones = torch.ones_like(response)
-    return {
-        "input_ids": input_ids,
-        "position_ids": torch.arange(len(input_ids)),
-        "prompts": prompt,
-        "responses": response,
-        "response_mask": ones,
-        "loss_mask": ones,
-    }
