@@ -273,6 +273,7 @@ def test_the_trainer_tells_callbacks_of_steps_validations_and_checkpoints(named,
     monkeypatch.setattr(module.ray, "get", lambda value: value)
     trainer = object.__new__(module.SeeleTrainer)
     trainer.credit = trainer.failed = None
+    trainer.seele = SeeleConfig(method="grpo")
     trainer.callbacks = Callbacks(named("Best"))
     trainer.global_steps, trainer.run, trainer._training = 3, tmp_path, True
     trainer._visits, trainer._advantages, trainer._carried, trainer._checkpoints_to_keep = {}, {}, [], None

@@ -123,7 +123,6 @@ class SeeleTrainer(PPOTrainerSync):
         self.run = Path(config.trainer.default_local_dir)
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
-        self.refreshes_solutions = self.seele.hints.refresh == "epoch"
         self._training = False
         self._carried: list[int] = []
         """Problems that the step before left behind."""
@@ -160,6 +159,11 @@ class SeeleTrainer(PPOTrainerSync):
             if fault := plugin_fault(error):
                 raise fault from error
             raise
+
+    @property
+    def _refreshes_solutions(self) -> bool:
+        """Whether right responses become solutions."""
+        return self.seele.hints.refresh == "epoch"
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -401,7 +405,7 @@ class SeeleTrainer(PPOTrainerSync):
                 sizes[self._problem_of_uid[uid]][rollout_index] = float(advantage_T.abs().mean())
         visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
         self.planner.learn(visits, sizes)
-        if self.refreshes_solutions:
+        if self._refreshes_solutions:
             self.train_dataset.own_solutions.learn(visits)
 
     def on_init_end(self) -> None:
@@ -454,7 +458,7 @@ class SeeleTrainer(PPOTrainerSync):
             self.callbacks.load_state_dict(load_part(folder, "callbacks", otherwise={}))
             if self.credit is not None:
                 self.credit.load_state_dict(load_part(folder, "credit"))
-            if self.refreshes_solutions:
+            if self._refreshes_solutions:
                 self.train_dataset.own_solutions.load_state_dict(load_part(folder, "own_solutions"))
             if self.failed is not None:
                 self.failed.load_state_dict(load_part(folder, "interleave"))
@@ -477,7 +481,7 @@ class SeeleTrainer(PPOTrainerSync):
         save_part(folder, "callbacks", self.callbacks.state_dict())
         if self.credit is not None:
             save_part(folder, "credit", self.credit.state_dict())
-        if self.refreshes_solutions:
+        if self._refreshes_solutions:
             save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
         if self.failed is not None:
             save_part(folder, "interleave", self.failed.state_dict())
@@ -576,7 +580,7 @@ class SeeleTrainer(PPOTrainerSync):
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
             metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
-        if self.refreshes_solutions:
+        if self._refreshes_solutions:
             metrics["hints/own_solutions"] = float(len(self.train_dataset.own_solutions))
         if self.failed is not None:
             metrics |= {f"interleave/{name}": value for name, value in self.failed.metrics().items()}
