@@ -13,6 +13,7 @@ rest is removed.
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ def finish(name: str, *commands: Sequence[str]) -> None:
     work = WORK / TASK / name
     sys.stdout.write(f"{name}: log in {work}/launcher.log\n")
     sys.stdout.flush()
-    if status := run_modules(commands, work):
+    if status := run_modules(commands, work, threads=os.cpu_count() or 1):
         sys.exit(f"{name} failed with status {status}, see {work}/launcher.log")
     store(f"{TASK}/{name}")
 

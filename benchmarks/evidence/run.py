@@ -134,11 +134,17 @@ def sample_base(task: str, model: str) -> None:
     store(f"{task}/{BASE}")
 
 
-def run_modules(commands: Sequence[Sequence[str]], work: Path) -> int:
-    """Run modules one after the other; the first exit status that is not 0."""
+def run_modules(commands: Sequence[Sequence[str]], work: Path, *, threads: int = 1) -> int:
+    """Run modules one after the other; the first exit status that is not 0.
+
+    Args:
+        commands: Module and arguments each.
+        work: Folder of the run, for the log.
+        threads: Of sampling; training has settings of its own.
+    """
     work.mkdir(parents=True, exist_ok=True)
-    # Training has settings of its own; of sampling, two threads that wait would spin on others' cores.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    # Threads that wait would else spin on others' cores.
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     with (work / "launcher.log").open("a") as log:
         for module, *arguments in commands:
             command = [sys.executable, "-m", module, *arguments]
