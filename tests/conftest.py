@@ -43,6 +43,8 @@ os._exit(0)
 
 # Tests that import verl do so as a CPU run does, also where there is a GPU. Commands run without: see finish.
 os.environ.update(ENVIRONMENT)
+# Several processes test at once: the threads of each one's small matrix products would wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _has(module: str) -> bool:

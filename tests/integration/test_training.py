@@ -9,10 +9,16 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seele.data.storage.files import read_json_lines
+from seele.data.storage.schema import read_problems
+from seele.rollout.solutions import encode_problem
 
 SETTINGS = (
     "seele.hints.controller=paper",
@@ -248,3 +254,114 @@ def test_a_pretrained_model_trains_a_step_and_agrees_with_the_engine(
     assert line["actor/grad_norm"] > 0
     assert line["tokens/generated"] <= 2 * 2 * 16
     assert len(rows_of(run / "rollouts" / "step_1.jsonl")) == 4
+
+
+RETREAT = '''
+"""Retreat: every visit begins with the longest hint, and each round drops a step that succeeded."""
+
+from seele.hints import SequentialController
+
+
+class Retreat(SequentialController):
+    aims_at_target = False
+
+    def __init__(self, *, needed=1.0):
+        self.needed, self.last = needed, {}
+
+    def next_hint_ratio(self, instance_id, *, round_index, legal_ratios):
+        hint, accuracy = self.last.get(instance_id, (max(legal_ratios), 0.0))
+        if round_index == 0 or hint not in legal_ratios:
+            return max(legal_ratios)
+        shorter = [ratio for ratio in legal_ratios if ratio < hint]
+        return max(shorter) if shorter and accuracy >= self.needed else hint
+
+    def observe(self, instance_id, *, hint_ratio, num_correct, num_rollouts):
+        self.last[instance_id] = (hint_ratio, num_correct / num_rollouts)
+
+    def state_dict(self):
+        return {**super().state_dict(), "last": {key: list(value) for key, value in self.last.items()}}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.last = {key: tuple(value) for key, value in state["last"].items()}
+'''
+RETREAT_NAME = "hint_methods.retreat:Retreat"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch) -> Path:
+    """The folder with the user's package, which Python finds."""
+    package = tmp_path / "mine" / "hint_methods"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "retreat.py").write_text(RETREAT)
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{os.environ.get('PYTHONPATH', '')}")
+    return package
+
+
+def hint_reliance(run: Path, model_folder: Path, problems: Path) -> float:
+    """Mean over the right hinted responses of a run's last step of how much less likely they are, a token,
+    without the hint.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    instances = {each.instance_id: each for each in read_problems(problems / "train.parquet")}
+    prompt = yaml.safe_load((run / "resolved.yaml").read_text())["seele"]["prompt"]
+
+    def log_probs(before: list[int], response: list[int]) -> torch.Tensor:
+        with torch.no_grad():
+            logits = model(torch.tensor([before + response])).logits[0, len(before) - 1 : -1]
+        return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0]  # (R,)
+
+    differences = []
+    for row in rows_of(run / "rollouts" / "step_3.jsonl"):
+        if row["hint_steps"] and row["reward"] == 1:
+            instance = instances[row["instance_id"]]
+            encoded = encode_problem(tokenizer, instance.question, instance.steps, prompt["template"])
+            response = tokenizer.encode(row["text"], add_special_tokens=False)
+            response += [tokenizer.eos_token_id] * (row["generated_tokens"] - len(response))
+            alone = log_probs(encoded.prompt_ids, response)
+            behind = log_probs(encoded.before_response(row["hint_steps"]), response)
+            differences.append(float((alone - behind).mean()))
+    assert 0 < len(differences) <= 64
+    return fmean(differences)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("package", "resumed")
+def test_a_new_hint_method_from_simulation_to_comparison(
+    run, tmp_path, train_command, finish, python, base_model, problems
+):
+    """A user's journey: a hint method in one file outside the repository is simulated, trained, and compared
+    with SEELE.
+    """
+    seele = [python, str(Path(sys.executable).parent / "seele")]
+    small = ["--problems", "40", "--visits", "2", "--rounds", "2"]
+    controllers = ["--controller", "bayes", "--controller", f"{RETREAT_NAME}:needed=0.5"]
+    said = finish([*seele, "simulate", *controllers, *small, "--out", str(tmp_path / "simulation")])
+    assert RETREAT_NAME in said
+
+    settings = (
+        *("trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=-1"),
+        *("seele.data.validated_training_problems=4", "actor_rollout_ref.actor.optim.lr=1e-12"),
+        *(f"seele.hints.controller={RETREAT_NAME}", "+seele.hints.settings.needed=0.5"),
+    )
+    retreat = tmp_path / "retreat"
+    finish([python, *train_command(retreat, *settings)[1:]], log=retreat / "logs" / "train.log")
+    lines = rows_of(retreat / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    for line in lines[1:]:
+        assert line["hint_ratio/round_0"] >= line["hint_ratio/round_1"] > 0
+        assert line["actor/grad_norm"] > 0
+    # The policy has not moved: the base model itself says how much right responses rely on their hints.
+    assert [line["step"] for line in lines if "hints/reliance" in line] == [3]
+    expected = hint_reliance(retreat, base_model, problems)
+    assert lines[-1]["hints/reliance"] == pytest.approx(expected, abs=1e-4)
+    assert expected < 0
+    # Four of the training problems are asked without a hint, too.
+    assert 4 * lines[-1]["val/accuracy/chains/train"] % 1 == 0
+
+    # The other run did not ask training problems.
+    options = ["--cost", "steps", "--split", "chains/heldout", "--out", str(tmp_path / "comparison")]
+    said = finish([*seele, "compare", str(run), str(retreat), *options])
+    assert "retreat" in (tmp_path / "comparison" / "comparison.md").read_text().lower(), said
