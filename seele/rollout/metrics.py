@@ -93,15 +93,18 @@ def _thrown_away(by_visit: Sequence[Array]) -> dict[str, float]:
 
 
 def _practised(visits: Sequence[Visit]) -> dict[str, float]:
-    """How much of each third of the solutions the policy had to write by itself; nothing without hints."""
+    """Where rollouts began, and how much of each third of the solutions the policy had to write by itself;
+    nothing without hints.
+    """
     ratios_R = np.array([rollout.hint_ratio for visit in visits for rollout in visit.generated])
     if not ratios_R.any():
         return {}
-    thirds = {"first_third": 0, "middle_third": 1, "last_third": 2}
-    return {
-        f"practised/{name}": float(np.clip(part + 1 - 3 * ratios_R, 0.0, 1.0).mean())
-        for name, part in thirds.items()
-    }
+    starts_R = np.where(ratios_R > 0.0, np.floor(3 * ratios_R + 1e-9), -1)
+    metrics = {"starts/question": float(np.mean(starts_R == -1))}
+    for part, name in enumerate(("first_third", "middle_third", "last_third")):
+        metrics[f"starts/{name}"] = float(np.mean(starts_R == part))
+        metrics[f"practised/{name}"] = float(np.clip(part + 1 - 3 * ratios_R, 0.0, 1.0).mean())
+    return metrics
 
 
 def unanswered_of(visits: Iterable[Visit]) -> Unanswered:

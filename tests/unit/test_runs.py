@@ -327,6 +327,10 @@ def test_hand_worked_step():
         # Within rounds 1/4 on average; of all four rollouts together 4/3 * 1/4 * 3/4 = 1/4.
         "prompts/variance_between_hints": 0.0,
         # Two rollouts begin behind the middle third, two at the front.
+        "starts/question": 0.5,
+        "starts/first_third": 0.0,
+        "starts/middle_third": 0.0,
+        "starts/last_third": 0.5,
         "practised/first_third": 0.5,
         "practised/middle_third": 0.5,
         "practised/last_third": 1.0,
