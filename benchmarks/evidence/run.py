@@ -143,8 +143,7 @@ def run_modules(commands: Sequence[Sequence[str]], work: Path, *, threads: int =
         threads: Of sampling; training has settings of its own.
     """
     work.mkdir(parents=True, exist_ok=True)
-    # Threads that wait would else spin on others' cores.
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     with (work / "launcher.log").open("a") as log:
         for module, *arguments in commands:
             command = [sys.executable, "-m", module, *arguments]
