@@ -19,7 +19,7 @@ def run_command(command: Callable[[], str]) -> int:
 
     Exit status: 0, 2 for an error that the user can fix, 130 for an interrupt.
     """
-    # Before torch is imported, which reads it once: spinning threads starve whatever else runs, and each other.
+    # Before torch is imported, which reads it once. Spinning threads starve what else runs, and each other.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         text = command()
