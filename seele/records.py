@@ -4,6 +4,7 @@ What lives here: values only. Nothing here reads files, draws random numbers or 
 stages know these records rather than each other.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -292,6 +293,11 @@ class Completion:
     cached_prompt_tokens: int = 0
     """Prompt tokens that the engine found in its prefix cache instead of computing them."""
 
+    @property
+    def uncertainty(self) -> float:
+        """Mean negative log-probability of its tokens when they were written, in nats; 0 without any."""
+        return -math.fsum(self.log_probs) / max(len(self.log_probs), 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Success:
@@ -325,6 +331,11 @@ class Rollout:
     def reward(self) -> float:
         """What the update learns from. Accuracies are means of ``grade.correct`` instead."""
         return self.grade.reward
+
+    @property
+    def preference(self) -> tuple[int, float]:
+        """Smaller for a better solution among right ones: first behind a shorter hint, then surer."""
+        return self.hint_steps, self.completion.uncertainty
 
     @property
     def passed_next(self) -> bool:

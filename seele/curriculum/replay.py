@@ -10,10 +10,10 @@ visit that stands for them, those solved half the time first.
 ``LastSuccesses`` keeps one for each problem, and leaves it to others which problems a step has.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +63,8 @@ class SuccessPool:
                 self._retired.add(problem)
                 self._pool.pop(problem, None)
             elif correct and problem not in self._retired:
-                self._pool[problem] = Experience(len(correct), len(rollouts), min(correct, key=_uncertainty))
+                surest = min(correct, key=attrgetter("uncertainty"))
+                self._pool[problem] = Experience(len(correct), len(rollouts), surest)
         accuracies = [
             np.mean([rollout.grade.correct for rollout in rollouts])
             for rollouts in rollouts_of_problem.values()
@@ -151,7 +152,7 @@ class LastSuccesses:
                 if rollout.grade.correct and (kept is None or rollout.hint_steps <= kept.hint_steps)
             ]
             if right:
-                best = min(right, key=lambda rollout: (rollout.hint_steps, _uncertainty(rollout.completion)))
+                best = min(right, key=attrgetter("preference"))
                 self._successes[problem] = Success(best.completion, best.hint_steps)
 
     def of(self, problems: Iterable[int]) -> dict[int, Success]:
@@ -180,11 +181,6 @@ class LastSuccesses:
         """Numbers for the log, without prefix."""
         hinted = sum(success.hint_steps > 0 for success in self._successes.values())
         return {"problems": float(len(self._successes)), "hinted": float(hinted)}
-
-
-def _uncertainty(success: Completion) -> float:
-    """Mean negative log-probability of its tokens when it was written."""
-    return -math.fsum(success.log_probs) / max(len(success.log_probs), 1)
 
 
 def _write(success: Completion) -> dict[str, Any]:

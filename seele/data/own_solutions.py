@@ -3,12 +3,12 @@ as PrefixRL makes them before training (arXiv:2601.18795).
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from seele.data.steps.cutting import split_steps
-from seele.records import Instance, Rollout, State, Visit
+from seele.records import Instance, State, Visit
 from seele.saved_state import read_count, read_state
 
 
@@ -27,7 +27,7 @@ class OwnSolutions:
         for problem, visit in visits.items():
             right = [rollout for rollout in visit.generated if rollout.grade.correct]
             if right:
-                best = min(right, key=_preference)
+                best = min(right, key=attrgetter("preference"))
                 hint = visit.instance.steps[: best.hint_steps]
                 self._steps[problem] = (*hint, *split_steps(best.completion.text))
 
@@ -53,11 +53,6 @@ class OwnSolutions:
     def __len__(self) -> int:
         """Problems with a solution of the policy's own."""
         return len(self._steps)
-
-
-def _preference(rollout: Rollout) -> tuple[int, float]:
-    log_probs = rollout.completion.log_probs
-    return rollout.hint_steps, -math.fsum(log_probs) / max(len(log_probs), 1)
 
 
 def _read(state: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
