@@ -75,6 +75,7 @@ def task_runner() -> type:
             epochs = {"trainer.total_epochs": self.config.trainer.total_epochs}
             config = with_changes(config, what_verl_is_told(config, seele) | epochs)
             self.config, self.seele = config, seele
+            self.train_dataset._hints = seele.hints
             self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
             self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
             self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None

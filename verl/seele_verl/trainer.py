@@ -9,7 +9,7 @@ prompt's coroutine and put into the batch here.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -588,7 +588,7 @@ class SeeleTrainer(PPOTrainerSync):
         given = teacher_forced_tokens(trained, learns_hints=learns_hints)
         of_solutions = sum(len(each.response_ids) for each in self._solutions)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn) + of_solutions
-        rows = _real_rows(batch, hints_nest=self.seele.hints.user_request is None)
+        rows = _real_rows(batch, visits if self.seele.hints.user_request else None)
         times = config.ppo_epochs * (not self._nothing_to_learn)
         of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in self._solutions)
         metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
@@ -633,17 +633,22 @@ class SeeleTrainer(PPOTrainerSync):
         self._end_at_budget()
 
 
-def _real_rows(batch: KVBatchMeta, *, hints_nest: bool = True) -> dict[str, tuple[str, int, int]]:
+def _real_rows(
+    batch: KVBatchMeta, visits: Mapping[str, Visit] | None = None
+) -> dict[str, tuple[str, int, int]]:
     """Key -> group, tokens of the prompt with its hint, tokens of the response; without what fills it up.
 
-    Where a longer hint does not begin with a shorter one's tokens, rows of one hint are a group.
+    Where a longer hint does not begin with a shorter one's tokens, the groups' ``visits`` are given, and rows
+    of one hint are a group.
     """
+
+    def group_of(key: str) -> str:
+        uid, rollout_index = parse_row_key(key)
+        hints = {each.rollout_index: each.hint_steps for each in visits[uid].rollouts} if visits else {}
+        return f"{uid} {hints.get(rollout_index, 0)}"
+
     return {
-        key: (
-            parse_row_key(key)[0] if hints_nest else f"{parse_row_key(key)[0]} {tag['prompt_len']}",
-            tag["prompt_len"],
-            tag["response_len"],
-        )
+        key: (group_of(key), tag["prompt_len"], tag["response_len"])
         for key, tag in zip(batch.keys, batch.tags, strict=True)
         if not tag.get("is_padding")
     }
