@@ -54,6 +54,7 @@ def task_runner() -> type:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
+    from seele.data.own_solutions import OwnSolutions
     from seele.methods.credit import MilestoneCredit
     from seele.methods.interleave import FailedProblems
     from seele.methods.loss_terms import LossTerms
@@ -75,7 +76,7 @@ def task_runner() -> type:
             epochs = {"trainer.total_epochs": self.config.trainer.total_epochs}
             config = with_changes(config, what_verl_is_told(config, seele) | epochs)
             self.config, self.seele = config, seele
-            self.train_dataset._hints = seele.hints
+            self.train_dataset._hints, self.train_dataset.own_solutions = seele.hints, OwnSolutions()
             self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
             self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
             self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None
