@@ -66,3 +66,11 @@ def require(condition: bool, message: str) -> None:
     """Raise ``ValueError``, which ``from_mapping`` turns into an error that names the section."""
     if not condition:
         raise ValueError(message)
+
+
+def require_request(request: str) -> None:
+    """Raise ``ConfigError`` unless a text has ``{question}`` and, once, ``{hint}`` in it."""
+    require(
+        request.count("{hint}") == 1 and "{question}" in request,
+        f"request must have {{question}} and, once, {{hint}} in it, got {request!r}",
+    )

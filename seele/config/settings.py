@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from seele.config.build import require
+from seele.config.build import require, require_request
 from seele.config.run import DataConfig, MemoryConfig, RunWide
 from seele.config.training import (
     CreditConfig,
@@ -149,10 +149,7 @@ class HintConfig:
             f"kind=tiers leaves unit={self.unit} and revealing={self.revealing} without effect: tiers are "
             "shown as they are; leave both out",
         )
-        require(
-            self.request.count("{hint}") == 1 and "{question}" in self.request,
-            f"request must have {{question}} and, once, {{hint}} in it, got {self.request!r}",
-        )
+        require_request(self.request)
         require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
         require(
             self.when == "always" or self.rounds >= 2,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seele.config.build import require
+from seele.config.build import require, require_request
 
 LOSSES = ("shaped", "nll", "likelihood", "surrogate", "trust_region")
 STATISTICS = ("all", "on_policy")
@@ -123,10 +123,7 @@ class CreditConfig:
 
     def __post_init__(self) -> None:
         require(self.name in CREDITS, f"name must be one of {list(CREDITS)}, got {self.name!r}")
-        require(
-            self.request.count("{hint}") == 1 and "{question}" in self.request,
-            f"request must have {{question}} and, once, {{hint}} in it, got {self.request!r}",
-        )
+        require_request(self.request)
         require(
             0.0 <= self.prior_rollouts < math.inf,
             f"prior_rollouts must be finite and not negative, got {self.prior_rollouts}",

@@ -307,7 +307,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
     trainer.source, trainer.credit = build_source(trainer.seele.off_policy), None
-    trainer.failed, trainer._solutions = None, []
+    trainer.failed, trainer._solutions, trainer._teacher_prompts = None, [], {}
     trainer.config = OmegaConf.create(
         {
             "actor_rollout_ref": {"actor": {"ppo_epochs": 2, "use_kl_loss": False}},

@@ -133,6 +133,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._controller_metrics: dict[str, float] = {}
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
+        self._teacher_prompts: dict[str, list[int]] = {}
+        """The reference model's prompts of the step's groups; none without self-distillation."""
         self._nothing_to_learn = False
         self._solutions: list[Solution] = []
         """What the step's supervised update learnt."""
@@ -190,7 +192,7 @@ class SeeleTrainer(PPOTrainerSync):
         replayed: dict[int, Success] = {}
         if num_prompts is None:
             ray.get(self.controller.begin_step.remote(self.global_steps))
-            self._problem_of_uid = {}
+            self._problem_of_uid, self._teacher_prompts = {}, {}
             problems, replayed = self.planner.begin(self.global_steps, carried=self._carried)
         else:
             statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
@@ -315,11 +317,16 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
+            asked, request = self.seele.prompt, self.seele.credit.request
+            self._teacher_prompts = {
+                uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
+                for uid, visit in self._visits.items()
+            }
             how = {"no_lora_adapter": True} if self.ref_in_actor else {}
             workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
             ask_teacher(
                 batch,
-                self._teacher_prompts(),
+                self._teacher_prompts,
                 workers.compute_log_prob if self.ref_in_actor else workers.compute_ref_log_prob,
                 ranks=self._num_ranks,
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
@@ -328,18 +335,6 @@ class SeeleTrainer(PPOTrainerSync):
             return batch
         super()._compute_ref_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         return batch
-
-    def _teacher_prompts(self) -> dict[str, list[int]]:
-        """Of each group of the step; none without self-distillation."""
-        how = self.seele.prompt
-        if not self.seele.credit.by_distillation:
-            return {}
-        return {
-            uid: encode_with_solution(
-                self.tokenizer, visit.instance, self.seele.credit.request, how.template, how.chat
-            )
-            for uid, visit in self._visits.items()
-        }
 
     def _compute_values(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_values(_columns(batch, LOG_PROB_COLUMNS), metrics)
@@ -598,7 +593,7 @@ class SeeleTrainer(PPOTrainerSync):
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss
         tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
         tokens[""] = sum(prompt + response for _, prompt, response in rows.values())
-        of_teacher = extra_teacher_tokens(visits, self._teacher_prompts())
+        of_teacher = extra_teacher_tokens(visits, self._teacher_prompts)
         extra = {f"_round_{index}": count for index, count in of_teacher.items()}
         extra[""] = sum(of_teacher.values())
         sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
