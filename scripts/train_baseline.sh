@@ -27,7 +27,7 @@ shift
 : "${OUT:=runs/$METHOD-qwen2.5-7b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=qwen2_5_7b \
     hardware="$HARDWARE" \

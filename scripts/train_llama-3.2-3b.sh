@@ -16,7 +16,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${OUT:=runs/$METHOD-llama-3.2-3b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=llama3_2_3b \
     hardware="$HARDWARE" \

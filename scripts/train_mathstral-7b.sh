@@ -16,7 +16,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${OUT:=runs/$METHOD-mathstral-7b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=mathstral_7b \
     hardware="$HARDWARE" \

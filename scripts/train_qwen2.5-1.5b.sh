@@ -16,7 +16,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${OUT:=runs/$METHOD-qwen2.5-1.5b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=qwen2_5_1_5b \
     hardware="$HARDWARE" \

@@ -16,7 +16,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${OUT:=runs/$METHOD-qwen2.5-3b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=qwen2_5_3b \
     hardware="$HARDWARE" \

@@ -16,7 +16,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${VALID:=data/prepared/deepmath/heldout.parquet}"
 : "${OUT:=runs/seele-qwen2.5-7b}"
 
-run python -m seele_verl.train \
+train \
     method=seele \
     model=qwen2_5_7b \
     hardware=gpu8 \

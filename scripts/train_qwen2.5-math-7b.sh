@@ -19,7 +19,7 @@ source "$(dirname "$0")/lib/common.sh"
 : "${OUT:=runs/$METHOD-qwen2.5-math-7b}"
 : "${HARDWARE:=gpu8}"
 
-run python -m seele_verl.train \
+train \
     method="$METHOD" \
     model=qwen2_5_math_7b \
     hardware="$HARDWARE" \

@@ -42,4 +42,4 @@ model=${MODEL:-${MODEL_PATH:-}} train=${TRAIN:-${TRAIN_FILES:-}} valid=${VALID:-
 [[ -z $valid ]] || arguments+=(data.val_files="$(file_list "$valid")")
 [[ -z ${SFT_TRAIN:-} ]] || arguments+=(seele.sft.train_files="$(file_list "$SFT_TRAIN")")
 [[ -z ${OUT:-} ]] || arguments+=(trainer.default_local_dir="$(quoted "$OUT")")
-run python -m seele_verl.train "${arguments[@]}" "$@"
+train "${arguments[@]}" "$@"

@@ -8,6 +8,8 @@ run() {
     printf '+%s\n' "$(printf ' %q' "$@")"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
+# A training run, which goes on by itself after a fault; an override of yours comes later and wins.
+train() { run python -m seele_verl.train trainer.max_restarts=3 "$@"; }
 # A path as a value of Hydra's, whatever characters it has; paths apart by commas as a list; and back.
 quote="'"
 quoted() { printf '%s' "$quote${1//$quote/\\$quote}$quote"; }

@@ -21,5 +21,5 @@ for model in "$base" "$base-warm"; do
     [ -e "$curve/hint_curve.md" ] || run python -m seele_eval.hint_curve --model "$model" --template chat \
         --problems "$problems/heldout.parquet" --steps 4 --limit 200 --max-tokens 160 --temperature 0.7 --out "$curve"
 done
-[ "${ONLY:-}" = curves ] || run python -m seele_verl.train recipe=smollm2_gsm8k hardware=cpu \
+[ "${ONLY:-}" = curves ] || train recipe=smollm2_gsm8k hardware=cpu \
     trainer.default_local_dir="$(quoted "$OUT/run")" "$@"

@@ -525,6 +525,9 @@ class SeeleConfig:
     is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
     """
 
+    save_every_minutes: float | None = None
+    """Save after a step, too, when the last checkpoint is older; None for ``trainer.save_freq`` alone."""
+
     loss_terms: tuple[LossTermConfig, ...] = ()
     """Terms of your own that are added to the actor's loss: ``LossTermConfig``."""
 
@@ -560,6 +563,7 @@ class SeeleConfig:
 
     def __post_init__(self) -> None:
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
+        _require_positive_or_none("save_every_minutes", self.save_every_minutes)
         _require_not_negative("seed", self.seed)
         _require_one_of("rollout_correction", self.rollout_correction, ("none", "tis", "mis"))
         _require_one_of("rollout_correction_level", self.rollout_correction_level, ("token", "sequence"))
@@ -579,5 +583,5 @@ def _require_not_negative(name: str, value: int) -> None:
     require(value >= 0, f"{name} must be 0 or more, got {value}")
 
 
-def _require_positive_or_none(name: str, value: int | None) -> None:
+def _require_positive_or_none(name: str, value: float | None) -> None:
     require(value is None or value > 0, f"{name} must be positive or null, got {value}")

@@ -24,6 +24,8 @@ class RunState(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """It was told to stop, and has saved."""
     INTERRUPTED = "interrupted"
     """It was killed: its card says running, and no process holds its lock."""
     BROKEN = "broken"
@@ -114,7 +116,8 @@ def _state(run: Path, card: Mapping[str, Any]) -> RunState:
         # The first of two stages has the lock of the folder above.
         held = any(_is_locked(folder / ".lock") for folder in (run, run.parent))
         return RunState.RUNNING if held else RunState.INTERRUPTED
-    return RunState(status) if status in (RunState.FINISHED, RunState.FAILED) else RunState.BROKEN
+    ended = (RunState.FINISHED, RunState.FAILED, RunState.STOPPED)
+    return RunState(status) if status in ended else RunState.BROKEN
 
 
 def _is_locked(lock: Path) -> bool:

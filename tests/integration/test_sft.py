@@ -1,9 +1,7 @@
 """Supervised fine-tuning on the real stack: killed, resumed in smaller micro-batches, and measured."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -15,8 +13,10 @@ import pytest
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
 from seele_verl.runs.checkpoints import TRACKER
+from seele_verl.runs.stopping import STOPPED
 
 STEPS, SAVE_FREQ = 40, 20
+STOPPED_AFTER = SAVE_FREQ + 1
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -33,29 +33,44 @@ def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def killed(sft_command) -> dict[int, dict]:
-    """Kill a run after its first checkpoint; the lines that it had written, by step."""
+def stopped(sft_command) -> tuple[dict[int, dict], str]:
+    """A run whose driver is killed after its first checkpoint, and which is told to stop when it goes on: the
+    lines that it had written when it was killed, by step, and what was printed.
+    """
     run, command = sft_command
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 600
+    said = run.parent / "said"
+    with said.open("w") as file:
+        # Not through a launcher: the driver must be its child.
+        command = [sys.executable, *command[1:], "trainer.max_restarts=1"]
+        process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
-        while not (run / TRACKER).exists() or len(rows_of(run / "metrics.jsonl")) <= SAVE_FREQ:
-            assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline, "the run did not come so far in time"
-            time.sleep(0.02)
+        wait_for((run / TRACKER).exists, process, said)
+        wait_for(lambda: len(rows_of(run / "metrics.jsonl")) > SAVE_FREQ, process, said)
+        (driver,) = psutil.Process(process.pid).children()
+        driver.kill()
+        lines = {row["step"]: row for row in rows_of(run / "metrics.jsonl")}
+        wait_for_the_trainer_to_end(run)
+        wait_for(lambda: f"sft resumes after step {SAVE_FREQ}" in said.read_text(), process, said)
+        process.terminate()
+        process.wait(timeout=600)
     finally:
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-    wait_for_the_trainer_to_end(run)
-    return {row["step"]: row for row in rows_of(run / "metrics.jsonl")}
+        process.kill()
+    assert process.returncode == STOPPED, said.read_text()
+    return lines, said.read_text()
+
+
+def wait_for(condition, process: subprocess.Popen, said: Path) -> None:
+    deadline = time.monotonic() + 600
+    while not condition():
+        assert process.poll() is None, said.read_text()
+        assert time.monotonic() < deadline, "the run did not come so far in time"
+        time.sleep(0.02)
 
 
 def wait_for_the_trainer_to_end(run: Path) -> None:
     def runs() -> bool:
-        return any(
-            str(run) in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
-        )
+        commands = [process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"])]
+        return any({"seele_verl.sft.trainer", str(run)} <= {*command} for command in commands)
 
     deadline = time.monotonic() + 30
     while runs():
@@ -64,7 +79,7 @@ def wait_for_the_trainer_to_end(run: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def resumed(sft_command, killed, finish) -> str:
+def resumed(sft_command, stopped, finish) -> str:
     """What the resumed run printed. A step's eight sequences are several micro-batches now, not one."""
     run, command = sft_command
     smaller = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=200"
@@ -72,9 +87,14 @@ def resumed(sft_command, killed, finish) -> str:
 
 
 @pytest.mark.timeout(1200)
-def test_a_killed_run_goes_on_as_it_would_have_also_in_other_micro_batches(sft_command, killed, resumed):
+def test_a_run_that_was_killed_and_stopped_goes_on_as_it_would_have_also_in_other_micro_batches(
+    sft_command, stopped, resumed
+):
     run, _ = sft_command
-    assert f"sft resumes after step {SAVE_FREQ}" in resumed
+    killed, said = stopped
+    assert "the driver ended with signal SIGKILL" in said and "restart 1 of 1" in said
+    assert said.rstrip().endswith(f"saved after step {STOPPED_AFTER}, where the same command goes on")
+    assert f"sft resumes after step {STOPPED_AFTER}" in resumed
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == list(range(STEPS + 1))
     assert SAVE_FREQ < max(killed) < STEPS
@@ -131,7 +151,7 @@ def test_every_metric_of_a_supervised_run_is_documented(sft_command, resumed):
 def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     run, _ = sft_command
     card = json.loads((run / "run_card.json").read_text())
-    assert (card["status"], card["resumed_at_step"], card["steps"]) == ("finished", SAVE_FREQ, STEPS)
+    assert (card["status"], card["resumed_at_step"], card["steps"]) == ("finished", STOPPED_AFTER, STEPS)
     # Forward and backward, and nothing else.
     assert card["flops"] == 6 * card["parameters"] * card["tokens"]["trained"]
     assert list((run / "tensorboard").rglob("events*"))

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
+import psutil
 import pytest
 import torch
 import yaml
@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
 from seele.rollout.solutions import encode_problem
+from seele_verl.runs.stopping import STOPPED
 
 SETTINGS = (
     "seele.hints.controller=paper",
@@ -35,10 +36,10 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
-def wait_for(condition, process: subprocess.Popen, timeout_s: float = 1000) -> None:
+def wait_for(condition, process: subprocess.Popen, said: Path, timeout_s: float = 1000) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert process.poll() is None, f"the run ended before it could be killed:\n{process.communicate()[0]}"
+        assert process.poll() is None, f"the run ended too early:\n{said.read_text()}"
         assert time.monotonic() < deadline, "the run did not come so far in time"
         time.sleep(0.2)
 
@@ -49,17 +50,32 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(run, train_command) -> dict[int, list[dict]]:
-    """Kill a run in its fourth step, after the checkpoint of step 2; the rollouts that it had dumped."""
-    command = train_command(run, "trainer.total_training_steps=6", "trainer.test_freq=6", *SETTINGS)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def restarted(run, train_command) -> tuple[dict[int, list[dict]], str]:
+    """A run whose driver is killed in the fourth step, after the checkpoint of step 2, and which is then told
+    to stop: the rollouts that it had dumped when it was killed, and what was printed.
+    """
+    settings = ("trainer.total_training_steps=6", "trainer.test_freq=6", "trainer.max_restarts=1")
+    command = train_command(run, *settings, *SETTINGS)
+    said = run.parent / "said"
+    with said.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     try:
-        wait_for((run / "rollouts" / "step_3.jsonl").exists, process)
+        wait_for((run / "rollouts" / "step_3.jsonl").exists, process, said)
+        (driver,) = psutil.Process(process.pid).children()
+        driver.kill()
+        dumps = {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)}
+        wait_for(lambda: "resumes after step 2" in said.read_text(), process, said)
+        process.terminate()
+        process.wait(timeout=600)
     finally:
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-    return {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)}
+        process.kill()
+    assert process.returncode == STOPPED, said.read_text()
+    return dumps, said.read_text()
+
+
+@pytest.fixture(scope="module")
+def killed(restarted) -> dict[int, list[dict]]:
+    return restarted[0]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +94,14 @@ def by_problem(rows: list[dict], **conditions) -> dict[str, list[dict]]:
 
 
 @pytest.mark.timeout(1800)
+def test_a_run_goes_on_by_itself_and_saves_when_it_is_told_to_stop(restarted, resumed):
+    _, said = restarted
+    assert "the driver ended with signal SIGKILL after step 3; restart 1 of 1" in said
+    assert said.rstrip().endswith("told to stop; saved after step 3, where the same command goes on")
+    assert "resumes after step 3" in resumed
+
+
 def test_a_killed_run_goes_on_with_the_same_problems_and_the_same_hints(run, killed, resumed):
-    assert "resumes after step 2" in resumed
     first_again = rows_of(run / "rollouts" / "step_3.jsonl")
     before, after = (
         {problem: rows[0]["hint_ratio"] for problem, rows in by_problem(rows, round=0).items()}
@@ -164,7 +186,7 @@ def test_training_and_rollout_agree_on_log_probabilities(run, resumed):
 
 def test_what_a_run_leaves(run, resumed):
     card = json.loads((run / "run_card.json").read_text())
-    assert card["status"] == "finished" and card["resumed_at_step"] == 2
+    assert card["status"] == "finished" and card["resumed_at_step"] == 3
     assert card["versions"]["verl"] and card["tokens"]["generated"] > 0
     # Rows of a group share their prompt, and the KL term has a gradient from all of them.
     assert 0 < card["tokens"]["trained_informative"] == card["tokens"]["trained_packed"]

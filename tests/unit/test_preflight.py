@@ -30,6 +30,7 @@ from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.plan import worker_variables
+from seele_verl.runs.checkpoints import recording_files
 from seele_verl.settings import cpu_dtype, read_settings
 from seele_verl.train import set_environment, verl_config_folder
 
@@ -167,6 +168,11 @@ BAD_SETTINGS = [
         "actor_rollout_ref.actor.strategy=megatron",
         "strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'",
     ),
+    (
+        "+ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY=abc",
+        "env_vars.WANDB_API_KEY: settings are written to the run's folder and log",
+    ),
+    ("+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=abc", "export HF_TOKEN in the shell"),
     ("actor_rollout_ref.actor.strategy=fsdp", "strategy: got 'fsdp'; allowed on a CPU is 'fsdp2'"),
     ("trainer.use_v1=false", "trainer.use_v1: expected true, for SEELE builds on that trainer, got False"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
@@ -483,6 +489,21 @@ def test_a_checkpoint_without_its_critic_is_incomplete(check, tmp_path):
     write(checkpoint / "critic" / "model_world_size_1_rank_0.pt")
     for resume in ((), named):
         check("method=ppo", run, *resume)
+
+
+def test_a_damaged_checkpoint_is_refused_where_there_is_no_other(check, tmp_path):
+    checkpoint = tmp_path / "run" / "global_step_10"
+    with recording_files(checkpoint):
+        for name in ("actor/model_world_size_1_rank_0.pt", "data.pt"):
+            write(checkpoint / name)
+    run = f"trainer.default_local_dir={checkpoint.parent}"
+    named = ("trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}")
+    (checkpoint / "data.pt").write_text("torn")
+    with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole \(global_step_10: data.pt has 4 of"):
+        check(run)
+    with pytest.raises(ConfigError, match=r"global_step_10 is damaged: data.pt has 4 of"):
+        check(run, *named)
+    check(run, "trainer.resume_mode=disable")
 
 
 @pytest.mark.parametrize(("method", "shards"), [("seele", "actor"), ("sft", ".")])

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,54 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
     (tmp_path / checkpoints.TRACKER).write_text("30")
     assert checkpoints.repair_tracker(tmp_path) == 10
     assert (tmp_path / checkpoints.TRACKER).read_text() == "10"
+
+
+def save_recorded(run: Path, step: int) -> Path:
+    folder = checkpoints.step_folder(run, step)
+    with checkpoints.recording_files(folder):
+        save_checkpoint(run, step)
+        (folder / "actor" / "rank_0.pt").write_bytes(b"weights")
+    return folder
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:3])
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "says"),
+    [
+        (remove, "actor/rank_0.pt", "actor/rank_0.pt is missing"),
+        (cut, "actor/rank_0.pt", "actor/rank_0.pt has 3 of 7 bytes"),
+        (remove, "data.pt", "data.pt is missing"),
+        (remove, "seele/controller.json", "seele/controller.json is missing"),
+    ],
+)
+def test_a_checkpoint_that_lost_something_is_passed_over(tmp_path, damage, name, says):
+    whole, damaged = save_recorded(tmp_path, 10), save_recorded(tmp_path, 20)
+    assert checkpoints.last_complete_step(tmp_path) == 20
+    assert checkpoints.damaged_checkpoints(tmp_path) == {}
+    damage(damaged / name)
+    assert checkpoints.damaged_checkpoints(tmp_path) == {damaged: says}
+    assert checkpoints.repair_tracker(tmp_path) == 10
+    assert checkpoints.damaged_checkpoints(tmp_path) == {}, "it counts for nothing now"
+    damage(whole / name)
+    assert checkpoints.last_complete_step(tmp_path) is None
+    assert checkpoints.damaged_checkpoints(tmp_path) == {whole: says}
+
+
+def test_a_checkpoint_that_is_written_again_has_no_record_meanwhile(tmp_path):
+    folder = save_recorded(tmp_path, 10)
+    with checkpoints.recording_files(folder):
+        (folder / "actor" / "rank_0.pt").write_bytes(b"other weights")
+        assert checkpoints.damage_of(folder) == ""
+    assert checkpoints.damage_of(folder) == ""
+    (folder / "actor" / "rank_0.pt").write_bytes(b"weights")
+    assert checkpoints.damage_of(folder) == "actor/rank_0.pt has 7 of 13 bytes"
 
 
 def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complete(tmp_path, monkeypatch):

@@ -350,7 +350,7 @@ def test_a_checkpoint_that_holds_a_whole_model_is_copied(tmp_path, first_stage_d
 
 
 def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
-    for step in (2, 4, 6, 7):
+    for step in (2, 4, 5, 6, 7):  # step 5 for the age of the one before
         weights = tmp_path / f"global_step_{step}" / "huggingface" / "model.safetensors"
         weights.parent.mkdir(parents=True)
         weights.touch()
@@ -359,7 +359,7 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     log.append(1, {"actor/sft_loss": 1.0})
     trainer = {"val_before_train": True, "test_freq": 4}
     model = {"actor_rollout_ref": {"model": {"path": "base"}}}
-    config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
+    config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2, "epochs": 4}}} | model)
     due = due_models(config, tmp_path, last_step=7)
     assert due == {0: Path("base")} | {
         step: tmp_path / f"global_step_{step}" / "huggingface" for step in (4, 7)
@@ -367,7 +367,7 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     log.amend(4, {"val/accuracy/chains/heldout": 0.5})
     log.amend(0, {"val/accuracy/chains/heldout": 0.1})
     assert list(due_models(config, tmp_path, last_step=7)) == [7]
-    config.seele.sft.save_freq = None  # once an epoch, and every checkpoint is measured
+    config.seele.sft.save_freq = None  # once an epoch, and each of these is measured
     assert list(due_models(config, tmp_path, last_step=7)) == [2, 6, 7]
     config.trainer.test_freq = -1
     assert due_models(config, tmp_path, last_step=7) == {}

@@ -1,4 +1,4 @@
-"""The seams of the released verl, and one of Ray's, that need more than a subclass, each in one place.
+"""The seams of the released verl, and two of Ray's, that need more than a subclass, each in one place.
 
 VERL is the release that these seams were read in and tested on; ``tests/contract/test_verl_seams.py`` fails
 when another release moves one of them.
@@ -52,6 +52,19 @@ def patient_ray() -> Iterator[None]:
         yield
     finally:
         services.get_node = asked
+
+
+@contextmanager
+def kept_sigterm_handler() -> Iterator[None]:
+    """While open, Ray leaves this process's handler of SIGTERM alone: its own ends the run on the spot."""
+    from ray._private import utils
+
+    set_handler = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = set_handler
 
 
 def ended_raylets() -> set[int]:

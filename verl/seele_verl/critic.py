@@ -12,6 +12,8 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils import model as verl_model
 from verl.workers.engine_workers import TrainingWorker
 
+from seele_verl.data_only import reading_data_only
+
 
 class CriticWorker(TrainingWorker):
     """verl's training worker, around a value model."""
@@ -24,6 +26,12 @@ class CriticWorker(TrainingWorker):
             # The head is drawn at random, which verl leaves to the process's generator.
             torch.manual_seed(self.engine_config.seed)
             super().reset()
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Load the critic's shards, and run nothing of theirs."""
+        with reading_data_only(self.engine_config.strategy):
+            super().load_checkpoint(*args, **kwargs)
 
 
 def load_value_model(

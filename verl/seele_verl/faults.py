@@ -5,6 +5,8 @@ A rollout worker stores such a fault beside verl's rows, where the trainer, whic
 finds it at its next look. What a Ray task raises the trainer finds in the error.
 """
 
+from collections.abc import Callable
+
 import ray
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
@@ -29,12 +31,23 @@ async def report_fault(fault: PluginError, *, partition_id: str) -> None:
     await tq.async_kv_put(key=FAULT, partition_id=partition_id, tag={FAULT: str(fault)})
 
 
-def watch_for_faults(buffer: ReplayBuffer) -> None:
-    """Have the buffer raise, as ``PluginError``, what a worker has reported, each time that it looks."""
+def watch_for_faults(buffer: ReplayBuffer, *, on_news: Callable[[], None]) -> None:
+    """Have the buffer raise, as ``PluginError``, what a worker has reported, each time that it looks.
+
+    Args:
+        buffer: verl's, which looks for rows until a step has all of them.
+        on_news: Called where rows have come since the last look, or gone.
+    """
     look = buffer._sync_metadata_from_transfer_queue
+    seen: dict[str, int] = {}
 
     def look_and_raise() -> None:
+        nonlocal seen
         look()
+        counts = {name: len(rows) for name, rows in buffer.partitions.items()}
+        if counts != seen:
+            seen = counts
+            on_news()
         for rows in buffer.partitions.values():
             if FAULT in rows:
                 raise PluginError(rows[FAULT][FAULT])

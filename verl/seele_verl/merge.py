@@ -7,6 +7,7 @@ python -m seele_verl.merge RUN --list
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -108,8 +109,13 @@ def _has_model(run: Path, step: int) -> bool:
 def _run_merger(actor: Path, target: Path) -> None:
     import torch
 
+    from seele_verl.data_only import FORCED
+
     # Without a GPU verl must be told of our platform, as in training.
     environment = os.environ | ({} if torch.cuda.is_available() else ENVIRONMENT)
+    layout = actor / "fsdp_config.json"
+    if layout.is_file() and json.loads(layout.read_text())["FSDP_version"] == 2:
+        environment |= FORCED
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
     command += ["--local_dir", str(actor), "--target_dir", str(target)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)

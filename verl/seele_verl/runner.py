@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import ray
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
@@ -16,10 +16,12 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 import seele_verl.settings  # noqa: F401  verl resolves the configuration in this process
 from seele_verl.changes import with_changes
-from seele_verl.checks.cluster import refuse_a_second_run, refuse_a_small_cluster, refuse_unfit_gpus
-from seele_verl.compat import NOT_STARTED, RAY_STARTS, patient_ray, undecorated
+from seele_verl.checks.cluster import WAIT_S, refuse_unfit_gpus, wait_for_room
+from seele_verl.compat import NOT_STARTED, RAY_STARTS, kept_sigterm_handler, patient_ray, undecorated
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
+PATIENCE = "trainer.cluster_patience_s"
+"""Ours: how long a start waits until the cluster has room for the run."""
 
 
 def load_replica() -> type[RolloutReplica]:
@@ -36,8 +38,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         """Run the training; verl calls this in the runner's own process."""
         from seele_verl.trainer import SeeleTrainer
 
-        refuse_a_second_run()
-        refuse_a_small_cluster(config)
+        wait_for_room(config, seconds=OmegaConf.select(config, PATIENCE))
         refuse_unfit_gpus(config)
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
@@ -47,23 +48,27 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         super().run(config)
 
 
-def run_training(config: DictConfig, *, python: str, task_runner: type = SeeleTaskRunner) -> None:
+def run_training(
+    config: DictConfig, *, python: str, is_restart: bool = False, task_runner: type = SeeleTaskRunner
+) -> None:
     """Check verl's part of the configuration, start Ray and train.
 
     Args:
         config: The run's plan, which stays as it is: verl writes to a copy.
         python: What Ray's workers are started with.
+        is_restart: Whether to wait until a cluster has room: what the run had there may not be free yet, and
+            a lost node may come back.
         task_runner: Ours, or one derived from it.
     """
     executable = {} if python == sys.executable else {PY_EXECUTABLE: python}
-    config = with_changes(config, executable)
+    config = with_changes(config, executable | {PATIENCE: WAIT_S if is_restart else 0})
     validate_config(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
     runner: Any = ray.remote(task_runner)
     for starts_left in reversed(range(RAY_STARTS)):
         try:
-            with patient_ray():
+            with patient_ray(), kept_sigterm_handler():
                 run_ppo(config, task_runner_class=runner)
             return
         except Exception as error:

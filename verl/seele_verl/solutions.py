@@ -10,16 +10,23 @@ from typing import Any, NamedTuple
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
-from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
+from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from seele_verl.data_only import reading_data_only
 from seele_verl.losses import solution_loss
 from seele_verl.protocol import forward_row
 
 
 class ActorWorker(ActorRolloutRefWorker):
-    """verl's worker, which learns worked solutions, too."""
+    """verl's worker, which learns worked solutions, too, and runs nothing of a checkpoint's."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Load the actor's shards."""
+        with reading_data_only(self.config.actor.strategy):
+            super().load_checkpoint(*args, **kwargs)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def learn_solutions(self, data: TensorDict) -> TensorDict | None:

@@ -31,12 +31,16 @@ from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
+from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.runs.resume import checkpoint_to_resume, find_start, missed_validation, saved_line
+from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
+from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, sigterm_stops
+from seele_verl.runs.supervision import FAULT, is_supervised, num_restarts, supervise
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
@@ -75,7 +79,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         # Before the environment is the run's: on the CPU that has no hub.
         config = prepare_references(config)
     set_environment(config)
-    with closing(stages(config, overrides)) as walk:
+    with scratch_folder(), closing(stages(config, overrides)) as walk:
         for stage, preflight in walk:
             _run_stage(stage, overrides, preflight)
 
@@ -95,6 +99,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     """Train, from where the run goes on."""
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
     resumed_at = find_start(config)
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
@@ -131,12 +136,21 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         "status": "running",
     }
     write_run_card(folder, card)
-    _announce(folder, config, preflight, resumed_at)
     parameters = count_parameters(config.actor_rollout_ref.model.path)
     started = time.monotonic()
     try:
-        _train(config, folder, preflight, resumed_at)
+        with sigterm_stops(folder):
+            for checkpoint, damage in damaged.items():
+                sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is taken\n")
+            _announce(folder, config, preflight, resumed_at)
+            _train(config, folder, preflight, resumed_at)
+        if has_stopped(folder):
+            card["status"] = "stopped"
+            step = last_complete_step(folder)
+            raise RunStopped(f"told to stop; saved after step {step}, where the same command goes on")
         card["status"] = "finished"
+    except RunStopped:
+        raise
     except BaseException:
         card["status"] = "failed"
         raise
@@ -157,6 +171,10 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
     sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
     sys.stdout.write(describe_fits(preflight.fits, preflight))
+    if config.actor_rollout_ref.model.trust_remote_code:
+        sys.stdout.write(
+            "trust_remote_code: every process of the run executes code that comes with the model\n"
+        )
     validates = config.trainer.val_before_train or config.trainer.test_freq > 0
     if validates and preflight.num_validation_trained_on:
         sys.stdout.write(
@@ -198,7 +216,7 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                     # Only now: importing verl takes seconds and reads the environment that was set.
                     from seele_verl.runner import run_training
 
-                    run_training(config, python=python)
+                    run_training(config, python=python, is_restart=num_restarts() > 0)
         except Exception as error:
             traceback.print_exc()  # into the log
             cause: BaseException = error
@@ -217,15 +235,20 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
 # The whole path, for Hydra takes a relative one to be a module where this file is imported (`seele train`).
 @hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
+    if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
+        sys.exit(supervise(config, sys.argv[1:]))
     try:
         run(config, list(HydraConfig.get().overrides.task))
+    except RunStopped as stopped:
+        sys.stderr.write(f"{stopped}\n")
+        sys.exit(STOPPED)
     except SeeleError as error:
         _fail(error)
 
 
 def _fail(error: SeeleError) -> NoReturn:
     sys.stderr.write(f"error: {error}\n")
-    sys.exit(1 if isinstance(error, TrainingFailed) else 2)
+    sys.exit(FAULT if isinstance(error, TrainingFailed) else 2)
 
 
 def main() -> None:

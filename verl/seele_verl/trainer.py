@@ -8,6 +8,8 @@ prompt's coroutine and put into the batch here.
 """
 
 import dataclasses
+import math
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -26,6 +28,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import collate_fn
+from verl.utils.debug import marked_timer
 
 from seele.callbacks import Callbacks
 from seele.curriculum import columns_needed
@@ -59,6 +62,7 @@ from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.resources import prepare_ranks, return_free_memory
 from seele_verl.critic import CriticWorker
+from seele_verl.data_only import reading_data_only
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults
 from seele_verl.hint_reliance import measure_hint_reliance
@@ -87,11 +91,14 @@ from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
     drop_old_checkpoints,
     load_part,
+    recording_files,
     save_part,
     step_folder,
 )
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, saved_line
+from seele_verl.runs.stopping import is_asked_to_stop, note_stop
+from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
@@ -118,12 +125,14 @@ class SeeleTrainer(PPOTrainerSync):
         self.failed = FailedProblems(count) if (count := self.seele.interleave.problems) else None
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
-        watch_for_faults(self.replay_buffer)
-        self.controller = start_controller(self.seele)
         self.run = Path(config.trainer.default_local_dir)
+        watch_for_faults(self.replay_buffer, on_news=partial(show_life, self.run))
+        self.controller = start_controller(self.seele)
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
         self._training = False
+        self._saved_step, self._saved_at = 0, time.monotonic()
+        """The last checkpoint of this process, and when it was written; or when the process began."""
         self._carried: list[int] = []
         """Problems that the step before left behind."""
         self._problem_of_uid: dict[str, int] = {}
@@ -284,6 +293,7 @@ class SeeleTrainer(PPOTrainerSync):
         return bypass
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        show_life(self.run)
         super()._compute_old_log_prob(_columns(batch, LOG_PROB_COLUMNS), metrics)
         if self.source.marks_tokens and not self._uses_engines_log_probs:
             exchange_log_probs(batch, has_log_probs=self.source.has_log_probs)
@@ -345,6 +355,7 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        show_life(self.run)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         columns = weight_columns(actor, self.terms)
         self._with_gradient = keys_with_weight(batch, columns)
@@ -439,7 +450,8 @@ class SeeleTrainer(PPOTrainerSync):
     # ------------------------------------------------------------- checkpoints
 
     def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
+        with reading_data_only(self.config.actor_rollout_ref.actor.strategy):
+            super()._load_checkpoint()
         if not self.global_steps:
             self.log.rewind(0)
         else:
@@ -469,18 +481,20 @@ class SeeleTrainer(PPOTrainerSync):
         # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
         state = ray.get(self.controller.state_dict.remote())
         folder = step_folder(self.run, self.global_steps)
-        save_part(folder, "controller", state)
-        save_part(folder, "planner", self.planner.state_dict())
-        save_part(folder, "carried", self._carried)
-        save_part(folder, "metrics", self._line)
-        save_part(folder, "callbacks", self.callbacks.state_dict())
-        if self.credit is not None:
-            save_part(folder, "credit", self.credit.state_dict())
-        if self._refreshes_solutions:
-            save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
-        if self.failed is not None:
-            save_part(folder, "interleave", self.failed.state_dict())
-        super()._save_checkpoint()
+        with recording_files(folder):
+            save_part(folder, "controller", state)
+            save_part(folder, "planner", self.planner.state_dict())
+            save_part(folder, "carried", self._carried)
+            save_part(folder, "metrics", self._line)
+            save_part(folder, "callbacks", self.callbacks.state_dict())
+            if self.credit is not None:
+                save_part(folder, "credit", self.credit.state_dict())
+            if self._refreshes_solutions:
+                save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
+            if self.failed is not None:
+                save_part(folder, "interleave", self.failed.state_dict())
+            super()._save_checkpoint()
+        self._saved_step, self._saved_at = self.global_steps, time.monotonic()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
         self.callbacks.on_checkpoint_saved(self.global_steps, folder)
@@ -490,6 +504,19 @@ class SeeleTrainer(PPOTrainerSync):
     def on_train_begin(self) -> None:
         super().on_train_begin()
         self._training = True
+
+    def on_step_end(self) -> None:
+        show_life(self.run)
+        stops = is_asked_to_stop(self.run)
+        minutes = (time.monotonic() - self._saved_at) / 60
+        is_due = stops or (self.seele.save_every_minutes or math.inf) <= minutes
+        if is_due and self._saved_step != self.global_steps:
+            with marked_timer("save_checkpoint", self.timing_raw):
+                self._save_checkpoint()
+        if stops and self.global_steps < self.total_training_steps:
+            note_stop(self.run)
+            self.total_training_steps = self.global_steps
+        super().on_step_end()
 
     def _end_at_budget(self) -> None:
         """Once enough was generated, make the next step the last one, which verl validates and saves."""

@@ -23,6 +23,7 @@ MIN_CAPABILITY = (8, 0)
 LOCAL = "local"
 """Ray's word for a cluster of the run's own."""
 WAIT_S = 900
+POLL_S = 2.0
 
 
 def cluster_address(config: DictConfig) -> str:
@@ -122,6 +123,24 @@ def refuse_a_small_cluster(config: DictConfig) -> None:
         )
 
 
+def wait_for_room(config: DictConfig, *, seconds: float) -> None:
+    """Return once the cluster has no other run and holds what this one reserves.
+
+    Raises:
+        ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            refuse_a_second_run()
+            refuse_a_small_cluster(config)
+            return
+        except ConfigError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_S)
+
+
 def refuse_unfit_gpus(config: DictConfig) -> None:
     """Raise ``ConfigError`` where torch cannot use the GPUs of the cluster's nodes, asked side by side before
     verl starts anything there. As many answers as the run has nodes will do: others may be busy.
@@ -167,7 +186,7 @@ def wait_for_nodes(count: int) -> None:
     while (alive := sum(node["Alive"] for node in ray.nodes())) < count:
         if time.monotonic() > deadline:
             raise ConfigError(f"the Ray cluster has {alive} of {count} nodes after {WAIT_S} s")
-        time.sleep(2.0)
+        time.sleep(POLL_S)
     sys.stdout.write(f"the Ray cluster has {alive} nodes\n")
 
 

@@ -28,6 +28,7 @@ from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, clust
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.critic_settings import check_critic, check_value_head
+from seele_verl.checks.secrets import refuse_secrets
 from seele_verl.checks.verl_settings import check_profiler, check_verl_settings
 from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
@@ -176,6 +177,7 @@ def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
     """
     _check_keys(config, overrides)
     check_verl_settings(config)
+    refuse_secrets(config)
     seele = read_settings(config)
     check_method(seele)
     check_part_is_used(overrides, seele)

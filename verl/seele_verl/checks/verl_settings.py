@@ -55,6 +55,10 @@ ALLOWED = {
     "trainer.max_actor_ckpt_to_keep": _COUNT_OR_NULL,
     "trainer.default_local_dir": _Allowed("a folder", lambda value: isinstance(value, str) and value != ""),
     "trainer.save_freq": _WHOLE,
+    "trainer.watchdog_minutes": _Allowed(
+        f"{_POSITIVE.words}, or null", lambda value: value is None or _POSITIVE.holds(value)
+    ),
+    "trainer.max_restarts": _Allowed("0 or more", lambda value: _is_whole(value) and value >= 0),
     "trainer.test_freq": _WHOLE,
     "trainer.critic_warmup": _Allowed("0, for every step updates the policy", lambda value: value == 0),
     "trainer.max_critic_ckpt_to_keep": _Allowed(

@@ -2,12 +2,14 @@
 
 A checkpoint is verl's folder ``global_step_N`` with ``seele/`` in it: the states of the hint controller and
 of the planner of steps, the problems that the step left behind, and its metrics. verl's tracker file, which
-names the last complete checkpoint, is written last and not atomically.
+names the last complete checkpoint, is written last and not atomically; then the record of all files, by which
+a checkpoint that lost something later is told.
 """
 
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from seele.records import State
 
 MERGED = "merged"
 TRACKER = "latest_checkpointed_iteration.txt"
+FILES = Path("seele") / "files.json"
+"""In a checkpoint: its files and their sizes."""
 
 
 def step_folder(run: Path, step: int) -> Path:
@@ -37,17 +41,59 @@ def saved_steps(run: Path) -> list[int]:
 
 
 def last_complete_step(run: Path) -> int | None:
-    """Step of the last complete checkpoint, or None where there is none.
+    """Step of the last complete checkpoint that is not damaged, or None where there is none."""
+    return next((step for step in _complete_steps(run) if not damage_of(step_folder(run, step))), None)
+
+
+def damaged_checkpoints(run: Path) -> dict[Path, str]:
+    """Folder -> damage of the checkpoints that ``last_complete_step`` passes over, the newest first."""
+    damaged: dict[Path, str] = {}
+    for folder in (step_folder(run, step) for step in _complete_steps(run)):
+        if not (damage := damage_of(folder)):
+            break
+        damaged[folder] = damage
+    return damaged
+
+
+def _complete_steps(run: Path) -> list[int]:
+    """Steps of complete checkpoints, the newest first.
 
     verl truncates the tracker before it writes it, and the first checkpoint has none before. A run killed in
     between leaves the newest checkpoint complete: the data loader's state is the last file of a checkpoint.
     """
     tracker = run / TRACKER
     text = tracker.read_text().strip() if tracker.exists() else ""
-    if text.isdigit() and step_folder(run, int(text)).is_dir():
-        return int(text)
     complete = [step for step in saved_steps(run) if any(_last_files(step_folder(run, step)))]
-    return complete[-1] if complete else None
+    if text.isdigit() and step_folder(run, int(text)).is_dir():
+        complete = [*(step for step in complete if step < int(text)), int(text)]
+    return complete[::-1]
+
+
+@contextmanager
+def recording_files(checkpoint: Path) -> Iterator[None]:
+    """While open, a checkpoint is written; then its files and their sizes are noted."""
+    (checkpoint / FILES).unlink(missing_ok=True)  # of a checkpoint that was here before
+    yield
+    files = {
+        str(file.relative_to(checkpoint)): file.stat().st_size
+        for file in sorted(checkpoint.rglob("*"))
+        if file.is_file()
+    }
+    (checkpoint / FILES).parent.mkdir(exist_ok=True)
+    write_atomically(checkpoint / FILES, json.dumps(files, indent=1) + "\n")
+
+
+def damage_of(checkpoint: Path) -> str:
+    """The first file that is not as it was written, in words; "" where there is none, or no record."""
+    record = checkpoint / FILES
+    sizes: dict[str, int] = json.loads(record.read_text()) if record.exists() else {}
+    for name, size in sizes.items():
+        file = checkpoint / name
+        if not file.exists():
+            return f"{name} is missing"
+        if (found := file.stat().st_size) != size:
+            return f"{name} has {found:,} of {size:,} bytes"
+    return ""
 
 
 def _last_files(checkpoint: Path) -> Iterator[Path]:

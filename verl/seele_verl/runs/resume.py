@@ -10,6 +10,8 @@ from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
 from seele_verl.runs.checkpoints import (
     TRACKER,
+    damage_of,
+    damaged_checkpoints,
     drop_all_checkpoints,
     drop_later_checkpoints,
     last_complete_step,
@@ -41,6 +43,12 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
                 "the mode to resume_path, or the path to null"
             )
         last = last_complete_step(run) if mode == "auto" else None
+        if mode == "auto" and last is None and (damaged := damaged_checkpoints(run)):
+            lacks = "; ".join(f"{folder.name}: {damage}" for folder, damage in damaged.items())
+            raise ConfigError(
+                f"trainer.resume_mode: no checkpoint in {run} is whole ({lacks}); start anew with "
+                "trainer.resume_mode=disable, or take another trainer.default_local_dir"
+            )
         if last is not None:
             _check_shards(config, step_folder(run, last), models)
             check_saved_rank(config, step_folder(run, last))
@@ -52,6 +60,8 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
             "trainer.resume_from_path: expected a checkpoint folder, RUN/global_step_N with "
             f"{' and '.join(parts)} in it, got {path!r}"
         )
+    if damage := damage_of(checkpoint):
+        raise ConfigError(f"trainer.resume_from_path: {path} is damaged: {damage}; take an earlier one")
     _check_shards(config, checkpoint, models)
     check_saved_rank(config, checkpoint)
     if checkpoint.parent != run and last_complete_step(run) is not None:

@@ -11,8 +11,14 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from seele.config.settings import SftConfig
 from seele_verl.changes import with_changes
 from seele_verl.settings import read_settings, sequence_parallel_size
+
+
+def steps_between_checkpoints(sft: SftConfig | DictConfig, total_steps: int) -> int:
+    """Those that ``seele.sft.save_freq`` asks for, or else so many that a run has one for each epoch."""
+    return math.ceil(total_steps / sft.epochs) if sft.save_freq is None else sft.save_freq
 
 
 def verl_sft_config(
@@ -29,9 +35,6 @@ def verl_sft_config(
     with initialize_config_dir(str(verl_folder), version_base=None):
         sft: DictConfig = compose("sft_trainer_engine")
     seele = read_settings(config)
-    save_freq = seele.sft.save_freq
-    if save_freq is None:
-        save_freq = math.ceil(total_steps / seele.sft.epochs)
     cuts = seele.data.overlong == "truncate"
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
     # A whole model too, in single precision as it is trained: accuracy is measured on it.
@@ -84,7 +87,8 @@ def verl_sft_config(
         "total_epochs": seele.sft.epochs,
         "total_training_steps": total_steps,
         "logger": list(trainer.logger),
-        "save_freq": save_freq or -1,  # verl would divide by 0
+        "save_freq": steps_between_checkpoints(seele.sft, total_steps) or -1,  # verl would divide by 0
+        "save_every_minutes": seele.save_every_minutes,
         # Accuracy is measured afterwards, on the checkpoints (seele_verl/sft/run.py).
         "test_freq": -1,
         "resume_mode": "resume_path" if checkpoint else "disable",

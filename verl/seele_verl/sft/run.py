@@ -18,6 +18,8 @@ from seele_verl.merge import whole_model
 from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
 from seele_verl.runs.log import RunLog, rows_of
 from seele_verl.runs.progress import follow_metrics, format_step
+from seele_verl.runs.stopping import has_stopped, is_asked_to_stop, note_stop
+from seele_verl.sft.config import steps_between_checkpoints
 
 ACCURACY = "val/accuracy/"
 
@@ -41,6 +43,8 @@ def train_supervised(
     if done < total_steps:
         with follow_metrics(run, total_steps=total_steps, after_step=done, terminal=terminal):
             _train(config, run, python=python, total_steps=total_steps, resumed_at=resumed_at)
+        if has_stopped(run):
+            return
     last = max(done, total_steps)
     last_warning = ""
     for step, metrics, warning in _measure(run, due_models(config, run, last_step=last), python):
@@ -59,7 +63,9 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    command = ["--standalone", f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
+    # Told to stop, its processes save and end by themselves.
+    command = ["--standalone", "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"]
+    command += [f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
     command += ["-m", "seele_verl.sft.trainer", str(run), f"--steps={total_steps}"]
     if config.trainer.resume_mode == "resume_path":
         command += [f"--resume-from={config.trainer.resume_from_path}"]
@@ -74,13 +80,15 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
 
 def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Path]:
     """Folders of the models whose accuracy is to be measured and has not been, by step."""
-    trainer, every = config.trainer, config.seele.sft.save_freq
+    trainer, sft = config.trainer, config.seele.sft
     models = {0: Path(config.actor_rollout_ref.model.path)} if trainer.val_before_train else {}
     if trainer.test_freq > 0:
+        # Without a frequency of its own each epoch's checkpoint; not those that were saved for their age.
+        every = trainer.test_freq if sft.save_freq else steps_between_checkpoints(sft, last_step)
         models |= {
             step: model
             for step in saved_steps(run)
-            if (step == last_step or (step < last_step and (every is None or step % trainer.test_freq == 0)))
+            if (step == last_step or (step < last_step and step % every == 0))
             and (model := whole_model(run, step))
         }
     measured = {row["step"] for row in rows_of(run) if any(name.startswith(ACCURACY) for name in row)}
@@ -101,5 +109,9 @@ def _measure(
         for line in process.stdout:
             measured = json.loads(line)
             yield measured["step"], measured["metrics"], measured["warning"]
+            if is_asked_to_stop(run):
+                process.terminate()
+                note_stop(run)
+                return
     if process.returncode:
         raise RuntimeError(f"the evaluation of {list(map(str, models.values()))} failed")

@@ -10,10 +10,12 @@ batch, over all micro-batches and ranks.
 
 import argparse
 import importlib
+import math
 import os
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,10 @@ from verl.utils.tracking import Tracking
 
 from seele.maths.model_shapes import model_flops
 from seele_verl.cpu.resources import prepare_rank, return_free_memory
+from seele_verl.data_only import reading_data_only
+from seele_verl.runs.checkpoints import recording_files, step_folder
 from seele_verl.runs.log import TRAINED, RunLog
+from seele_verl.runs.stopping import is_asked_to_stop, note_stop
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.sft.dataset import StepBatches
 from seele_verl.train import verl_config_folder
@@ -46,9 +51,29 @@ PARENT_POLL_S = 1.0
 class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
     """One process of a supervised run."""
 
+    save_freq: int
+    total_training_steps: int
+    """verl's: the step after which it stops."""
+
     def __init__(self, config: DictConfig) -> None:
+        self._run = Path(config.trainer.default_local_dir)
         super().__init__(config)
         self.train_dataloader.steps_done = self.resume_global_step
+        self._save_freq = self.save_freq
+        self._save_every_minutes: float | None = config.trainer.save_every_minutes
+        self._saved_at = time.monotonic()
+        self._steps_begun = self.resume_global_step
+
+    def _build_ckpt_handler(self) -> None:
+        super()._build_ckpt_handler()
+        save = self.ckpt_handler.save_checkpoint
+
+        def save_and_record(step: int) -> None:
+            # verl ends with a barrier, so that all ranks have written.
+            with recording_files(step_folder(self._run, step)) if self.rank == 0 else nullcontext():
+                save(step)
+
+        self.ckpt_handler.save_checkpoint = save_and_record
 
     def _build_dataloader(self) -> None:
         data = self.config.data
@@ -67,9 +92,20 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         # verl calls this on every rank before each update.
         if self.device_name == "cpu":
             return_free_memory()
-        response_tokens = data["loss_mask"].sum().to(self.device_name)
-        torch.distributed.all_reduce(response_tokens, group=self.engine.get_data_parallel_group())
-        self.response_tokens = response_tokens.item()
+        age_s, limit_s = time.monotonic() - self._saved_at, 60 * (self._save_every_minutes or math.inf)
+        # Ranks may see the file and the time differently: [tokens, ranks that are to stop, ranks that save].
+        own = [int(data["loss_mask"].sum()), is_asked_to_stop(self._run), age_s >= limit_s]
+        counts = torch.tensor(own, dtype=torch.long, device=self.device_name)
+        torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())
+        self.response_tokens, stop, save = counts.tolist()
+        self._steps_begun += 1
+        if stop and self._steps_begun < self.total_training_steps:
+            note_stop(self._run)
+            self.total_training_steps = self._steps_begun
+        # verl's loop saves at each multiple.
+        self.save_freq = 1 if save else self._save_freq
+        if save or (self._save_freq > 0 and self._steps_begun % self._save_freq == 0):
+            self._saved_at = time.monotonic()
         return super()._get_batch_seqlens(data)
 
     def fit(self) -> None:
@@ -142,7 +178,9 @@ def main() -> None:
     if config.seele.packed_updates:
         importlib.import_module("seele_verl.packed_engine")
     initialize_global_process_group()
-    SupervisedTrainer(sft_config).fit()
+    with reading_data_only(config.actor_rollout_ref.actor.strategy):
+        trainer = SupervisedTrainer(sft_config)
+    trainer.fit()
     destroy_global_process_group()
 
 

@@ -1,0 +1,60 @@
+"""A checkpoint is data: nothing in it is run."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch.distributed", reason="torch is not installed")
+
+import numpy as np
+import torch
+
+from seele_verl.data_only import FORCED, reading_data_only
+
+
+class Payload:
+    """What pickle would make a file of, for ``torch.load`` as verl calls it."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self):
+        return Path.touch, (self.canary,)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    torch.save({"weights": torch.ones(2), "more": Payload(tmp_path / "canary")}, tmp_path / "extra_state.pt")
+    return tmp_path / "extra_state.pt"
+
+
+def load(file: Path) -> dict:
+    return torch.load(file, weights_only=False)
+
+
+def test_what_a_checkpoint_would_run_is_refused(tmp_path, hostile):
+    with reading_data_only("fsdp2"), pytest.raises(pickle.UnpicklingError):
+        load(hostile)
+    assert not (tmp_path / "canary").exists()
+    load(hostile)
+    assert (tmp_path / "canary").exists(), "the file is harmless, so that the test shows nothing"
+
+
+def test_fsdp1_is_left_as_it_is(tmp_path, hostile):
+    with reading_data_only("fsdp"):
+        load(hostile)
+    assert (tmp_path / "canary").exists()
+
+
+def test_what_verl_saves_of_the_random_numbers_is_data(tmp_path):
+    state = {"cpu": torch.get_rng_state(), "numpy": np.random.get_state(), "random": random.getstate()}
+    torch.save({"rng": state, "lr_scheduler": {"last_epoch": 3, "lr_lambdas": [None]}}, tmp_path / "state.pt")
+    with reading_data_only("fsdp2"):
+        restored = load(tmp_path / "state.pt")["rng"]
+    np.random.set_state(restored["numpy"])
+    random.setstate(restored["random"])
+    assert random.getstate() == state["random"]
+    assert not FORCED.keys() & os.environ.keys()

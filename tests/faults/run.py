@@ -1,0 +1,225 @@
+"""Faults on purpose: processes of a run are killed, or stopped so that they hang, at random moments, and what
+the run then does is compared with the same run in one piece.
+
+    python tests/faults/run.py --out runs/faults    # after scripts/quickstart.sh: with its model and data
+    python tests/faults/run.py --out runs/hangs --hang --faults 1
+    python tests/faults/run.py --out runs/kills --runs 1 --faults 10 --roles driver recipe=smollm2_gsm8k \
+        hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
+
+Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind.
+The next fault of a run comes once a step has been trained after the one before, up to SPREAD seconds later.
+"""
+
+import argparse
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from seele.data.storage.files import read_json_lines
+from seele.maths.tables import markdown_table
+from seele_verl.runs.checkpoints import saved_steps, step_folder
+from seele_verl.runs.log import rows_of
+
+JOB = ("method=seele", "hardware=cpu", "job=tiny", "model=tiny", "data=chains", "data.train_batch_size=8")
+JOB += ("actor_rollout_ref.actor.ppo_mini_batch_size=4", "seele.hints.rounds=2")
+JOB += ("seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=14", "trainer.save_freq=2")
+JOB += ("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logger=[console]")
+KEEP = ("trainer.max_actor_ckpt_to_keep=null",)
+ROLES = {
+    "driver": r"-m seele_verl\.train ",
+    "task runner": r"^ray::TaskRunner",
+    "FSDP rank": r"^ray::WorkerDict",
+    "engine": r"^ray::RoundServer",
+    "rollout worker": r"^ray::RoundsWorker",
+    "hint controller": r"^ray::ControllerActor",
+    "grader": r"-m seele\.reward\.worker ",
+    "queue": r"^ray::TransferQueueController",
+    "storage unit": r"^ray::SimpleStorageUnit",
+    "raylet": r"/raylet/raylet ",
+    "GCS": r"/gcs/gcs_server ",
+}
+"""Kind of process -> how its command line reads, as Ray names it."""
+PATIENCE_S = 900.0
+
+
+def start(
+    run: Path, overrides: Sequence[str], *, restarts: int, watchdog_minutes: float
+) -> subprocess.Popen[bytes]:
+    """The run's command; what it prints is appended to RUN.log."""
+    command = [
+        sys.executable,
+        "-m",
+        "seele_verl.train",
+        *overrides,
+        *KEEP,
+        f"trainer.default_local_dir={run}",
+    ]
+    command += [f"trainer.max_restarts={restarts}", f"trainer.watchdog_minutes={watchdog_minutes}"]
+    with run.with_suffix(".log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[bytes]) -> Any:
+    """The condition's first true value, or None where the run has ended before."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        if process.poll() is not None:
+            return None
+        time.sleep(0.1)
+    raise SystemExit(f"nothing happened in {PATIENCE_S:.0f} s")
+
+
+def find(role: str, process: subprocess.Popen[bytes]) -> psutil.Process | None:
+    """A process of this kind below the run's command."""
+    for each in psutil.Process(process.pid).children(recursive=True):
+        try:
+            if re.search(ROLES[role], " ".join(each.cmdline()) + " "):
+                return each
+        except psutil.Error:
+            continue
+    return None
+
+
+def last_step(run: Path) -> int:
+    """The last step with a line, 0 for none."""
+    return max((row["step"] for row in rows_of(run)), default=0)
+
+
+def with_faults(
+    run: Path,
+    overrides: Sequence[str],
+    roles: Sequence[str],
+    draw: random.Random,
+    options: argparse.Namespace,
+) -> list[list[str]]:
+    """A run that meets these faults one after the other; a row for each."""
+    sent = signal.SIGSTOP if options.hang else signal.SIGKILL
+    log = run.with_suffix(".log")
+    process = start(run, overrides, restarts=len(roles), watchdog_minutes=options.watchdog_minutes)
+    rows, reached = [], 0
+    for role in roles:
+        if not wait_for(lambda reached=reached: last_step(run) > reached, process):
+            break
+        time.sleep(draw.uniform(0, options.spread))
+        victim = wait_for(lambda role=role: find(role, process), process)
+        if victim is None:
+            break
+        reached, restarts = last_step(run), log.read_text().count("; restart ")
+        began = time.monotonic()
+        victim.send_signal(sent)
+        goes_on = wait_for(lambda reached=reached: last_step(run) > reached, process)
+        restarted = log.read_text().count("; restart ") > restarts
+        resumed = re.findall(r" (?:starts|resumes after step (\d+)) in ", log.read_text())[-1] or 0
+        lost = reached - int(resumed) if restarted else 0
+        took = f"{time.monotonic() - began:.0f}" if goes_on else ""
+        rows.append([run.name, role, str(reached), "yes" if restarted else "no", "yes" if goes_on else "no"])
+        rows[-1] += [str(lost), took]
+        sys.stdout.write(" | ".join(rows[-1]) + "\n")
+        sys.stdout.flush()
+    if status := process.wait():
+        sys.stdout.write(f"{run.name} ended with status {status}, see {log}\n")
+    return rows
+
+
+def rollouts(run: Path, step: int) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+    """The rollouts of a step by problem, round and number."""
+    rows = (row for _, row in read_json_lines(run / "rollouts" / f"step_{step}.jsonl"))
+    return {(row["instance_id"], row["round"], row["rollout"]): row for row in rows}
+
+
+def compare(whole: Path, run: Path) -> list[str]:
+    """How much of the run in one piece a run with faults has."""
+    steps = sorted(row["step"] for row in rows_of(whole))
+    same = dict.fromkeys(("first hints", "hints", "responses"), 0)
+    total = dict.fromkeys(same, 0)
+    problems = states = 0
+    for step in (step for step in steps if step):
+        own, theirs = rollouts(whole, step), rollouts(run, step)
+        problems += {key[0] for key in own} == {key[0] for key in theirs}
+        for key, row in own.items():
+            for name, column in (("first hints", "hint"), ("hints", "hint"), ("responses", "text")):
+                if name != "first hints" or key[1] == 0:
+                    total[name] += 1
+                    same[name] += row[column] == theirs.get(key, {}).get(column)
+    for step in saved_steps(whole):
+        part = Path("seele") / "controller.json"
+        ours, other = step_folder(whole, step) / part, step_folder(run, step) / part
+        states += other.exists() and ours.read_bytes() == other.read_bytes()
+    once = [row["step"] for row in rows_of(run)] == steps
+    return [
+        *(run.name, "yes" if once else "no", f"{problems} of {sum(map(bool, steps))}"),
+        *(f"{same[name]} of {total[name]}" for name in same),
+        f"{states} of {len(saved_steps(whole))}",
+    ]
+
+
+def temporary_files() -> set[Path]:
+    """What lies among the system's temporary files and in its shared memory; Ray keeps its sessions' logs."""
+    return {*Path("/tmp").iterdir(), *Path("/dev/shm").iterdir()} - {Path("/tmp/ray")}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--faults", type=int, default=5, help="of each run")
+    parser.add_argument("--roles", nargs="+", choices=ROLES, default=[*ROLES])
+    parser.add_argument("--hang", action="store_true", help="SIGSTOP in the place of SIGKILL")
+    parser.add_argument("--watchdog-minutes", type=float, default=5.0)
+    parser.add_argument("--spread", type=float, default=6.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options, overrides = parser.parse_known_args()
+    overrides = overrides or [*JOB]
+    options.out.mkdir(parents=True, exist_ok=True)
+    before, whole = temporary_files(), options.out / "whole"
+    if start(whole, overrides, restarts=0, watchdog_minutes=options.watchdog_minutes).wait():
+        raise SystemExit(f"the run in one piece failed, see {whole.with_suffix('.log')}")
+    by_itself = temporary_files() - before
+    draw = random.Random(options.seed)
+    roles = cycle(draw.sample(options.roles, len(options.roles)))
+    faults, compared = [], []
+    for number in range(options.runs):
+        run = options.out / f"run_{number}"
+        faults += with_faults(run, overrides, [next(roles) for _ in range(options.faults)], draw, options)
+        compared.append(compare(whole, run))
+    heads = [
+        "run",
+        "process",
+        "after step",
+        "started again",
+        "went on",
+        "steps done again",
+        "seconds to a new step",
+    ]
+    sys.stdout.write(f"\n{markdown_table(heads, faults)}\n\n")
+    heads = ["run", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
+    sys.stdout.write(f"{markdown_table(heads, compared)}\n\n")
+    runs = [each for each in psutil.process_iter() if _belongs(each, options.out.resolve())]
+    left = sorted(map(str, temporary_files() - before - by_itself))
+    sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
+    sys.stdout.write(f"left behind by the run in one piece: {sorted(map(str, by_itself))[:5]}\n")
+
+
+def _belongs(process: psutil.Process, out: Path) -> bool:
+    try:
+        return process.pid != psutil.Process().pid and str(out) in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+if __name__ == "__main__":
+    main()

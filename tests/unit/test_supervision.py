@@ -1,0 +1,258 @@
+"""Starting a run again after a fault, and telling it to stop."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from omegaconf import OmegaConf
+
+from seele_verl.runs import supervision
+from seele_verl.runs.card import write_run_card
+from seele_verl.runs.checkpoints import TRACKER
+from seele_verl.runs.log import RunLog
+from seele_verl.runs.scratch import scratch_folder
+from seele_verl.runs.stopping import (
+    STOPPED,
+    has_stopped,
+    is_asked_to_stop,
+    note_stop,
+    sigterm_stops,
+)
+from seele_verl.runs.supervision import FAULT, RESTARTS, Progress, is_fault, reason_to_give_up, supervise
+from seele_verl.runs.watchdog import LIFE, Watchdog, show_life
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (0, False),
+        (FAULT, True),
+        (2, False),  # settings, or a user's own part
+        (STOPPED, False),
+        (-signal.SIGKILL, True),
+        (-signal.SIGSEGV, True),
+        (-signal.SIGINT, False),
+        (-signal.SIGTERM, False),
+        (130, False),
+    ],
+)
+def test_what_a_run_is_started_again_after(status, expected):
+    assert is_fault(status) is expected
+
+
+def test_a_run_is_given_up_where_it_stops_twice_or_has_no_restart_left():
+    at_7, at_9 = Progress("", 7), Progress("", 9)
+    assert reason_to_give_up(at_7, None, restarts=0, allowed=1) is None
+    assert reason_to_give_up(at_9, at_7, restarts=1, allowed=2) is None
+    assert "twice after step 7" in reason_to_give_up(at_7, at_7, restarts=1, allowed=9)
+    assert "trainer.max_restarts=1" in reason_to_give_up(at_9, at_7, restarts=1, allowed=1)
+    assert reason_to_give_up(at_7, Progress("sft", 7), restarts=1, allowed=2) is None
+
+
+class Drivers:
+    """Stands in for drivers: each comes to a step, saves one, and ends with a status."""
+
+    def __init__(self, run: Path, *ends: tuple[int | None, int | None, int]) -> None:
+        self.run, self.ends, self.calls = run, list(ends), []
+
+    def __call__(self, command, environment, run, *, watchdog_minutes):
+        step, saved, status = self.ends[len(self.calls)]
+        self.calls.append((command[3:], environment[RESTARTS]))
+        if step is not None:
+            write_run_card(self.run, {"status": "running"})
+            RunLog(self.run).append(step, {})
+        if saved is not None:
+            (self.run / f"global_step_{saved}").mkdir(exist_ok=True)
+            (self.run / TRACKER).write_text(str(saved))
+        return status
+
+
+@pytest.fixture
+def drivers(tmp_path, monkeypatch):
+    def stand_in(*ends: tuple[int | None, int | None, int]) -> Drivers:
+        tmp_path.joinpath("run").mkdir()
+        these = Drivers(tmp_path / "run", *ends)
+        monkeypatch.setattr(supervision, "_run_driver", these)
+        return these
+
+    return stand_in
+
+
+def supervised(run: Path, *, max_restarts: int) -> int:
+    trainer = {"default_local_dir": str(run), "max_restarts": max_restarts, "watchdog_minutes": None}
+    return supervise(OmegaConf.create({"trainer": trainer}), ["trainer.resume_mode=disable"])
+
+
+GOES_ON = ["trainer.resume_mode=auto", "trainer.resume_from_path=null"]
+
+
+def test_a_run_that_stops_goes_on_from_its_own_checkpoint(drivers, capsys):
+    these = drivers((3, None, -signal.SIGKILL), (5, 4, FAULT), (9, 8, 0))
+    assert supervised(these.run, max_restarts=3) == 0
+    first = ["trainer.resume_mode=disable"]
+    assert these.calls == [(first, "0"), (first, "1"), (first + GOES_ON, "2")]
+    assert capsys.readouterr().err.splitlines() == [
+        "the driver ended with signal SIGKILL after step 3; restart 1 of 3",
+        "the driver ended with status 1 after step 5; restart 2 of 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "allowed", "status", "says"),
+    [
+        ([(3, 2, FAULT), (3, 2, FAULT)], 9, FAULT, "it stopped twice after step 3"),
+        ([(3, 2, FAULT), (4, 2, -signal.SIGKILL)], 1, 137, "trainer.max_restarts=1 allows no further one"),
+        ([(3, 2, FAULT), (4, 4, STOPPED)], 1, STOPPED, "restart 1 of 1"),
+        ([(None, None, FAULT)], 3, FAULT, ""),  # before the run began
+        ([(None, None, 2)], 3, 2, ""),
+    ],
+)
+def test_a_run_that_is_not_started_again_says_why(drivers, capsys, ends, allowed, status, says):
+    these = drivers(*ends)
+    assert supervised(these.run, max_restarts=allowed) == status
+    assert len(these.calls) == len(ends)
+    said = capsys.readouterr().err
+    assert says in said if says else said == ""
+
+
+def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):
+    these = drivers((None, None, FAULT))
+    write_run_card(these.run, {"status": "finished"})
+    assert supervised(these.run, max_restarts=3) == FAULT
+    assert len(these.calls) == 1
+
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from seele_verl.runs import supervision
+supervision.POLL_S = supervision.GRACE_S = 0.5
+_, run, minutes, driver = sys.argv
+found = supervision._descendants
+def say_what_is_found(pid):
+    family = found(pid)
+    print("family", len(family), file=sys.stderr, flush=True)
+    return family
+supervision._descendants = say_what_is_found
+command = [sys.executable, "-c", driver]
+status = supervision._run_driver(command, dict(os.environ), Path(run), watchdog_minutes=float(minutes))
+print("status", status)
+"""
+DRIVER = """
+import os, signal, subprocess, sys, time
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+print(os.getpid(), child.pid, flush=True)
+def stand_still():
+    time.sleep(600)
+stand_still()
+"""
+
+
+@contextmanager
+def parent_of(driver: str, run: Path, *, watchdog_minutes: float) -> Iterator[subprocess.Popen[str]]:
+    (run / "logs").mkdir()
+    command = [sys.executable, "-c", PARENT, str(run), str(watchdog_minutes), driver]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        try:
+            yield parent
+        finally:
+            parent.kill()
+
+
+def wait_for_the_end_of(pid: int) -> None:
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
+
+
+def test_the_driver_hears_sigterm_and_what_outlives_it_is_killed(tmp_path):
+    with parent_of(DRIVER, tmp_path, watchdog_minutes=60) as parent:
+        _, child = map(int, parent.stdout.readline().split())
+        while parent.stderr.readline() != "family 1\n":
+            pass
+        parent.terminate()
+        assert parent.stdout.read().strip() == f"status -{signal.SIGTERM.value}"
+        wait_for_the_end_of(child)
+
+
+def test_the_driver_ends_with_its_parent(tmp_path):
+    with parent_of(DRIVER, tmp_path, watchdog_minutes=60) as parent:
+        pid, child = map(int, parent.stdout.readline().split())
+        parent.kill()
+        wait_for_the_end_of(pid)
+    os.kill(child, signal.SIGKILL)  # the fork server of a run looks after such
+
+
+def test_a_driver_that_stands_still_is_ended_and_where_it_stood_is_written(tmp_path):
+    with parent_of(DRIVER, tmp_path, watchdog_minutes=0.02) as parent:
+        pids = parent.stdout.readline().split()
+        assert parent.stdout.read().strip() == f"status -{signal.SIGKILL.value}"
+        assert "no sign of life for" in parent.stderr.read()
+    stacks = (tmp_path / "logs" / "stacks.txt").read_text()
+    assert f"--- process {pids[0]}: " in stacks
+    assert "stand_still" in stacks or "permission" in stacks.lower()
+
+
+def test_life_is_a_file_that_changes_whatever_the_clocks_say(tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    (tmp_path / "logs").mkdir()
+    watchdog = Watchdog(tmp_path)
+    now = 120.0
+    assert watchdog.silent_minutes() == 0
+    now = 240.0
+    assert watchdog.silent_minutes() == 2
+    show_life(tmp_path)
+    os.utime(tmp_path / LIFE, (1, 1))  # written by a machine whose clock is far behind
+    assert watchdog.silent_minutes() == 0
+    now = 300.0
+    assert watchdog.silent_minutes() == 1
+    (tmp_path / "sft").mkdir()
+    RunLog(tmp_path / "sft").append(1, {})
+    assert watchdog.silent_minutes() == 0
+
+
+def test_sigterm_leaves_a_note_and_a_second_one_ends_the_process(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with sigterm_stops(tmp_path):
+        assert not is_asked_to_stop(tmp_path)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert is_asked_to_stop(tmp_path) and not has_stopped(tmp_path)
+        note_stop(tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    with sigterm_stops(tmp_path):  # the next start
+        assert not is_asked_to_stop(tmp_path) and not has_stopped(tmp_path)
+
+
+def test_temporary_files_of_a_run_go_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    ask = "import os, tempfile; print(tempfile.mkdtemp(), os.environ['RAY_TMPDIR'])"
+    with scratch_folder() as outer, scratch_folder() as inner:
+        said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+        left, ray = said.split()
+        assert Path(left).parent == Path(inner) and Path(inner).parent == Path(outer)
+        assert Path(outer).parent == Path(ray) == Path("/tmp")
+    assert not Path(outer).exists()
+    assert tempfile.gettempdir() == "/tmp" and "RAY_TMPDIR" not in os.environ
+
+
+def test_sockets_have_room_in_a_run_of_a_long_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert len(str(tmp_path)) > 40
+    with scratch_folder() as folder:
+        assert Path(folder).parent == Path("/tmp")

@@ -1,0 +1,186 @@
+"""A parent of the driver that starts a run again after a fault. It holds nothing of the run itself.
+
+    seele train ... trainer.max_restarts=3
+
+A fault is a driver that a signal ended or that says of a run which had begun that it stopped. Bad settings, a
+part of the user's that raises, and a run that was told to stop are none. The driver ends with its parent.
+"""
+
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import psutil
+from omegaconf import DictConfig
+
+from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.checkpoints import last_complete_step
+from seele_verl.runs.log import FIRST_STAGE, rows_of
+from seele_verl.runs.scratch import scratch_folder
+from seele_verl.runs.watchdog import Watchdog, write_stacks
+
+RESTARTS = "SEELE_RESTARTS"
+"""Variable of a driver that has a parent: how often the run was started again."""
+FAULT = 1
+"""Exit status of a driver whose run had begun and stopped."""
+POLL_S = 1.0
+GRACE_S = 10.0
+"""What processes have to end by themselves, after their driver."""
+ON_PARENTS_DEATH = 1
+"""PR_SET_PDEATHSIG of ``prctl``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come."""
+
+    stage: str
+    """The folder in the run's, "" for the run itself."""
+    step: int
+    """The last one with a line in ``metrics.jsonl``, 0 for none."""
+
+
+def is_supervised() -> bool:
+    """Whether this driver has a parent."""
+    return RESTARTS in os.environ
+
+
+def num_restarts() -> int:
+    """How often this driver's run was started again."""
+    return int(os.environ.get(RESTARTS, 0))
+
+
+def is_fault(status: int) -> bool:
+    """Whether a driver that ended so is started again; ``status`` as ``subprocess`` gives it."""
+    return status == FAULT or (status < 0 and -status not in (signal.SIGINT, signal.SIGTERM))
+
+
+def reason_to_give_up(now: Progress, before: Progress | None, *, restarts: int, allowed: int) -> str | None:
+    """Why a run that stopped is not started again; None where it is.
+
+    Args:
+        now: Where it stopped.
+        before: Where it stopped the last time.
+        restarts: How often it was started again.
+        allowed: ``trainer.max_restarts``.
+    """
+    if now == before:
+        return f"it stopped twice after step {now.step}, so it would stop there again"
+    if restarts >= allowed:
+        return f"trainer.max_restarts={allowed} allows no further one"
+    return None
+
+
+def progress_of(run: Path) -> Progress:
+    """How far the run in this folder has come, in the last of its stages that has begun."""
+    cards = _cards(run)
+    stage = max(cards, key=cards.__getitem__, default="")
+    return Progress(stage, max((row["step"] for row in rows_of(run / stage)), default=0))
+
+
+def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
+    """Run the driver, and again after a fault while ``trainer.max_restarts`` allows.
+
+    Args:
+        config: The run's.
+        arguments: What the driver is called with.
+
+    Returns:
+        The exit status of the last driver.
+    """
+    run, before = Path(config.trainer.default_local_dir).resolve(), None
+    allowed, minutes = config.trainer.max_restarts, config.trainer.watchdog_minutes or math.inf
+    for restarts in count():
+        cards = _cards(run)
+        goes_on = goes_on_arguments(run) if restarts else []
+        command = [sys.executable, "-m", "seele_verl.train", *arguments, *goes_on]
+        with scratch_folder():
+            environment = os.environ | {RESTARTS: str(restarts)}
+            status = _run_driver(command, environment, run, watchdog_minutes=minutes)
+        if not is_fault(status) or (_cards(run) == cards and not restarts):
+            return 128 - status if status < 0 else status
+        now = progress_of(run)
+        said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        stopped = f"the driver ended with {said} after step {now.step}"
+        if why := reason_to_give_up(now, before, restarts=restarts, allowed=allowed):
+            sys.stderr.write(f"{stopped}; the run is not started again: {why}\n")
+            return 128 - status if status < 0 else status
+        sys.stderr.write(f"{stopped}; restart {restarts + 1} of {allowed}\n")
+        before = now
+    raise AssertionError("the loop ends by returning")
+
+
+def goes_on_arguments(run: Path) -> list[str]:
+    """What a driver is told beside its arguments, to go on from a checkpoint that the run has made itself."""
+    has_saved = any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
+    return ["trainer.resume_mode=auto", "trainer.resume_from_path=null"] if has_saved else []
+
+
+def _cards(run: Path) -> dict[str, int]:
+    """Stage -> when its card was last written; a stage that begins writes one."""
+    cards = {stage: run / stage / RUN_CARD for stage in ("", FIRST_STAGE)}
+    return {stage: card.stat().st_mtime_ns for stage, card in cards.items() if card.exists()}
+
+
+def _run_driver(
+    command: Sequence[str], environment: dict[str, str], run: Path, *, watchdog_minutes: float
+) -> int:
+    """Start the driver, wait for its end and that of all its processes, and return its status.
+
+    It is killed when the run shows no life for so long. SIGTERM is passed on; Ctrl-C in a terminal reaches
+    both, and is the driver's to heed.
+    """
+    arrange = _end_with_parent(os.getpid())
+    process = subprocess.Popen(command, env=environment, preexec_fn=arrange)
+    terminate = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    watchdog, family = Watchdog(run), {psutil.Process(process.pid)}
+    try:
+        while process.poll() is None:
+            try:
+                process.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                family |= _descendants(process.pid)
+                if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
+                    stacks = write_stacks(run, family)
+                    said = (
+                        f"no sign of life for {minutes:.0f} minutes; {stacks} says where each process stood"
+                    )
+                    sys.stderr.write(f"{said}\n")
+                    process.kill()
+        return process.returncode
+    finally:
+        signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGINT, interrupt)
+        # They end with the driver. One that hangs does not.
+        _, left = psutil.wait_procs(family, timeout=GRACE_S)
+        for each in left:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def _descendants(pid: int) -> set[psutil.Process]:
+    try:
+        return {*psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _end_with_parent(parent: int) -> Callable[[], None]:
+    """What a child calls before it becomes the driver: the kernel kills it when its parent ends."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def arrange() -> None:
+        prctl(ON_PARENTS_DEATH, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(FAULT)
+
+    return arrange
