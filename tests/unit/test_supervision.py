@@ -12,6 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+pytest.importorskip("omegaconf", reason="the training stack is not installed")
+
 from omegaconf import OmegaConf
 
 from seele_verl.runs import supervision
