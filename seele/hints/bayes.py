@@ -61,7 +61,7 @@ class BayesController(SequentialController):
     """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
 
     What rounds of a step bring may come in any order. A visit that ends teaches the population, and so those
-    that end after it: which problem ends first is part of a run's history.
+    that end after it: training ends a step's visits together.
 
     Args:
         rounds: Rounds of a visit.

@@ -251,7 +251,7 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
     worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
     worker.seele, worker.source, worker.tokenizer = config, build_source(config.off_policy), None
     worker._roll_out = lambda prompt, sampling, validate: give(worker)
-    faults.watch_for_faults(rows)
+    faults.watch_for_faults(rows, on_news=lambda: None)
 
     async def give(worker):
         worker._given(INSTANCE, None, None)
@@ -281,9 +281,13 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
         raise RuntimeError("engine died")
 
     worker._roll_out = fail
-    faults.watch_for_faults(rows)
-    asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
+    news = []
+    faults.watch_for_faults(rows, on_news=lambda: news.append(1))
     rows._sync_metadata_from_transfer_queue()
+    asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
+    for _ in range(2):
+        rows._sync_metadata_from_transfer_queue()
+    assert news == [1], "a look that finds nothing new is no sign of life"
     assert dropped == [1] and rows.tags["train"]["u"]["status"] == "failure"
 
 
@@ -319,3 +323,34 @@ def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
         PluginError, match=r"own.py:5: observe, problem 'bad': RuntimeError: no \(.*own.py:11\)"
     ):
         actor.take_step()
+
+
+def test_what_a_step_teaches_does_not_depend_on_which_problem_is_done_first():
+    hints = HintConfig(rounds=1, rollouts_per_prompt=4)
+    right, states = {"easy": 4, "medium": 2, "hard": 0}, []
+    for order in (list(right), list(reversed(right))):
+        actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
+        for step in (1, 2):
+            actor.begin_step(step)
+            plans = {
+                name: actor.plan_round(RoundRequest(name, 0, (0.0, 0.5)), num_rollouts=4) for name in right
+            }
+            for name in order:
+                ((share,), correct) = plans[name], right[name]
+                actor.observe(name, hint_ratio=share.hint_ratio, num_correct=correct, num_rollouts=4)
+                actor.end_visit(name)
+            actor.take_step()
+        states.append(actor.state_dict())
+    assert states[0] == states[1]
+
+
+def test_a_problem_that_a_step_begins_twice_has_learnt_from_the_first_time():
+    actor = ControllerActor(SeeleConfig(method="seele", hints=HintConfig(rounds=1, rollouts_per_prompt=4)))
+    request = RoundRequest("hard", 0, (0.0, 0.25, 0.5, 0.75))
+    predicted = []
+    for _ in range(2):
+        (share,) = actor.plan_round(request, num_rollouts=4)
+        actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=4)
+        actor.end_visit("hard")
+        predicted.append(share.predicted_accuracy)
+    assert predicted[1] < predicted[0]

@@ -23,11 +23,17 @@ ACTOR_NAME = "seele_controller"
 
 
 class ControllerActor:
-    """Serialises the controller's calls; one per run."""
+    """Serialises the controller's calls; one per run.
+
+    Problems end their visits whenever they are done. The controller hears of all at the end of the step, by
+    name, so that what it learns of a step does not depend on which was first.
+    """
 
     def __init__(self, config: SeeleConfig) -> None:
         self._controller = configured_controller(config)
         self._visits: dict[str, Visit] = {}
+        self._ended: set[str] = set()
+        """Problems whose visits are over, and of which the controller has not heard so."""
         self._tokens: Counter[str] = Counter()
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped = 0
@@ -43,6 +49,9 @@ class ControllerActor:
         """See ``seele.hints.Controller``."""
         start = time.perf_counter()
         with self._keeping_fault():
+            if request.round_index == 0:
+                # The step begins the problem once more.
+                self._end_visits({request.instance_id} & self._ended)
             (plan,) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
         self._proposal_seconds.append(time.perf_counter() - start)
         return plan
@@ -56,8 +65,11 @@ class ControllerActor:
 
     def end_visit(self, instance_id: str) -> None:
         """See ``seele.hints.Controller``."""
-        with self._keeping_fault():
-            self._controller.end_visit(instance_id)
+        self._ended.add(instance_id)
+
+    def _end_visits(self, instance_ids: set[str]) -> None:
+        self._controller.end_visits(sorted(instance_ids))
+        self._ended -= instance_ids
 
     @contextmanager
     def _keeping_fault(self) -> Iterator[None]:
@@ -96,6 +108,8 @@ class ControllerActor:
         Raises:
             PluginError: A user's own controller failed in this step.
         """
+        with self._keeping_fault():
+            self._end_visits(set(self._ended))
         if self._fault is not None:
             raise self._fault
         visits = dict(sorted(self._visits.items(), key=lambda item: item[1].instance.instance_id))

@@ -39,14 +39,14 @@ def watch_for_faults(buffer: ReplayBuffer, *, on_news: Callable[[], None]) -> No
         on_news: Called where rows have come since the last look, or gone.
     """
     look = buffer._sync_metadata_from_transfer_queue
-    seen: dict[str, int] = {}
+    seen = 0
 
     def look_and_raise() -> None:
         nonlocal seen
         look()
-        counts = {name: len(rows) for name, rows in buffer.partitions.items()}
-        if counts != seen:
-            seen = counts
+        num_rows = sum(map(len, buffer.partitions.values()))
+        if num_rows != seen:
+            seen = num_rows
             on_news()
         for rows in buffer.partitions.values():
             if FAULT in rows:

@@ -9,6 +9,7 @@ The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a
 import importlib.util
 import os
 import sys
+import textwrap
 import time
 import traceback
 from contextlib import closing
@@ -44,6 +45,8 @@ from seele_verl.runs.supervision import FAULT, is_supervised, num_restarts, supe
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
+REASON_CHARS = 300
+"""Of a fault's message on the terminal; Ray's go on with what may have been."""
 
 
 class TrainingFailed(SeeleError):
@@ -225,7 +228,7 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
             if isinstance(cause, SeeleError):
                 raise cause from error
             *_, said = ("no message", *str(cause).strip().splitlines())
-            reason = f"{type(cause).__name__}: {said}"
+            reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
             raise TrainingFailed(
                 f"training stopped: {reason}; the whole story is in {folder / LOG}. "
                 "The same command resumes from the last checkpoint"
