@@ -410,6 +410,14 @@ def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
     with follow_metrics(tmp_path, total_steps=40, after_step=12, terminal=sys.stdout):
         pass
     assert capfd.readouterr().out == ""
+    log = RunLog(tmp_path)
+    log.rewind(12)
+    with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
+        log.append(13, STEP | {"step": 13})
+        log.rewind(13)  # another file takes its place
+        log.append(14, STEP | {"step": 14})
+    said = capfd.readouterr().out.splitlines()
+    assert [line[:12] for line in said] == ["step   12/40", "step   13/40", "step   14/40"]
 
 
 def test_a_warning_is_told_while_it_is_followed_and_not_again(tmp_path, capfd):

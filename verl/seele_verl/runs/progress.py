@@ -3,6 +3,7 @@
 All other output goes to the run's log file.
 """
 
+import json
 import os
 import sys
 import threading
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from seele_verl.runs.log import WARNINGS, rows_of
+from seele_verl.runs.log import METRICS, WARNINGS
 
 POLL_INTERVAL_S = 0.5
 
@@ -81,15 +82,20 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
     warned of meanwhile.
     """
     done = threading.Event()
-    warnings = _Warnings(run)
+    metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
+    warnings.new()
 
     def follow() -> None:
         printed = after_step
-        while not done.wait(POLL_INTERVAL_S):
-            printed = _print_new_steps(run, printed, total_steps, terminal)
+        while True:
+            is_last = done.wait(POLL_INTERVAL_S)
+            for row in map(json.loads, metrics.new().splitlines()):
+                if row["step"] > printed:
+                    printed = row["step"]
+                    print(format_step(row, total_steps), file=terminal)
             terminal.write(warnings.new())
-        _print_new_steps(run, printed, total_steps, terminal)
-        terminal.write(warnings.new())
+            if is_last:
+                return
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()
@@ -100,27 +106,23 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
         thread.join()
 
 
-class _Warnings:
-    """The run's warnings from now on."""
+class _Tail:
+    """The whole lines of a file that are appended. A file that takes its place is read from its beginning."""
 
-    def __init__(self, run: Path) -> None:
-        self._path = run / WARNINGS
-        self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = self._read_bytes = 0
 
     def new(self) -> str:
-        """Whole lines that were written since the last call."""
-        if not self._path.exists():
+        """What was appended since the last call."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
             return ""
-        with self._path.open("rb") as file:
+        with file:
+            if self._inode != (inode := os.fstat(file.fileno()).st_ino):
+                self._inode, self._read_bytes = inode, 0
             file.seek(self._read_bytes)
             whole, newline, _ = file.read().rpartition(b"\n")
         self._read_bytes += len(whole + newline)
         return (whole + newline).decode("utf-8")
-
-
-def _print_new_steps(run: Path, printed: int, total_steps: int, terminal: TextIO) -> int:
-    for metrics in rows_of(run):
-        if metrics["step"] > printed:
-            printed = metrics["step"]
-            print(format_step(metrics, total_steps), file=terminal)
-    return printed
