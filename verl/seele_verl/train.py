@@ -147,13 +147,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
                 sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is taken\n")
             _announce(folder, config, preflight, resumed_at)
             _train(config, folder, preflight, resumed_at)
-        if has_stopped(folder):
-            card["status"] = "stopped"
-            step = last_complete_step(folder)
-            raise RunStopped(f"told to stop; saved after step {step}, where the same command goes on")
-        card["status"] = "finished"
-    except RunStopped:
-        raise
+        card["status"] = "stopped" if has_stopped(folder) else "finished"
     except BaseException:
         card["status"] = "failed"
         raise
@@ -162,6 +156,9 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         card |= describe_cost(folder, parameters)
         card |= describe_stages(folder, card)
         write_run_card(folder, card)
+    if card["status"] == "stopped":
+        saved = last_complete_step(folder)
+        raise RunStopped(f"told to stop; saved after step {saved}, where the same command goes on")
 
 
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:

@@ -144,19 +144,18 @@ def _run_driver(
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     watchdog, family = Watchdog(run), {psutil.Process(process.pid)}
     try:
-        while process.poll() is None:
-            try:
-                process.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                family |= _descendants(process.pid)
-                if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
-                    stacks = write_stacks(run, family)
-                    said = (
-                        f"no sign of life for {minutes:.0f} minutes; {stacks} says where each process stood"
-                    )
-                    sys.stderr.write(f"{said}\n")
-                    process.kill()
-        return process.returncode
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(POLL_S)
+            # Also those whose parent has died meanwhile, and which are the system's now.
+            family = {each for each in family if each.is_running()} | _descendants(process.pid)
+            if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
+                stacks = write_stacks(run, family)
+                sys.stderr.write(
+                    f"no sign of life for {minutes:.0f} minutes; {stacks} says where each process stood\n"
+                )
+                process.kill()
+                return process.wait()
     finally:
         signal.signal(signal.SIGTERM, terminate)
         signal.signal(signal.SIGINT, interrupt)
