@@ -383,7 +383,7 @@ def test_a_new_hint_method_from_simulation_to_comparison(
     # Four of the training problems are asked without a hint, too.
     assert 4 * lines[-1]["val/accuracy/chains/train"] % 1 == 0
 
-    # The other run did not ask training problems.
-    options = ["--cost", "steps", "--split", "chains/heldout", "--out", str(tmp_path / "comparison")]
+    # The other run did not ask training problems, so that split is left out.
+    options = ["--cost", "steps", "--out", str(tmp_path / "comparison")]
     said = finish([*seele, "compare", str(run), str(retreat), *options])
     assert "retreat" in (tmp_path / "comparison" / "comparison.md").read_text().lower(), said

@@ -554,14 +554,17 @@ def test_a_label_that_fits_no_run_or_several_is_refused(runs, tmp_path, label):
 # Splits
 
 
-def test_runs_on_other_splits_are_not_comparable_but_on_those_they_share(tmp_path):
+def test_runs_are_compared_on_the_splits_that_they_share(tmp_path):
     both = make_run(tmp_path / "both", straight(0.1, 0.3), splits=("a", "b"))
     one = make_run(tmp_path / "one", straight(0.1, 0.4), splits=("a",), method="seele")
-    with pytest.raises(ConfigError, match=r"one was not validated on \['b'\], .*--split"):
-        compare([both, one])
-    with pytest.raises(ConfigError, match=r"one was not validated on \['b'\]"):
+    other = make_run(tmp_path / "other", straight(0.1, 0.4), splits=("b",), method="uft")
+    compared = compare([both, one])
+    assert list(compared.results) == list(compare([both, one], splits=["a"]).results) == ["a"]
+    assert f"b is left out: {one} was not validated on it." in compared.notes
+    with pytest.raises(ConfigError, match=r"one was not validated on 'b', .* but on \['a'\]; .*--split"):
         compare([both, one], splits=["b"])
-    assert list(compare([both, one], splits=["a"]).results) == ["a"]
+    with pytest.raises(ConfigError, match=r"other was not validated on 'a'"):
+        compare([one, other])
 
 
 # What a reader must know

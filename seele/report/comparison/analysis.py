@@ -63,7 +63,7 @@ def compare(
     reference = _choose_reference(list(arms), reference)
     arms = {reference: arms[reference]} | arms
     runs = [run for by_seed in arms.values() for run in by_seed.values()]
-    splits = _choose_splits(runs, splits)
+    splits, notes_on_splits = _choose_splits(runs, splits)
     totals, notes = _read_totals(runs, [cost for cost in COSTS if cost in (costs or COSTS)])
     curves: dict[str, dict[str, dict[str, dict[int, Curve]]]] = {}
     results: dict[str, dict[str, Result]] = {}
@@ -89,6 +89,7 @@ def compare(
             reference=reference,
         )
     notes += [f"{obstacle} ({', '.join(where)})." for obstacle, where in left_out.items()]
+    notes += notes_on_splits
     if not results:
         raise ConfigError(f"there is no cost that these runs can be compared by: {' '.join(notes)}")
     return Comparison(
@@ -104,20 +105,32 @@ def _choose_reference(arms: Sequence[str], reference: str | None) -> str:
     return reference
 
 
-def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> list[str]:
-    """The requested splits, or the runs' splits, which must then agree."""
-    splits_by_run = {run.folder: validation_splits(run.contents.metrics) for run in runs}
-    known = sorted({split for splits in splits_by_run.values() for split in splits})
+def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The requested splits, by default those that all runs were validated on; and a note for each split that
+    only some were.
+    """
+    splits_by_run = {run.folder: set(validation_splits(run.contents.metrics)) for run in runs}
+    known = sorted(set().union(*splits_by_run.values()))
     if unknown := [split for split in wanted if split not in known]:
         raise ConfigError(f"--split {unknown[0]}: no run was validated on it; expected one of {known}")
-    for folder, splits in splits_by_run.items():
-        if lacking := sorted(set(wanted or known) - set(splits)):
-            raise ConfigError(
-                f"{folder} was not validated on {lacking}, as other runs were, but on {sorted(splits)}; only "
-                "runs on the same splits can be compared: leave it out, or name splits that all runs have "
-                "(--split)"
-            )
-    return list(dict.fromkeys(wanted)) or known
+    lacking = {
+        split: [folder for folder, splits in splits_by_run.items() if split not in splits]
+        for split in wanted or known
+    }
+    shared = [split for split, folders in lacking.items() if not folders]
+    if not shared or (wanted and len(shared) < len(lacking)):
+        split = next(split for split, folders in lacking.items() if folders)
+        raise ConfigError(
+            f"{lacking[split][0]} was not validated on {split!r}, as other runs were, but on "
+            f"{sorted(splits_by_run[lacking[split][0]])}; leave it out, or name splits that all runs have "
+            "(--split)"
+        )
+    notes = [
+        f"{split} is left out: {', '.join(folders)} was not validated on it."
+        for split, folders in lacking.items()
+        if folders
+    ]
+    return shared, notes
 
 
 def _read_totals(
