@@ -460,6 +460,7 @@ def run_training_with(monkeypatch, run_ppo) -> DictConfig:
     monkeypatch.setattr(runner, "need_reference_policy", lambda _: False)
     monkeypatch.setattr(runner, "need_critic", lambda _: False)
     monkeypatch.setattr(runner, "run_ppo", run_ppo)
+    monkeypatch.setattr(runner, "files_to_share", lambda _: {})
     monkeypatch.setattr(runner, "ray", SimpleNamespace(remote=lambda cls: cls, shutdown=lambda: None))
     runner.run_training(config, python="/forked/python")
     return config

@@ -24,7 +24,7 @@ from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
-from seele_verl.checks.cluster import capability, check_nodes
+from seele_verl.checks.cluster import capability, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import explain
 from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
@@ -669,6 +669,29 @@ HEAD, WORKER = {"CPU": 4.0}, {"CPU": 64.0, "GPU": 8.0}
 def test_a_cluster_without_room_for_the_run_is_refused(nodes, says):
     with pytest.raises(ConfigError, match=says):
         check_nodes(train.compose(["hardware=gpu8", "trainer.nnodes=2"]), nodes)
+
+
+def test_what_a_node_does_not_see_is_named(tmp_path):
+    model, problems, run = (tmp_path / name for name in ("model", "train.parquet", "run"))
+    model.mkdir()
+    run.mkdir()
+    problems.touch()
+    (run / "run_card.json").write_text("{}")
+    config = train.compose(
+        [
+            f"{MODEL_PATH}={model}",
+            f"data.train_files=[{problems}]",
+            "data.val_files=[hub/name]",
+            f"trainer.default_local_dir={run}",
+        ]
+    )
+    files = files_to_share(config)
+    assert [*files] == [str(problems), str(model), str(run / "run_card.json")]
+    assert unshared(files) is None
+    (run / "run_card.json").write_text('{"status": "running"}')  # another node's, in a folder of that name
+    assert unshared(files) == str(run / "run_card.json")
+    problems.unlink()
+    assert unshared(files) == str(problems)
 
 
 def test_a_cluster_with_room_for_the_run_may_have_a_head_without_cpus():

@@ -16,12 +16,20 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 import seele_verl.settings  # noqa: F401  verl resolves the configuration in this process
 from seele_verl.changes import with_changes
-from seele_verl.checks.cluster import WAIT_S, refuse_unfit_gpus, wait_for_room
+from seele_verl.checks.cluster import (
+    WAIT_S,
+    files_to_share,
+    refuse_unfit_gpus,
+    refuse_unshared_files,
+    wait_for_room,
+)
 from seele_verl.compat import NOT_STARTED, RAY_STARTS, kept_sigterm_handler, patient_ray, undecorated
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 PATIENCE = "trainer.cluster_patience_s"
 """Ours: how long a start waits until the cluster has room for the run."""
+SHARED = "trainer.shared_files"
+"""Ours: what all nodes of the cluster must see."""
 
 
 def load_replica() -> type[RolloutReplica]:
@@ -39,6 +47,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         from seele_verl.trainer import SeeleTrainer
 
         wait_for_room(config, seconds=OmegaConf.select(config, PATIENCE))
+        refuse_unshared_files(OmegaConf.select(config, SHARED))
         refuse_unfit_gpus(config)
         # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
@@ -61,7 +70,8 @@ def run_training(
         task_runner: Ours, or one derived from it.
     """
     executable = {} if python == sys.executable else {PY_EXECUTABLE: python}
-    config = with_changes(config, executable | {PATIENCE: WAIT_S if is_restart else 0})
+    patience = WAIT_S if is_restart else 0
+    config = with_changes(config, executable | {PATIENCE: patience, SHARED: files_to_share(config)})
     validate_config(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )

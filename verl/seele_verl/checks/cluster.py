@@ -11,11 +11,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
+from seele_verl.runs.card import RUN_CARD
 
 # What verl reserves in Ray beside each GPU (ResourcePoolManager's max_colocate_count).
 CPUS_PER_GPU = 3
@@ -139,6 +142,42 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(POLL_S)
+
+
+def files_to_share(config: DictConfig) -> dict[str, str]:
+    """Files and folders of a run that all of its nodes must see, as this process does: the run's card with
+    its hash, and problems and model where they are paths.
+    """
+    named = [*config.data.train_files, *config.data.val_files, config.actor_rollout_ref.model.path]
+    files = {str(Path(name).absolute()): "" for name in named if Path(name).exists()}
+    card = Path(config.trainer.default_local_dir).absolute() / RUN_CARD
+    return files | ({str(card): file_sha256(card)} if card.exists() else {})
+
+
+def refuse_unshared_files(files: Mapping[str, str]) -> None:
+    """Raise ``ConfigError`` where a node of the cluster lacks one of ``files_to_share``, or has another."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    ask: Any = ray.remote(num_cpus=0, max_calls=1)(unshared)
+    on = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    answers = ray.get([ask.options(scheduling_strategy=each).remote(dict(files)) for each in on])
+    for node, path in zip(nodes, answers, strict=True):
+        if path is not None:
+            raise ConfigError(
+                f"trainer.nnodes: the node {node['NodeManagerAddress']} does not see {path}, or sees another "
+                "one; all nodes need one folder for runs, problems and models, at the same path: a shared "
+                "file system (docs/cluster.md)"
+            )
+
+
+def unshared(files: Mapping[str, str]) -> str | None:
+    """The first of ``files_to_share`` that this process does not see; None where it sees all."""
+    for path, sha256 in files.items():
+        if not Path(path).exists() or (sha256 and file_sha256(Path(path)) != sha256):
+            return path
+    return None
 
 
 def refuse_unfit_gpus(config: DictConfig) -> None:

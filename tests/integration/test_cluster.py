@@ -1,0 +1,180 @@
+"""A Ray cluster of two nodes on one machine, each in a network namespace of its own: a run over both while
+one of them dies and comes back; a node that does not see the run's folder.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from seele.data.storage.files import read_json_lines
+
+PORT, INTERFACE = 6379, "seele0"
+STARTED = "Ray runtime started"
+PATIENCE_S = 900
+
+
+def ip(*arguments: str, check: bool = True) -> None:
+    subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True)
+
+
+class Node:
+    """A network namespace with one address, and Ray in it."""
+
+    def __init__(self, number: int, switch: str, variables: Mapping[str, str], log: Path) -> None:
+        self.name, self.log = f"{switch}-{number}", log
+        self.address = f"10.86.0.{number + 1}"
+        self.is_head = number == 0
+        self._environment = os.environ | variables
+        self._ray: subprocess.Popen[bytes] | None = None
+        ip("netns", "add", self.name)
+        ip(
+            "link",
+            "add",
+            INTERFACE,
+            "netns",
+            self.name,
+            "type",
+            "veth",
+            "peer",
+            f"n{number}",
+            "netns",
+            switch,
+        )
+        ip("-n", switch, "link", "set", f"n{number}", "master", "bridge", "up")
+        ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", INTERFACE)
+        for interface in ("lo", INTERFACE):
+            ip("-n", self.name, "link", "set", interface, "up")
+
+    def command(self, *arguments: str) -> list[str]:
+        """As it is called in the namespace."""
+        return ["ip", "netns", "exec", self.name, *arguments]
+
+    def popen(self, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as file:
+            return subprocess.Popen(
+                self.command(*arguments), env=self._environment, stdout=file, stderr=subprocess.STDOUT
+            )
+
+    def start_ray(self, head: "Node", *, before: str = "") -> None:
+        """Start Ray; ``before`` is what a shell of the node's own mounts does first."""
+        where = (
+            f"--head --port={PORT} --include-dashboard=false"
+            if self.is_head
+            else f"--address={head.address}:{PORT}"
+        )
+        ray = f"{Path(sys.executable).parent / 'ray'} start {where} --node-ip-address={self.address}"
+        command = f"{before}exec {ray} --num-cpus=8 --num-gpus=1 --block"
+        starts = self._said().count(STARTED)
+        process = self._ray = self.popen(["unshare", "--mount", "sh", "-c", command], self.log)
+        wait_until(lambda: self._said().count(STARTED) > starts or process.poll() is not None)
+        assert process.poll() is None, self._said()
+
+    def _said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def die(self) -> None:
+        """Kill all that runs on the node."""
+        listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout
+        for pid in map(int, listed.split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self._ray is not None:
+            self._ray.wait()
+
+    def remove(self) -> None:
+        self.die()
+        ip("netns", "del", self.name, check=False)
+
+
+def wait_until(condition: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[Node]]:
+    """Two nodes behind a switch; Ray runs on the first."""
+    if os.geteuid() or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command `ip`")
+    switch = f"seele{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", switch], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"this machine forbids network namespaces: {made.stderr.strip()}")
+    nodes: list[Node] = []
+    variables = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_worker_register_timeout_seconds": "600",
+        "RAY_ADDRESS": f"10.86.0.1:{PORT}",
+        "GLOO_SOCKET_IFNAME": INTERFACE,
+    }
+    try:
+        ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        ip("-n", switch, "link", "set", "bridge", "up")
+        for number in range(2):
+            nodes.append(Node(number, switch, variables, tmp_path / f"node_{number}.log"))
+        nodes[0].start_ray(nodes[0])
+        yield nodes
+    finally:
+        for node in reversed(nodes):
+            node.remove()
+        ip("netns", "del", switch, check=False)
+
+
+@pytest.fixture
+def over_both(train_command, tmp_path: Path) -> list[str]:
+    """The command of a run with a rank and an engine on each node."""
+    here = ("address=auto", "num_cpus=null", "num_gpus=null")
+    cluster = ("trainer.nnodes=2", *(f"ray_kwargs.ray_init.{each}" for each in here))
+    lengths = ("trainer.total_training_steps=4", "trainer.save_freq=1", "trainer.max_restarts=1")
+    quiet = ("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logger=[console]")
+    passes = ("algorithm.rollout_correction.bypass_mode=false",)
+    return train_command(tmp_path / "run", *cluster, *lengths, *quiet, *passes)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif("SEELE_LONG" not in os.environ, reason="takes minutes and 10 GiB; SEELE_LONG=1 runs it")
+def test_a_run_over_two_nodes_goes_on_when_one_dies_and_comes_back(nodes, over_both, tmp_path):
+    head, other = nodes
+    other.start_ray(head)
+    said, metrics = tmp_path / "said", tmp_path / "run" / "metrics.jsonl"
+    process = head.popen(over_both, said)
+
+    def steps() -> list[dict]:
+        return [row for _, row in read_json_lines(metrics)] if metrics.exists() else []
+
+    wait_until(lambda: len(steps()) >= 2 or process.poll() is not None)
+    assert process.poll() is None, said.read_text()
+    other.die()
+    wait_until(lambda: "restart 1 of 1" in said.read_text() or process.poll() is not None)
+    assert process.poll() is None, said.read_text()
+    other.start_ray(head)
+    assert process.wait(PATIENCE_S) == 0, said.read_text()
+    assert re.search(r"seele resumes after step [23] in ", said.read_text())
+    lines = steps()
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    # Both engines have the trainer's weights, wherever their rollouts went.
+    assert all(line["training/rollout_probs_diff_max"] < 1e-3 for line in lines)
+    assert (tmp_path / "run" / "global_step_4" / "actor" / "model_world_size_2_rank_1.pt").exists()
+
+
+@pytest.mark.timeout(900)
+def test_a_node_with_another_run_folder_is_named_before_anything_starts(nodes, over_both, tmp_path):
+    head, other = nodes
+    (tmp_path / "run").mkdir()
+    other.start_ray(head, before=f"mount -t tmpfs none '{tmp_path / 'run'}'; ")
+    said = tmp_path / "said"
+    assert head.popen(over_both, said).wait(PATIENCE_S) == 2, said.read_text()
+    assert f"the node {other.address} does not see {tmp_path}/run/run_card.json" in said.read_text()
