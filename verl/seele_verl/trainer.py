@@ -449,6 +449,17 @@ class SeeleTrainer(PPOTrainerSync):
 
     # ------------------------------------------------------------- checkpoints
 
+    def _stateful_parts(self) -> dict[str, Any]:
+        """Name in a checkpoint -> what has a state in this process, beside planner and controller."""
+        own_solutions = self.train_dataset.own_solutions if self._refreshes_solutions else None
+        parts = {
+            "callbacks": self.callbacks,
+            "credit": self.credit,
+            "own_solutions": own_solutions,
+            "interleave": self.failed,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
+
     def _load_checkpoint(self) -> None:
         with reading_data_only(self.config.actor_rollout_ref.actor.strategy):
             super()._load_checkpoint()
@@ -462,13 +473,11 @@ class SeeleTrainer(PPOTrainerSync):
             state, planned = load_part(folder, "controller"), load_part(folder, "planner")
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
-            self.callbacks.load_state_dict(load_part(folder, "callbacks", otherwise={}))
-            if self.credit is not None:
-                self.credit.load_state_dict(load_part(folder, "credit"))
-            if self._refreshes_solutions:
-                self.train_dataset.own_solutions.load_state_dict(load_part(folder, "own_solutions"))
-            if self.failed is not None:
-                self.failed.load_state_dict(load_part(folder, "interleave"))
+            for name, part in self._stateful_parts().items():
+                # Checkpoints of before there were callbacks have no state of theirs.
+                part.load_state_dict(
+                    load_part(folder, name, otherwise={} if part is self.callbacks else None)
+                )
             restored, plan = ray.get(self.controller.state_dict.remote()), self.planner.state_dict()
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
@@ -486,13 +495,8 @@ class SeeleTrainer(PPOTrainerSync):
             save_part(folder, "planner", self.planner.state_dict())
             save_part(folder, "carried", self._carried)
             save_part(folder, "metrics", self._line)
-            save_part(folder, "callbacks", self.callbacks.state_dict())
-            if self.credit is not None:
-                save_part(folder, "credit", self.credit.state_dict())
-            if self._refreshes_solutions:
-                save_part(folder, "own_solutions", self.train_dataset.own_solutions.state_dict())
-            if self.failed is not None:
-                save_part(folder, "interleave", self.failed.state_dict())
+            for name, part in self._stateful_parts().items():
+                save_part(folder, name, part.state_dict())
             super()._save_checkpoint()
         self._saved_step, self._saved_at = self.global_steps, time.monotonic()
         if self._checkpoints_to_keep:
