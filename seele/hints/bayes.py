@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seele.errors import ConfigError
 from seele.hints.beliefs import Beliefs
@@ -35,13 +34,6 @@ TIE = 1e-5
 _VERSION = 1
 _SECTIONS = ("beliefs", "visits", "withdrawal")
 
-_UNIT = 2**24
-"""Open visits count in the population in whole parts of this: sums of integers know no order."""
-
-
-def _no_crossings() -> NDArray[np.int64]:
-    return np.zeros(curve_grid.NUM_CROSSINGS, dtype=np.int64)
-
 
 @dataclass(slots=True)
 class _Visit:
@@ -53,15 +45,13 @@ class _Visit:
     largest_ratio: float = 0.0
     is_probed: bool = False
     """Whether un-hinted rollouts are due that measure what the policy can do alone."""
-    crossing_M: NDArray[np.int64] = field(default_factory=_no_crossings)
-    """What this visit adds to the population until it ends."""
 
 
 class BayesController(SequentialController):
     """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
 
-    What rounds of a step bring may come in any order. A visit that ends teaches the population, and so those
-    that end after it: training ends a step's visits together.
+    A visit's hints depend on the problem and on the visits that have ended, not on others under way: training
+    ends a step's visits together, so that no hint depends on which problem was quicker.
 
     Args:
         rounds: Rounds of a visit.
@@ -140,7 +130,6 @@ class BayesController(SequentialController):
             uses_memory=uses_memory, learns_population=learns_population, learns_drift=learns_drift
         )
         self._visits: dict[str, _Visit] = {}
-        self._open_M = _no_crossings()
 
     # ------------------------------------------------------------------ hints
 
@@ -238,13 +227,11 @@ class BayesController(SequentialController):
         self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
-        """See ``Controller``. From now on the visits count in the population.
+        """See ``Controller``.
 
         Raises:
             ValueError: As ``observe``, before anything is counted.
         """
-        if not outcomes:
-            return
         checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
         for seen, (ratio, correct, rollouts) in zip(outcomes, checked, strict=True):
             visit = self._visits.setdefault(seen.instance_id, _Visit())
@@ -254,13 +241,6 @@ class BayesController(SequentialController):
             if visit.is_probed and ratio == 0.0:
                 visit.is_probed = False
                 self._withdrawal.count_probes(correct / rollouts)
-        ids = list(dict.fromkeys(seen.instance_id for seen in outcomes))
-        # Under the population of ended visits alone: what one open visit says does not depend on the others.
-        belief_NG = curve_grid.update(self._beliefs.priors(ids), self._log_likelihood(ids))
-        parts_NM = np.rint(_UNIT * curve_grid.crossing_marginal(belief_NG)).astype(np.int64)
-        for name, parts_M in zip(ids, parts_NM, strict=True):
-            self._open_M += parts_M - self._visits[name].crossing_M
-            self._visits[name].crossing_M = parts_M
 
     def end_visit(self, instance_id: str) -> None:
         """See ``Controller``."""
@@ -273,7 +253,7 @@ class BayesController(SequentialController):
             largest_N = np.array([self._visits[name].largest_ratio for name in ids])
             self._beliefs.learn(ids, self._log_likelihood(ids), largest_N)
         for name in instance_ids:
-            self._drop_visit(name)
+            self._visits.pop(name, None)
 
     # ----------------------------------------------------------------- visits
 
@@ -281,13 +261,7 @@ class BayesController(SequentialController):
         for request in requests:
             if request.round_index == 0:
                 # A visit that was cut off never ended; its observations belong to an older policy.
-                self._drop_visit(request.instance_id)
                 self._visits[request.instance_id] = _Visit(largest_ratio=max(request.legal_ratios))
-
-    def _drop_visit(self, instance_id: str) -> None:
-        visit = self._visits.pop(instance_id, None)
-        if visit is not None:
-            self._open_M -= visit.crossing_M
 
     def _outcomes(self, instance_id: str) -> dict[float, tuple[int, int]]:
         return self._visits[instance_id].outcomes if instance_id in self._visits else {}
@@ -296,9 +270,7 @@ class BayesController(SequentialController):
         """(N, G) what is known now, the rounds of the visit included."""
         if not ids:
             return np.zeros((0, curve_grid.NUM_CURVES), dtype=np.float32)
-        own_NM = [self._visits[name].crossing_M if name in self._visits else _no_crossings() for name in ids]
-        open_NM = (self._open_M - np.array(own_NM)) / _UNIT if self._open_M.any() else None
-        priors_NG = self._beliefs.priors(ids, open_NM)
+        priors_NG = self._beliefs.priors(ids)
         if not any(self._outcomes(name) for name in ids):
             return priors_NG
         return curve_grid.update(priors_NG, self._log_likelihood(ids))
@@ -336,7 +308,6 @@ class BayesController(SequentialController):
             self._beliefs.restored(state["beliefs"]),
         )
         self._visits, self._withdrawal, self._beliefs = visits, withdrawal, beliefs
-        self._open_M = sum((visit.crossing_M for visit in visits.values()), _no_crossings())
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``, ``Beliefs.metrics`` and ``Withdrawal.metrics``."""
@@ -349,7 +320,6 @@ def _write_visit(visit: _Visit) -> dict[str, Any]:
         "outcomes": [[ratio, *counts] for ratio, counts in sorted(visit.outcomes.items())],
         "largest_ratio": visit.largest_ratio,
         "is_probed": visit.is_probed,
-        "crossing": visit.crossing_M.tolist(),
     }
 
 
@@ -357,7 +327,4 @@ def _read_visit(value: Any) -> _Visit:
     outcomes: dict[float, tuple[int, int]] = {}
     for ratio, correct, wrong in value["outcomes"]:
         outcomes[read_ratio(ratio)] = (read_count(correct), read_count(wrong))
-    crossing_M = np.array(value["crossing"], dtype=np.int64)
-    if crossing_M.shape != (curve_grid.NUM_CROSSINGS,):
-        raise ValueError(f"a visit has {curve_grid.NUM_CROSSINGS} parts of crossings")
-    return _Visit(outcomes, read_ratio(value["largest_ratio"]), bool(value["is_probed"]), crossing_M)
+    return _Visit(outcomes, read_ratio(value["largest_ratio"]), bool(value["is_probed"]))

@@ -118,15 +118,9 @@ class Beliefs:
         self._population_G: Array = np.zeros(curve_grid.NUM_CURVES)
         self._drift_D: Array = np.zeros(len(curve_grid.DRIFTS))
 
-    def priors(self, ids: Sequence[str], open_NM: Array | None = None) -> Array32:
-        """(N, G) what is known of each problem before its visit.
-
-        Args:
-            ids: (N,) the problems.
-            open_NM: (N, M) crossings found by visits under way, other than the problem's own, in visits: they
-                count in the population already.
-        """
-        prior_NG = self._population(len(ids), open_NM)
+    def priors(self, ids: Sequence[str]) -> Array32:
+        """(N, G) what is known of each of the N problems before its visit."""
+        prior_NG = np.repeat(self._population()[None], len(ids), axis=0)
         rows = self._store.find(ids)
         known = (rows >= 0) & self._uses_memory
         if known.any():
@@ -171,15 +165,13 @@ class Beliefs:
             )
         return evidence_ND
 
-    def _population(self, num_rows: int, open_NM: Array | None) -> Array32:
+    def _population(self) -> Array32:
+        """(G,) what is known of a problem that was never visited."""
         weight_G = POPULATION_WEIGHT * curve_grid.PRIOR
-        if not self._learns_population:
-            open_NM = None
-        else:
+        if self._learns_population:
             weight_G = weight_G + self._population_G
-        if open_NM is None:
-            return np.repeat((weight_G / weight_G.sum()).astype(np.float32)[None], num_rows, axis=0)
-        return curve_grid.reweigh_crossings(weight_G, 1.0 + open_NM / curve_grid.crossing_marginal(weight_G))
+        population_G: Array32 = (weight_G / weight_G.sum()).astype(np.float32)
+        return population_G
 
     def _drift(self) -> Array:
         weight_D = DRIFT_WEIGHT * curve_grid.DRIFT_PRIOR

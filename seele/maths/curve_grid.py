@@ -198,22 +198,6 @@ def utility_table(target_accuracy: float) -> Array32:
     return np.ascontiguousarray(worth_GT, dtype=np.float32)
 
 
-def crossing_marginal(belief_NG: NDArray[np.floating]) -> NDArray[np.floating]:
-    """(N, M) probability of each crossing, whatever the shape."""
-    marginal_NM: NDArray[np.floating] = belief_NG.reshape(-1, NUM_SLOPES * NUM_BOUNDS, NUM_CROSSINGS).sum(
-        axis=1
-    )
-    return marginal_NM
-
-
-def reweigh_crossings(belief_G: Array, factor_NM: Array) -> Array32:
-    """(N, G) beliefs with each crossing's probability times its factor."""
-    joint_NXM = belief_G.reshape(NUM_SLOPES * NUM_BOUNDS, NUM_CROSSINGS) * factor_NM[:, None, :]
-    joint_NXM /= joint_NXM.sum(axis=(1, 2), keepdims=True)
-    reweighed_NG: Array32 = joint_NXM.reshape(-1, NUM_CURVES).astype(np.float32)
-    return reweighed_NG
-
-
 def split_belief(belief_NG: Array32) -> tuple[Array32, Array32]:
     """(N, S, M) crossings given the slope, and (N, S, F) joint of slope and bounds.
 
