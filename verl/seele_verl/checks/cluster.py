@@ -160,6 +160,8 @@ def refuse_unshared_files(files: Mapping[str, str]) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
+    if len(nodes) < 2:
+        return
     ask: Any = ray.remote(num_cpus=0, max_calls=1)(unshared)
     on = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
     answers = ray.get([ask.options(scheduling_strategy=each).remote(dict(files)) for each in on])
