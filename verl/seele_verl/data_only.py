@@ -4,11 +4,12 @@ file asks for, where verl would have it run everything.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
 
 import numpy as np
 import torch
 import torch.distributed.tensor  # the types of FSDP2's shards
+
+from seele_verl.environment import variables_set
 
 FORCED = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
 """Overrules ``torch.load(weights_only=False)``."""
@@ -24,5 +25,5 @@ def reading_data_only(strategy: str) -> Iterator[None]:
     if strategy == "fsdp":
         yield
         return
-    with patch.dict("os.environ", FORCED), torch.serialization.safe_globals(RANDOM_STATE):
+    with variables_set(FORCED), torch.serialization.safe_globals(RANDOM_STATE):
         yield

@@ -157,14 +157,12 @@ def files_to_share(config: DictConfig) -> dict[str, str]:
 def refuse_unshared_files(files: Mapping[str, str]) -> None:
     """Raise ``ConfigError`` where a node of the cluster lacks one of ``files_to_share``, or has another."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
     if len(nodes) < 2:
         return
     ask: Any = ray.remote(num_cpus=0, max_calls=1)(unshared)
-    on = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
-    answers = ray.get([ask.options(scheduling_strategy=each).remote(dict(files)) for each in on])
+    answers = ray.get([_ask_node(node, ask, dict(files)) for node in nodes])
     for node, path in zip(nodes, answers, strict=True):
         if path is not None:
             raise ConfigError(
@@ -189,14 +187,11 @@ def refuse_unfit_gpus(config: DictConfig) -> None:
     if config.trainer.device != "cuda":
         return
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     # One call a process, for it holds some of the GPU's memory until it ends.
     ask: Any = ray.remote(num_cpus=0, num_gpus=1, max_calls=1)(capability)
     asked = {
-        ask.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(): node
+        _ask_node(node, ask): node
         for node in ray.nodes()
         if node["Alive"] and node["Resources"].get("GPU", 0) >= config.trainer.n_gpus_per_node
     }
@@ -205,6 +200,15 @@ def refuse_unfit_gpus(config: DictConfig) -> None:
         ray.cancel(each)
     for each in answered:
         check_capability(ray.get(each), node=f"the node {asked[each]['NodeManagerAddress']}")
+
+
+def _ask_node(node: Mapping[str, Any], ask: Any, *args: Any) -> Any:
+    """The answer to come of a Ray task on this node and no other."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+        *args
+    )
 
 
 def capability() -> tuple[int, int] | None:

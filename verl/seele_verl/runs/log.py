@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seele.data.storage.files import write_atomically
+from seele_verl.environment import variables_set
 
 METRICS = "metrics.jsonl"
 WARNINGS = Path("logs") / "warnings.log"
@@ -136,13 +137,8 @@ def tracking(variables: Mapping[str, str]) -> Iterator[None]:
     """While open, this process has these variables where it has none of the name: a second stage has another
     folder.
     """
-    added = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
+    with variables_set({name: value for name, value in variables.items() if name not in os.environ}):
         yield
-    finally:
-        for name in added:
-            del os.environ[name]
 
 
 def _has_wandb_key() -> bool:

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from seele_verl.environment import variables_set
+
 MAX_CHARS = 40
 """A socket's path must be shorter than 108 characters, of which vLLM's name takes 37."""
 
@@ -19,14 +21,10 @@ def scratch_folder() -> Iterator[str]:
     """
     usual = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="seele-", dir=usual if len(usual) <= MAX_CHARS else "/tmp")
-    before = {name: os.environ.get(name) for name in ("TMPDIR", "RAY_TMPDIR")}
-    os.environ |= {"TMPDIR": folder, "RAY_TMPDIR": before["RAY_TMPDIR"] or usual}
-    tempfile.tempdir = None
     try:
-        yield folder
+        with variables_set({"TMPDIR": folder, "RAY_TMPDIR": os.environ.get("RAY_TMPDIR") or usual}):
+            tempfile.tempdir = None
+            yield folder
     finally:
-        for name, value in before.items():
-            del os.environ[name]
-            os.environ |= {name: value} if value is not None else {}
         tempfile.tempdir = None
         shutil.rmtree(folder, ignore_errors=True)

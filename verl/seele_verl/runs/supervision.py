@@ -105,14 +105,15 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
         with scratch_folder():
             environment = os.environ | {RESTARTS: str(restarts)}
             status = _run_driver(command, environment, run, watchdog_minutes=minutes)
+        as_a_shell_has_it = 128 - status if status < 0 else status
         if not is_fault(status) or (_cards(run) == cards and not restarts):
-            return 128 - status if status < 0 else status
+            return as_a_shell_has_it
         now = progress_of(run)
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         stopped = f"the driver ended with {said} after step {now.step}"
         if why := reason_to_give_up(now, before, restarts=restarts, allowed=allowed):
             sys.stderr.write(f"{stopped}; the run is not started again: {why}\n")
-            return 128 - status if status < 0 else status
+            return as_a_shell_has_it
         sys.stderr.write(f"{stopped}; restart {restarts + 1} of {allowed}\n")
         before = now
     raise AssertionError("the loop ends by returning")

@@ -72,6 +72,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
             # verl ends with a barrier, so that all ranks have written.
             with recording_files(step_folder(self._run, step)) if self.rank == 0 else nullcontext():
                 save(step)
+            self._saved_at = time.monotonic()
 
         self.ckpt_handler.save_checkpoint = save_and_record
 
@@ -104,8 +105,6 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
             self.total_training_steps = self._steps_begun
         # verl's loop saves at each multiple.
         self.save_freq = 1 if save else self._save_freq
-        if save or (self._save_freq > 0 and self._steps_begun % self._save_freq == 0):
-            self._saved_at = time.monotonic()
         return super()._get_batch_seqlens(data)
 
     def fit(self) -> None:

@@ -1,0 +1,20 @@
+"""Environment variables for a while."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """While open, this process has these variables; then those that it had. No others are touched."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
