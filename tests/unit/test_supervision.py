@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 pytest.importorskip("omegaconf", reason="the training stack is not installed")
 
+import psutil
 from omegaconf import OmegaConf
 
 from seele_verl.runs import supervision
