@@ -17,6 +17,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import distributions
@@ -26,6 +27,7 @@ from typing import Any
 import pytest
 
 from seele_verl.cpu import ENVIRONMENT
+from seele_verl.runs.stopping import STOPPED
 
 TESTS = Path(__file__).parent
 
@@ -247,6 +249,48 @@ def supervised_command(problems, base_model, python):
         ]
 
     return command
+
+
+@pytest.fixture(scope="session")
+def kill_and_stop():
+    """Kill a run's driver once the run has come so far, and tell the run to stop once it goes on by itself;
+    what ``read`` found in between, and what was printed.
+    """
+    import psutil
+
+    def run_it(
+        command: list[str],
+        said: Path,
+        *,
+        until: Callable[[], bool],
+        read: Callable[[], Any],
+        goes_on: str,
+        timeout_s: float = 1000,
+    ) -> tuple[Any, str]:
+        with said.open("w") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + timeout_s
+
+        def wait_for(condition: Callable[[], bool]) -> None:
+            while not condition():
+                assert process.poll() is None, f"the run ended too early:\n{said.read_text()}"
+                assert time.monotonic() < deadline, "the run did not come so far in time"
+                time.sleep(0.02)
+
+        try:
+            wait_for(until)
+            (driver,) = psutil.Process(process.pid).children()
+            driver.kill()
+            found = read()
+            wait_for(lambda: goes_on in said.read_text())
+            process.terminate()
+            process.wait(timeout=600)
+        finally:
+            process.kill()
+        assert process.returncode == STOPPED, said.read_text()
+        return found, said.read_text()
+
+    return run_it
 
 
 @pytest.fixture(scope="session")

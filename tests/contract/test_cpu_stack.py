@@ -417,7 +417,7 @@ def test_a_run_on_a_cpu_starts_ray_whatever_gpus_are_visible(monkeypatch, visibl
 RAY_PROBE = """
 import ray
 def command():
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     @ray.remote
     def name():
         import mine

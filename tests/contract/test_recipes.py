@@ -167,8 +167,8 @@ def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[s
     ).stdout
     (line,) = printed.splitlines()
     words = shlex.split(line.removeprefix("+ "))
-    assert words[:3] == ["python", "-m", "seele_verl.train"]
-    return words[3:]
+    assert words[:4] == ["python", "-m", "seele_verl.train", "trainer.max_restarts=3"]
+    return words[4:]
 
 
 def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -109,7 +110,10 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     if made.returncode:
         pytest.skip(f"this machine forbids network namespaces: {made.stderr.strip()}")
     nodes: list[Node] = []
+    # What Ray writes of this cluster stays apart: other tests' Ray would join it.
+    folder = tempfile.mkdtemp(prefix="seele-", dir="/tmp")
     variables = {
+        "RAY_TMPDIR": folder,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_worker_register_timeout_seconds": "600",
@@ -131,6 +135,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
             node.die()
         for name in (f"{switch}-0", f"{switch}-1", switch):
             ip("netns", "del", name, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
 from seele_verl.runs.checkpoints import TRACKER
-from seele_verl.runs.stopping import STOPPED
 
 STEPS, SAVE_FREQ = 40, 20
 STOPPED_AFTER = SAVE_FREQ + 1
@@ -33,38 +31,25 @@ def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def stopped(sft_command) -> tuple[dict[int, dict], str]:
+def stopped(sft_command, kill_and_stop) -> tuple[dict[int, dict], str]:
     """A run whose driver is killed after its first checkpoint, and which is told to stop when it goes on: the
     lines that it had written when it was killed, by step, and what was printed.
     """
     run, command = sft_command
-    said = run.parent / "said"
-    with said.open("w") as file:
-        # Not through a launcher: the driver must be its child.
-        command = [sys.executable, *command[1:], "trainer.max_restarts=1"]
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-    try:
-        wait_for((run / TRACKER).exists, process, said)
-        wait_for(lambda: len(rows_of(run / "metrics.jsonl")) > SAVE_FREQ, process, said)
-        (driver,) = psutil.Process(process.pid).children()
-        driver.kill()
+
+    def read() -> dict[int, dict]:
         lines = {row["step"]: row for row in rows_of(run / "metrics.jsonl")}
         wait_for_the_trainer_to_end(run)
-        wait_for(lambda: f"sft resumes after step {SAVE_FREQ}" in said.read_text(), process, said)
-        process.terminate()
-        process.wait(timeout=600)
-    finally:
-        process.kill()
-    assert process.returncode == STOPPED, said.read_text()
-    return lines, said.read_text()
+        return lines
 
-
-def wait_for(condition, process: subprocess.Popen, said: Path) -> None:
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert process.poll() is None, said.read_text()
-        assert time.monotonic() < deadline, "the run did not come so far in time"
-        time.sleep(0.02)
+    return kill_and_stop(
+        # Not through a launcher: the driver must be its child.
+        [sys.executable, *command[1:], "trainer.max_restarts=1"],
+        run.parent / "said",
+        until=lambda: (run / TRACKER).exists() and len(rows_of(run / "metrics.jsonl")) > SAVE_FREQ,
+        read=read,
+        goes_on=f"sft resumes after step {SAVE_FREQ}",
+    )
 
 
 def wait_for_the_trainer_to_end(run: Path) -> None:

@@ -3,14 +3,11 @@
 import json
 import os
 import re
-import subprocess
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
-import psutil
 import pytest
 import torch
 import yaml
@@ -19,7 +16,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
 from seele.rollout.solutions import encode_problem
-from seele_verl.runs.stopping import STOPPED
 
 SETTINGS = (
     "seele.hints.controller=paper",
@@ -36,41 +32,24 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
-def wait_for(condition, process: subprocess.Popen, said: Path, timeout_s: float = 1000) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert process.poll() is None, f"the run ended too early:\n{said.read_text()}"
-        assert time.monotonic() < deadline, "the run did not come so far in time"
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("runs") / "seele"
 
 
 @pytest.fixture(scope="module")
-def restarted(run, train_command) -> tuple[dict[int, list[dict]], str]:
+def restarted(run, train_command, kill_and_stop) -> tuple[dict[int, list[dict]], str]:
     """A run whose driver is killed in the fourth step, after the checkpoint of step 2, and which is then told
     to stop: the rollouts that it had dumped when it was killed, and what was printed.
     """
     settings = ("trainer.total_training_steps=6", "trainer.test_freq=6", "trainer.max_restarts=1")
-    command = train_command(run, *settings, *SETTINGS)
-    said = run.parent / "said"
-    with said.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        wait_for((run / "rollouts" / "step_3.jsonl").exists, process, said)
-        (driver,) = psutil.Process(process.pid).children()
-        driver.kill()
-        dumps = {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)}
-        wait_for(lambda: "resumes after step 2" in said.read_text(), process, said)
-        process.terminate()
-        process.wait(timeout=600)
-    finally:
-        process.kill()
-    assert process.returncode == STOPPED, said.read_text()
-    return dumps, said.read_text()
+    return kill_and_stop(
+        train_command(run, *settings, *SETTINGS),
+        run.parent / "said",
+        until=(run / "rollouts" / "step_3.jsonl").exists,
+        read=lambda: {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)},
+        goes_on="resumes after step 2",
+    )
 
 
 @pytest.fixture(scope="module")
