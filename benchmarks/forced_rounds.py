@@ -10,11 +10,11 @@ from contextlib import aclosing
 from typing import Any
 
 import ray
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from benchmarks.lengths import PROMPTS, ROUNDS, lengths_of_step, variant_of_step
 from seele_verl import rounds_worker
 from seele_verl.engine.client import generate_round
+from seele_verl.rollout_workers import RoundsManager
 
 
 class ForcedRoundsWorker(rounds_worker.RoundsWorker):
@@ -55,7 +55,7 @@ class ForcedRoundsWorker(rounds_worker.RoundsWorker):
                 yield part
 
 
-class ForcedRoundsManager(AgentLoopManagerTQ):
+class ForcedRoundsManager(RoundsManager):
     """verl's manager of rollout workers, with the one above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -262,7 +262,7 @@ def kill_and_stop():
         command: list[str],
         said: Path,
         *,
-        until: Callable[[], bool],
+        until: Callable[[psutil.Process], bool],
         read: Callable[[], Any],
         goes_on: str,
         timeout_s: float = 1000,
@@ -278,8 +278,9 @@ def kill_and_stop():
                 time.sleep(0.02)
 
         try:
-            wait_for(until)
-            (driver,) = psutil.Process(process.pid).children()
+            supervisor = psutil.Process(process.pid)
+            wait_for(lambda: until(supervisor))
+            (driver,) = supervisor.children()
             driver.kill()
             found = read()
             wait_for(lambda: goes_on in said.read_text())

@@ -251,7 +251,7 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
     worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
     worker.seele, worker.source, worker.tokenizer = config, build_source(config.off_policy), None
     worker._roll_out = lambda prompt, sampling, validate: give(worker)
-    faults.watch_for_faults(rows, on_news=lambda: None)
+    faults.watch_for_faults(rows, on_news=lambda: None, on_look=lambda: None)
 
     async def give(worker):
         worker._given(INSTANCE, None, None)
@@ -282,7 +282,7 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
 
     worker._roll_out = fail
     news = []
-    faults.watch_for_faults(rows, on_news=lambda: news.append(1))
+    faults.watch_for_faults(rows, on_news=lambda: news.append(1), on_look=lambda: None)
     rows._sync_metadata_from_transfer_queue()
     asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
     for _ in range(2):
@@ -354,3 +354,39 @@ def test_a_problem_that_a_step_begins_twice_has_learnt_from_the_first_time():
         actor.end_visit("hard")
         predicted.append(share.predicted_accuracy)
     assert predicted[1] < predicted[0]
+
+
+def test_a_problem_that_is_begun_again_has_the_same_hints_and_teaches_once():
+    """Its worker dies after two of three rounds. The controller hears of the third only."""
+    hints = HintConfig(rounds=3, rollouts_per_prompt=6)
+    states, plans = [], []
+    for dies in (False, True):
+        actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
+        for again in (False, True) if dies else (False,):
+            if again:
+                actor.begin_again(["hard"])
+            for index in range(2 if dies and not again else 3):
+                plan = actor.plan_round(RoundRequest("hard", index, (0.0, 0.25, 0.5, 0.75)), num_rollouts=2)
+                plans.append((index, plan))
+                for share in plan:
+                    actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=index % 2, num_rollouts=2)
+        actor.end_visit("hard")
+        actor.take_step()
+        states.append(actor.state_dict())
+    assert states[0] == states[1]
+    whole, lost, again = plans[:3], plans[3:5], plans[5:]
+    assert lost == whole[:2] and again == whole
+
+
+def test_a_problem_that_was_begun_again_is_new_when_the_step_begins_it_once_more():
+    actor = ControllerActor(SeeleConfig(method="seele", hints=HintConfig(rounds=1, rollouts_per_prompt=4)))
+    request = RoundRequest("hard", 0, (0.0, 0.25, 0.5, 0.75))
+    predicted = []
+    for time in range(3):
+        if time == 1:
+            actor.begin_again(["hard"])
+        (share,) = actor.plan_round(request, num_rollouts=4)
+        actor.observe("hard", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=4)
+        actor.end_visit("hard")
+        predicted.append(share.predicted_accuracy)
+    assert predicted[2] < predicted[1] == predicted[0]

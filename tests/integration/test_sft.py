@@ -11,6 +11,7 @@ import pytest
 
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
+from seele_verl.runs import log
 from seele_verl.runs.checkpoints import TRACKER
 
 STEPS, SAVE_FREQ = 40, 20
@@ -46,7 +47,7 @@ def stopped(sft_command, kill_and_stop) -> tuple[dict[int, dict], str]:
         # Not through a launcher: the driver must be its child.
         [sys.executable, *command[1:], "trainer.max_restarts=1"],
         run.parent / "said",
-        until=lambda: (run / TRACKER).exists() and len(rows_of(run / "metrics.jsonl")) > SAVE_FREQ,
+        until=lambda _: (run / TRACKER).exists() and len(log.rows_of(run)) > SAVE_FREQ,
         read=read,
         goes_on=f"sft resumes after step {SAVE_FREQ}",
     )

@@ -5,9 +5,12 @@ import os
 import re
 import sys
 from collections import defaultdict
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+import psutil
 import pytest
 import torch
 import yaml
@@ -16,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
 from seele.rollout.solutions import encode_problem
+from seele_verl.runs import log
 
 SETTINGS = (
     "seele.hints.controller=paper",
@@ -37,16 +41,28 @@ def run(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("runs") / "seele"
 
 
+def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]) -> bool:
+    """Kills, on the way, the first rollout worker that is seen after step 1."""
+    if not lost and (run / "rollouts" / "step_1.jsonl").exists():
+        for process in supervisor.children(recursive=True):
+            with suppress(psutil.Error):
+                if not lost and process.cmdline()[0].startswith("ray::RoundsWorker"):
+                    process.kill()
+                    lost.append(process.pid)
+    return any(line["step"] == 3 for line in log.rows_of(run))
+
+
 @pytest.fixture(scope="module")
 def restarted(run, train_command, kill_and_stop) -> tuple[dict[int, list[dict]], str]:
-    """A run whose driver is killed in the fourth step, after the checkpoint of step 2, and which is then told
-    to stop: the rollouts that it had dumped when it was killed, and what was printed.
+    """A run that loses a rollout worker in the second step, whose driver is killed in the fourth, after the
+    checkpoint of step 2, and which is then told to stop: the rollouts that it had dumped when it was killed,
+    and what was printed.
     """
     settings = ("trainer.total_training_steps=6", "trainer.test_freq=6", "trainer.max_restarts=1")
     return kill_and_stop(
         train_command(run, *settings, *SETTINGS),
         run.parent / "said",
-        until=(run / "rollouts" / "step_3.jsonl").exists,
+        until=partial(has_come_to_step_4, run, lost=[]),
         read=lambda: {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)},
         goes_on="resumes after step 2",
     )
@@ -75,6 +91,9 @@ def by_problem(rows: list[dict], **conditions) -> dict[str, list[dict]]:
 @pytest.mark.timeout(1800)
 def test_a_run_goes_on_by_itself_and_saves_when_it_is_told_to_stop(restarted, resumed):
     _, said = restarted
+    assert re.search(
+        r"step 2: a rollout worker died; another one begins [1-9]\d* of its problems again", said
+    )
     assert "the driver ended with signal SIGKILL after step 3; restart 1 of 1" in said
     assert said.rstrip().endswith("told to stop; saved after step 3, where the same command goes on")
     assert "resumes after step 3" in resumed

@@ -8,7 +8,7 @@ step's rollouts cost, those of problems that the step does not end with included
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,12 @@ class ControllerActor:
         self._visits: dict[str, Visit] = {}
         self._ended: set[str] = set()
         """Problems whose visits are over, and of which the controller has not heard so."""
+        self._plans: defaultdict[str, dict[int, tuple[HintShare, ...]]] = defaultdict(dict)
+        """The step's plans, by problem and round, of its last visit."""
+        self._observations: Counter[str] = Counter()
+        """Observations of a problem's last visit."""
+        self._known: Counter[str] = Counter()
+        """Observations to come that the controller has had; a key for each problem that is begun again."""
         self._tokens: Counter[str] = Counter()
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped = 0
@@ -48,16 +54,27 @@ class ControllerActor:
     def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """See ``seele.hints.Controller``."""
         start = time.perf_counter()
+        name, index = request.instance_id, request.round_index
+        if index == 0 and name not in self._known:
+            self._plans.pop(name, None)
+            self._observations.pop(name, None)
         with self._keeping_fault():
-            if request.round_index == 0:
+            if index == 0:
                 # The step begins the problem once more.
-                self._end_visits({request.instance_id} & self._ended)
-            (plan,) = self._controller.plan_rounds([request], num_rollouts=num_rollouts)
+                self._end_visits({name} & self._ended)
+            if index not in self._plans[name]:
+                (self._plans[name][index],) = self._controller.plan_rounds(
+                    [request], num_rollouts=num_rollouts
+                )
         self._proposal_seconds.append(time.perf_counter() - start)
-        return plan
+        return self._plans[name][index]
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``seele.hints.Controller``."""
+        if self._known[instance_id] > 0:
+            self._known[instance_id] -= 1
+            return
+        self._observations[instance_id] += 1
         with self._keeping_fault():
             self._controller.observe(
                 instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
@@ -66,6 +83,17 @@ class ControllerActor:
     def end_visit(self, instance_id: str) -> None:
         """See ``seele.hints.Controller``."""
         self._ended.add(instance_id)
+        self._known.pop(instance_id, None)
+
+    def begin_again(self, instance_ids: Sequence[str]) -> None:
+        """These problems' rollouts are lost, and begin again in the same visit.
+
+        Their plans stay. The new rollouts are the lost ones once more, so the controller hears of those only
+        that it has not heard of.
+        """
+        for name in instance_ids:
+            self._ended.discard(name)
+            self._known[name] = self._observations[name]
 
     def _end_visits(self, instance_ids: set[str]) -> None:
         self._controller.end_visits(sorted(instance_ids))
@@ -122,7 +150,8 @@ class ControllerActor:
         if self._proposal_seconds:
             metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
         self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), 0, []
-        self._round_seconds.clear()
+        for of_step in (self._round_seconds, self._plans, self._observations, self._known):
+            of_step.clear()
         return visits, metrics
 
     def state_dict(self) -> State:
@@ -139,11 +168,16 @@ def start_controller(config: SeeleConfig) -> Any:
     return ray.remote(ControllerActor).options(name=ACTOR_NAME, num_cpus=0).remote(config)
 
 
+def connect_controller() -> Any:
+    """The run's controller actor."""
+    return ray.get_actor(ACTOR_NAME)
+
+
 class RemoteController:
     """The controller as a rollout worker's coroutines see it (``seele.rollout.rounds.HintController``)."""
 
     def __init__(self) -> None:
-        self._actor = ray.get_actor(ACTOR_NAME)
+        self._actor = connect_controller()
 
     async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """Ask the actor."""

@@ -31,12 +31,15 @@ async def report_fault(fault: PluginError, *, partition_id: str) -> None:
     await tq.async_kv_put(key=FAULT, partition_id=partition_id, tag={FAULT: str(fault)})
 
 
-def watch_for_faults(buffer: ReplayBuffer, *, on_news: Callable[[], None]) -> None:
+def watch_for_faults(
+    buffer: ReplayBuffer, *, on_news: Callable[[], None], on_look: Callable[[], None]
+) -> None:
     """Have the buffer raise, as ``PluginError``, what a worker has reported, each time that it looks.
 
     Args:
         buffer: verl's, which looks for rows until a step has all of them.
         on_news: Called where rows have come since the last look, or gone.
+        on_look: Called at each look.
     """
     look = buffer._sync_metadata_from_transfer_queue
     seen = 0
@@ -51,5 +54,6 @@ def watch_for_faults(buffer: ReplayBuffer, *, on_news: Callable[[], None]) -> No
         for rows in buffer.partitions.values():
             if FAULT in rows:
                 raise PluginError(rows[FAULT][FAULT])
+        on_look()
 
     buffer._sync_metadata_from_transfer_queue = look_and_raise

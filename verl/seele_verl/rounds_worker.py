@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -19,7 +20,7 @@ from typing import Any
 
 import ray
 import transfer_queue as tq
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.workers.rollout.replica import TokenOutput
 
 from seele.hints import steers_on_milestones
@@ -90,6 +91,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model = self.config.actor_rollout_ref.model.path
         self.cache = None if cache is None else RolloutCache(Path(cache), model=model)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
+        self._name = uuid.uuid4().hex[:8]
         self.grader = open_grader(self.seele.reward)
 
     def apply_settings(self) -> None:
@@ -144,6 +146,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         finally:
             await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": status})
             del self._prompts[uid]
+
+    async def live(self) -> None:
+        """Never ends: who waits for it learns of the worker's death."""
+        await asyncio.Event().wait()
 
     async def cancel_prompts(self, uids: Sequence[str]) -> None:
         """Stop rolling these prompts out; afterwards nothing is stored for them any more."""
@@ -385,7 +391,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             generated = generate_round(
                 self.llm_client,
                 session_id=session_id,
-                request_id=f"{session_id}-{seeds[0]}-{attempt}",
+                # The engine may still be busy with those of a worker that died.
+                request_id=f"{session_id}-{seeds[0]}-{self._name}-{attempt}",
                 prompt_ids=request["prompt_ids"],
                 sampling_params=[
                     {
@@ -502,11 +509,3 @@ def _num_shown(instance: Instance, hint_steps: int) -> int:
 async def _one_by_one(parts: Sequence[Part]) -> AsyncGenerator[Part, None]:
     for part in parts:
         yield part
-
-
-class RoundsManager(AgentLoopManagerTQ):
-    """verl's manager of rollout workers, with ours; named in ``rollout.agent.agent_loop_manager_class``."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(RoundsWorker)

@@ -126,7 +126,9 @@ class SeeleTrainer(PPOTrainerSync):
         super().__init__(config)
         self.replay_buffer.poll_interval = POLL_INTERVAL_S[config.trainer.device]
         self.run = Path(config.trainer.default_local_dir)
-        watch_for_faults(self.replay_buffer, on_news=partial(show_life, self.run))
+        watch_for_faults(
+            self.replay_buffer, on_news=partial(show_life, self.run), on_look=self._replace_lost_workers
+        )
         self.controller = start_controller(self.seele)
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
@@ -225,6 +227,15 @@ class SeeleTrainer(PPOTrainerSync):
         batch = tu.get_tensordict(collate_fn(rows) | {"uid": np.array(uids, dtype=object)})
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
+
+    def _replace_lost_workers(self) -> None:
+        statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
+        unfinished = {uid for status in statuses for uids in status.values() for uid in uids}
+        for problems in self.agent_loop_manager.replace_lost_workers(unfinished):
+            self.log.warn(
+                f"step {self.global_steps}: a rollout worker died; another one begins {problems} of its "
+                "problems again\n"
+            )
 
     def on_sample_end(self) -> None:
         left_behind = []

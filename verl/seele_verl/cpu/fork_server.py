@@ -146,6 +146,7 @@ class _Server:
             return
         pid = os.fork()
         if pid == 0:
+            os.setpgid(0, 0)  # where a worker ends, Ray signals the whole of its group
             become(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -1,0 +1,80 @@
+"""The rollout workers of a run: one that dies is replaced, and its unfinished problems are begun again."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+import ray
+import torch
+from ray.exceptions import RayActorError
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
+
+from seele_verl.controller_actor import connect_controller
+from seele_verl.rounds_worker import RoundsWorker
+
+MAX_LOSSES = 3
+"""Workers that a step may lose. More have a cause that would come again, or their node is lost."""
+
+
+class RoundsManager(AgentLoopManagerTQ):
+    """verl's manager of rollout workers, with ours; named in ``rollout.agent.agent_loop_manager_class``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(RoundsWorker)
+        self._step: int | None = None
+        self._losses = 0
+
+    async def _init_agent_loop_workers(self) -> None:
+        await super()._init_agent_loop_workers()
+        self._lives = [worker.live.remote() for worker in self.agent_loop_workers]
+        """References that have a result, an error, once the worker is dead."""
+        self._sent: list[list[TensorDict]] = [[] for _ in self._lives]
+        """What each worker was given in this step."""
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        """verl's: hand problems to the workers, without waiting for their rollouts."""
+        if self._step != (step := prompts["global_steps"]):
+            self._step, self._losses = step, 0
+            self._sent = [[] for _ in self._lives]
+        for sent, chunk in zip(self._sent, prompts.chunk(len(self._sent)), strict=False):
+            sent.append(chunk)
+        # The next look finds who died.
+        with suppress(RayActorError):
+            super().generate_sequences(prompts)
+
+    def replace_lost_workers(self, unfinished: Collection[str]) -> list[int]:
+        """Replace the workers that have died since the last call; what they had rolled out is kept.
+
+        Args:
+            unfinished: verl's names of the groups that are not done.
+
+        Returns:
+            For each, how many problems its successor begins again.
+
+        Raises:
+            RuntimeError: The step has lost more than ``MAX_LOSSES``.
+        """
+        dead, _ = ray.wait(self._lives, num_returns=len(self._lives), timeout=0)
+        return [self._replace(self._lives.index(life), unfinished) for life in dead]
+
+    def _replace(self, index: int, unfinished: Collection[str]) -> int:
+        self._losses += 1
+        if self._losses > MAX_LOSSES:
+            raise RuntimeError(f"{self._losses} rollout workers died in step {self._step}")
+        worker = self.agent_loop_workers_class.remote(
+            self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles
+        )
+        self.agent_loop_workers[index], self._lives[index] = worker, worker.live.remote()
+        again = [
+            chunk[torch.tensor(rows)]
+            for chunk in self._sent[index]
+            if (rows := [row for row, uid in enumerate(chunk["uid"]) if uid in unfinished])
+        ]
+        for chunk in again:
+            names = [each.instance_id for each in chunk["instance"]]
+            ray.get(connect_controller().begin_again.remote(names))
+            with suppress(RayActorError):
+                ray.get(worker.generate_sequences.remote(chunk))
+        return sum(map(len, again))
