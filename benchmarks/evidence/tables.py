@@ -1,5 +1,5 @@
-"""Tables and figures of docs/evidence.md, docs/evidence/ and README.md from the packed runs; same runs, same
-bytes. A task of the plan without a page gets one.
+"""Tables and figures of docs/evidence.md and docs/evidence/, and README's figure, from the packed runs: same
+runs, same bytes. A task of the plan without a page gets one.
 
 python benchmarks/evidence/tables.py            # tuned.json, the tables in the pages, the figures beside them
 python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from archive import read, read_scores, run_names
+from front import draw_front
 from plan import MISTAKES, TUNED, TUNING, all_arms, credit_arms, load_plan, tuned_arms
 from prediction import PANELS, Course, by_thirds, draw, measured, predicted
 from scipy.stats import ttest_1samp
@@ -34,7 +35,7 @@ from seele.report.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 TASK_PAGES = ROOT / "docs" / "evidence"
-PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "evidence.md",)
 # Heading of a new task's page -> the table below it.
 SECTIONS = {
     "At equal generated tokens": "{}",
@@ -46,6 +47,7 @@ SECTIONS = {
 }
 FIGURE = ROOT / "docs" / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
+FRONT, FRONT_TASK = FIGURE.with_name("front.png"), "own"
 PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
@@ -337,7 +339,7 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
-    """What README.md shows of a task: a few arms, as compared with all of ``arms``, cost by cost."""
+    """The main results of a task: a few arms, as compared with all of ``arms``, cost by cost."""
     results = {cost: results_on("heldout", task, arms[cost], cost, [REFERENCE]) for cost in (COST, TRAINED)}
     if not all(results.values()):
         return "No runs yet.\n"
@@ -673,6 +675,11 @@ def main() -> None:
     contents[TUNED] = (json.dumps(rates, indent=1) + "\n").encode()
     if comparison := compare_task("mixed", HEADLINE_ARMS, splits=GREEDY[:1]):
         contents[FIGURE] = draw_figures(comparison)[COST]
+    front = stored_runs(FRONT_TASK, (HALF, REFERENCE))
+    if set(front) == {HALF, REFERENCE}:
+        runs, without_hints = ([read(folder) for folder in front[arm]] for arm in (HALF, REFERENCE))
+        split = f"val/accuracy/{split_of(FRONT_TASK, 'heldout')}"
+        contents[FRONT] = draw_front(runs, without_hints, heldout=split)
     if pairs := courses("mixed"):
         contents[PREDICTION] = draw(pairs)
     changed = [

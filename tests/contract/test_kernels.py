@@ -512,7 +512,7 @@ for path, text in ((build / "__init__.py", stand_in), (cached / "refs" / "main",
     path.parent.mkdir(parents=True)
     path.write_text(text)
 
-# README.md's command, which offline takes what is there
+# The command of docs/gpu.md, which offline takes what is there
 print("fetched", install_kernel(repository, "main")[1] == build)
 tokens, positions = torch.arange(7)[None], torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
 with torch.no_grad():
