@@ -8,11 +8,12 @@ The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a
 
 import importlib.util
 import os
+import shutil
 import sys
 import textwrap
 import time
 import traceback
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -47,6 +48,8 @@ from seele_verl.sft.run import supervised_steps, train_supervised
 LOG = Path("logs") / "train.log"
 REASON_CHARS = 300
 """Of a fault's message on the terminal; Ray's go on with what may have been."""
+FULL_BYTES = 64 << 20
+"""A disk with less room is called full where a run has failed."""
 
 
 class TrainingFailed(SeeleError):
@@ -155,7 +158,9 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         card["wall_s"] = round(time.monotonic() - started, 1)
         card |= describe_cost(folder, parameters)
         card |= describe_stages(folder, card)
-        write_run_card(folder, card)
+        # On a full disk the card stays as it was, and what ended the run is what is told.
+        with suppress(OSError) if card["status"] == "failed" else nullcontext():
+            write_run_card(folder, card)
     if card["status"] == "stopped":
         saved = last_complete_step(folder)
         raise RunStopped(f"told to stop; saved after step {saved}, where the same command goes on")
@@ -218,7 +223,8 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
 
                     run_training(config, python=python, is_restart=num_restarts() > 0)
         except Exception as error:
-            traceback.print_exc()  # into the log
+            with suppress(OSError):
+                traceback.print_exc()  # into the log
             cause: BaseException = error
             while isinstance(inner := getattr(cause, "cause", None), BaseException):
                 cause = inner  # Ray wraps what a worker raised, once a process.
@@ -226,8 +232,10 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                 raise cause from error
             *_, said = ("no message", *str(cause).strip().splitlines())
             reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
+            free = shutil.disk_usage(folder).free
+            room = f"its disk is full ({free:,} bytes are left): make room. " if free < FULL_BYTES else ""
             raise TrainingFailed(
-                f"training stopped: {reason}; the whole story is in {folder / LOG}. "
+                f"training stopped: {reason}; see {folder / LOG} for the full traceback. {room}"
                 "The same command resumes from the last checkpoint"
             ) from error
 

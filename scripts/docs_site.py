@@ -1,0 +1,127 @@
+"""Hooks of mkdocs.yml: the front page from README.md, and the reference of settings and commands from code.
+
+Links to files outside of docs/ become their paths, as code: the site has no page for them.
+"""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+from typer.main import get_command
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = ROOT / "seele" / "config"
+ROOT_CLASS = "SeeleConfig"
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made."""
+    pages = {"index.md": front_page(), "reference/settings.md": settings_page()}
+    for path, text in (pages | {"reference/commands.md": commands_page()}).items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """A link out of docs/ becomes a path."""
+    here = (ROOT / "docs" / page.file.src_uri).parent
+
+    def shown(link: re.Match[str]) -> str:
+        target = (here / link["path"]).resolve()
+        if target.is_relative_to(ROOT / "docs") or not target.exists():
+            return link[0]
+        return f"`{target.relative_to(ROOT)}`"
+
+    return _LINK.sub(shown, markdown)
+
+
+def front_page() -> str:
+    """README.md, as seen from docs/."""
+
+    def seen(link: re.Match[str]) -> str:
+        path = link["path"]
+        if path.startswith("docs/"):
+            return f"[{link['text']}]({path.removeprefix('docs/')}{link['anchor'] or ''})"
+        return f"[{link['text']}](../{path})"
+
+    return _LINK.sub(seen, (ROOT / "README.md").read_text())
+
+
+def settings_page() -> str:
+    """Every setting of the ``seele:`` block with type, default and what its docstring says."""
+    classes = {
+        node.name: node
+        for file in sorted(SETTINGS.glob("*.py"))
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+    lines = [
+        "# Settings",
+        "",
+        "The settings of SEELE's own, from `seele/config/`; verl's keep verl's names.",
+        "",
+    ]
+    lines += _section(classes, ROOT_CLASS, "seele")
+    return "\n".join(lines) + "\n"
+
+
+def _section(classes: dict[str, ast.ClassDef], name: str, key: str) -> Iterator[str]:
+    yield from (f"## `{key}`", "", inspect.cleandoc(ast.get_docstring(classes[name]) or ""), "")
+    deeper = []
+    for field, about in _fields(classes, name):
+        kind = ast.unparse(field.annotation)
+        path = f"{key}.{field.target.id}"  # type: ignore[union-attr]
+        if kind in classes:
+            deeper.append((kind, path))
+            continue
+        deeper += [(word, f"{path}.NAME") for word in re.findall(r"\w+", kind) if word in classes]
+        default = "" if field.value is None else f" = `{ast.unparse(field.value)}`"
+        yield from (f"### `{path}`", "", f"`{kind}`{default}", "", about, "")
+    for inner, path in deeper:
+        yield from _section(classes, inner, path)
+
+
+def _fields(classes: dict[str, ast.ClassDef], name: str) -> Iterator[tuple[ast.AnnAssign, str]]:
+    """Fields and their docstrings, those of base classes first."""
+    node = classes[name]
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            yield from _fields(classes, base.id)
+    for field, after in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
+        if isinstance(field, ast.AnnAssign):
+            text = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else ""
+            )
+            yield field, inspect.cleandoc(str(text))
+
+
+def commands_page() -> str:
+    """The help of every command of ``seele``."""
+    sys.path.insert(0, str(ROOT))
+    from seele.cli.main import app
+
+    lines = ["# Commands", ""]
+    for path, command in _commands(get_command(app), "seele"):
+        lines += [f"## `{path}`", "", inspect.cleandoc(command.help or ""), ""]
+        for option in command.params:
+            names = ", ".join(f"`{name}`" for name in option.opts) or f"`{option.name}`"
+            about = getattr(option, "help", None)
+            lines.append(f"- {names}{f': {about}' if about else ''}")
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        if hasattr(inner, "commands"):
+            yield from _commands(inner, f"{path} {name}")
+        else:
+            yield f"{path} {name}", inner

@@ -1,0 +1,69 @@
+"""The documentation's site: what its front and its reference are made of. CI builds it with
+``scripts/docs.sh``, where a link that leads nowhere is an error.
+"""
+
+import dataclasses
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from seele.config import SeeleConfig
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site():
+    """``scripts/docs_site.py``, without mkdocs."""
+    files = types.ModuleType("mkdocs.structure.files")
+    files.File = files.Files = object
+    stands_in = {"mkdocs": types.ModuleType("mkdocs"), "mkdocs.structure": types.ModuleType("structure")}
+    stands_in["mkdocs.structure.files"] = files
+    before = {name: sys.modules.get(name) for name in stands_in}
+    sys.modules |= stands_in
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, module_before in before.items():
+        if module_before is None:
+            del sys.modules[name]
+    return module
+
+
+def settings(config: object, key: str) -> set[str]:
+    found = set()
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        path = f"{key}.{field.name}"
+        found |= settings(value, path) if dataclasses.is_dataclass(value) else {path}
+    return found
+
+
+def test_every_setting_has_a_section_with_its_docstring(site):
+    page = site.settings_page()
+    sections = {part.split("`")[0]: part for part in page.split("\n### `")[1:]}
+    described = {name for name in sections if ".NAME." not in name}
+    assert described == settings(SeeleConfig(method="seele"), "seele")
+    assert "`float` = `0.5`" in sections["seele.hints.target_accuracy"]
+    assert "steers each round to" in sections["seele.hints.target_accuracy"]
+    empty = [name for name, part in sections.items() if len(part.strip().splitlines()) < 5]
+    assert empty == []
+
+
+def test_every_command_has_a_section(site):
+    page = site.commands_page()
+    for command in ("seele train", "seele data prepare gsm8k", "seele simulate", "seele compare"):
+        assert f"\n## `{command}`\n" in page
+
+
+def test_the_front_page_is_the_readme_with_links_as_seen_from_docs(site):
+    page = site.front_page()
+    assert "](methods/README.md)" in page and "](figures/front.png)" in page and "](docs/" not in page
+    assert "](../examples)" in page
+
+
+def test_the_readme_has_at_most_700_words():
+    assert len((ROOT / "README.md").read_text().split()) <= 700

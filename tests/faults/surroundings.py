@@ -1,0 +1,149 @@
+"""Faults of a run's surroundings: a full disk, a limit on memory, a loaded machine, a twin.
+
+    python tests/faults/surroundings.py --out runs/surroundings     # after scripts/quickstart.sh; as root
+    python tests/faults/surroundings.py --out runs/disk --cases "full disk"
+
+Each case is a run that goes on by itself, or by the same command once there is room again, and is compared
+with a run in one piece. A full disk needs root (it mounts a file system of its own), a limit on memory needs
+control groups, version 1 or 2, that may be written.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from run import JOB, compare, last_step, start, temporary_files, wait_for
+
+from seele.maths.tables import markdown_table
+from seele_verl.runs.checkpoints import saved_steps, step_folder
+
+LOAD = 12
+GROUPS = Path("/sys/fs/cgroup")
+MARGIN, MORE = 4 << 20, 50 << 20
+
+
+def go(run: Path, overrides: Sequence[str], *, restarts: int = 0) -> subprocess.Popen[bytes]:
+    """The run's command, without a watchdog."""
+    return start(run, overrides, restarts=restarts, watchdog_minutes=60)
+
+
+def last_error(run: Path) -> str:
+    """The last line of the run's terminal that tells of an error."""
+    lines = run.with_suffix(".log").read_text().splitlines()
+    found = [line for line in lines if line.startswith("error")]
+    return found[-1].split("; the whole story")[0] if found else ""
+
+
+def full_disk(run: Path, overrides: Sequence[str], whole: Path) -> str:
+    """Room for two checkpoints and a half; then there is more, and the same command is given once more."""
+    files = [file for file in step_folder(whole, saved_steps(whole)[0]).rglob("*") if file.is_file()]
+    size = int(2.5 * sum(file.stat().st_size for file in files)) + MARGIN
+    run.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(run)], check=True)
+    # Or the start is refused: it says that the disk will not do.
+    status = go(run, [*overrides, "seele.memory.check=warn"]).wait()
+    error, saved = last_error(run), saved_steps(run)
+    subprocess.run(["mount", "-o", "remount,size=4g", str(run)], check=True)
+    again = go(run, overrides).wait()
+    return f"status {status}, whole checkpoints {saved}: {error}; with room: status {again}"
+
+
+def memory_limit(run: Path, overrides: Sequence[str], whole: Path) -> str:
+    """After step 3 the run may have 50 MB more than it has, until something of it was killed."""
+    process = go(run, overrides, restarts=1)
+    wait_for(lambda: last_step(run) >= 3, process)
+    with control_group() as (procs, usage, limit):
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for each in family:
+            with suppress(OSError):
+                procs.write_text(str(each.pid))
+        # Pages from before belong to the group that they were taken in.
+        limit(int(usage.read_text()) + MORE)
+        wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
+        limit(None)
+        status = process.wait()
+    return f"{last_error(run)}; status {status}"
+
+
+@contextmanager
+def control_group() -> Any:
+    """A new group's files of processes and of bytes in use, and what sets its limit."""
+    first = (GROUPS / "memory").is_dir()
+    group = (GROUPS / "memory" if first else GROUPS) / "seele-faults"
+    group.mkdir(exist_ok=True)
+    usage = "memory.usage_in_bytes" if first else "memory.current"
+    file, unlimited = ("memory.limit_in_bytes", "-1") if first else ("memory.max", "max")
+    try:
+        yield (
+            group / "cgroup.procs",
+            group / usage,
+            lambda size: (group / file).write_text(unlimited if size is None else str(size)),
+        )
+    finally:
+        with suppress(OSError):
+            group.rmdir()
+
+
+def load(run: Path, overrides: Sequence[str], whole: Path) -> str:
+    """Programs that never wait run from before the start to the end."""
+    began = time.monotonic()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOAD)]
+    try:
+        status = go(run, overrides).wait()
+    finally:
+        for each in busy:
+            each.kill()
+    return f"status {status}, {time.monotonic() - began:.0f} s"
+
+
+def twin(run: Path, overrides: Sequence[str], whole: Path) -> str:
+    """Another run begins at the same moment."""
+    other = run.with_name(f"{run.name}_other")
+    statuses = [process.wait() for process in [go(run, overrides), go(other, overrides)]]
+    return f"statuses {statuses}; the other: {', '.join(compare(whole, other)[1:])}"
+
+
+CASES: dict[str, Callable[[Path, Sequence[str], Path], str]] = {
+    "full disk": full_disk,
+    "memory limit": memory_limit,
+    "load of 12": load,
+    "twin": twin,
+}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
+    options, overrides = parser.parse_known_args()
+    overrides = overrides or [*JOB]
+    options.out.mkdir(parents=True)
+    whole = options.out / "whole"
+    if go(whole, overrides).wait():
+        raise SystemExit(f"the run in one piece failed, see {whole.with_suffix('.log')}")
+    before, rows = temporary_files(), []
+    for case in options.cases:
+        run = options.out / case.replace(" ", "_")
+        happened = CASES[case](run, overrides, whole)
+        rows.append([case, *compare(whole, run)[1:], happened])
+        sys.stdout.write(" | ".join(rows[-1]) + "\n")
+        sys.stdout.flush()
+    heads = ["case", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
+    sys.stdout.write(f"\n{markdown_table([*heads, 'what happened'], rows)}\n")
+    sys.stdout.write(f"left behind: {sorted(map(str, temporary_files() - before))[:5]}\n")
+    for mounted in options.out.iterdir():
+        if mounted.is_mount():
+            subprocess.run(["umount", str(mounted)], check=True)
+
+
+if __name__ == "__main__":
+    main()
