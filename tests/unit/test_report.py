@@ -4,6 +4,8 @@ import json
 import math
 import random
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -235,6 +237,46 @@ def test_names_of_files_splits_and_benchmarks_are_escaped_and_are_no_mathematics
     assert page.count("&lt;b&gt;bench") == 1
     # The numbers of the tiles are the only bold elements.
     assert page.count("<b>") == page.count('class="tile"')
+
+
+ATTACKS = (
+    "</pre><script>document.title = 'owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "\"><svg onload=document.title='owned'>",
+    "<iframe src='https://elsewhere.example/'></iframe>",
+    "<link rel=stylesheet href='https://elsewhere.example/a.css'>",
+    "<meta http-equiv=refresh content='0;url=https://elsewhere.example'>",
+)
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
+def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path):
+    """Every text of a rollout and of the card is an attack. A browser shows the page, runs nothing of it and
+    asks for nothing but the page's own files.
+    """
+    fields = ("question", "hint", "text", "answer", "instance_id", "reason", "finish")
+    attacks = [rollout_line(i, **dict.fromkeys(fields, attack)) for i, attack in enumerate(ATTACKS)]
+    write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", attacks)
+    (run / "run_card.json").write_text(json.dumps(dict.fromkeys(ATTACKS, ATTACKS[0])))
+    out = tmp_path / "report"
+    out.mkdir()
+    for name, content in build_report(run).items():
+        (out / name).write_bytes(content)
+    log = tmp_path / "net.json"
+    limits = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+    command = [BROWSER, "--headless=new", *limits, f"--user-data-dir={tmp_path / 'profile'}"]
+    command += [
+        f"--log-net-log={log}",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        f"file://{out}/index.html",
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    title = re.search(r"<title>(.*?)</title>", shown)[1]
+    assert title == re.search(r"<title>(.*?)</title>", (out / "index.html").read_text())[1] != "owned"
+    assert "owned" in shown and "<script" not in shown and "<iframe" not in shown
+    assert "elsewhere.example" not in log.read_text()
 
 
 def test_every_element_that_is_opened_is_closed_in_its_place(run):
