@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import re
 from collections import defaultdict
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +31,8 @@ from seele_verl import off_policy
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
+
+ROOT = Path(__file__).parents[2]
 
 # --- The places of the released verl that we stand on. A failure here says which seam an upgrade has moved
 
@@ -66,6 +70,20 @@ def test_a_prompt_is_one_coroutine_of_the_rollout_worker():
     assert parameters(worker._run_prompt)[:5] == expected
     assert inspect.iscoroutinefunction(worker._run_prompt)
     assert "self.agent_loop_workers_class" in inspect.getsource(AgentLoopManagerTQ.__init__)
+
+
+def test_a_rollout_worker_can_be_replaced():
+    """By one that is made as verl makes its own, and that is handed what the lost one was."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
+
+    given = ["config", "llm_client", "teacher_client", "reward_loop_worker_handles"]
+    assert parameters(AgentLoopWorker.__init__)[1:] == given
+    made = "".join(inspect.getsource(AgentLoopManager._init_agent_loop_workers).split())
+    assert f".remote({','.join(f'self.{name}' for name in given)},)" in made
+    handed_over = inspect.getsource(AgentLoopManagerTQ.generate_sequences)
+    assert "prompts.chunk(len(self.agent_loop_workers))" in handed_over
+    assert "zip(self.agent_loop_workers, chunkes, strict=False)" in handed_over
 
 
 def test_rows_carry_the_fields_that_verl_writes_itself():
@@ -460,6 +478,23 @@ def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     [cut] = worker._given(instance, encoded([1, 2], [3, 4, 5, 6]), None)
     assert (cut.token_ids, cut.finish) == ((1, 2, 3, 4, 5, 6), Finish.LENGTH)
     assert len(cut.log_probs) == 6
+
+
+def test_docs_verl_names_every_place_of_verl_that_we_derive_from_or_replace():
+    page = (ROOT / "docs" / "verl.md").read_text()
+    imported = set()
+    for file in (ROOT / "verl" / "seele_verl").rglob("*.py"):
+        if "gpu_check" not in file.parts:
+            imported |= set(re.findall(r"^\s*from verl\.([\w.]+) import", file.read_text(), re.M))
+    helpers = re.compile(r"utils\b|trainer\.ppo\.(utils|core_algos)|workers\.(config|utils\.padding)")
+    places = {module for module in imported if not helpers.match(module)}
+    assert len(places) > 12
+    missing = [module for module in places if module.rsplit(".", 1)[-1] not in page]
+    assert missing == [], "add a row to docs/verl.md"
+    for test in re.findall(r"`(test_\w+)`", page):
+        assert f"def {test}(" in Path(__file__).read_text(), test
+    for file in re.findall(r"`(?:tests/)?((?:contract/|integration/)?test_\w+\.py)`", page):
+        assert list((ROOT / "tests").rglob(Path(file).name)), file
 
 
 # --- verl's own data set takes a file of problems as it is
