@@ -48,7 +48,7 @@ from seele.records import (
     Walk,
 )
 from seele.rollout.solutions import EncodedProblem
-from seele_verl import off_policy
+from seele_verl import columns, off_policy
 from seele_verl.losses import (
     have_weight,
     means_over_computed,
@@ -897,12 +897,12 @@ def corrected(method, kind, level, monkeypatch):
         read_settings(config), rollout_correction=kind, rollout_correction_level=level
     )
     verls = OmegaConf.merge(config.algorithm.rollout_correction, verl_rollout_correction(settings))
-    columns = fields.select("old_log_probs", "rollout_log_probs", "response_mask").to_padded_tensor()
-    data, _ = compute_rollout_correction_and_add_to_batch(DataProto(batch=columns), verls)
+    read = fields.select("old_log_probs", "rollout_log_probs", "response_mask").to_padded_tensor()
+    data, _ = compute_rollout_correction_and_add_to_batch(DataProto(batch=read), verls)
     weights = response_to_nested(data.batch["rollout_is_weights"], fields["response_mask"])
     fields["rollout_is_weights"] = weights
     if OFF_POLICY_MASK in fields:
-        monkeypatch.setattr(off_policy, "tq", Store(fields))
+        monkeypatch.setattr(columns, "tq", Store(fields))
         off_policy.weigh_on_policy_tokens_only(
             KVBatchMeta(keys=[*"abcd"], partition_id="train", tags=[{}] * 4)
         )

@@ -27,7 +27,7 @@ from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele.rollout.solutions import EncodedProblem
-from seele_verl import off_policy
+from seele_verl import columns, off_policy
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
@@ -624,7 +624,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
     ).batch["advantages"]
 
     store = Store({"response_mask": mask})
-    monkeypatch.setattr(off_policy, "tq", store)
+    monkeypatch.setattr(columns, "tq", store)
     off_policy.write_advantages(KVBatchMeta(keys=keys, partition_id="train", tags=tags), source)
     written = store.fields["advantages"].to_padded_tensor(0.0)
     # The largest is about 4; single precision leaves 1e-7 of a reward, over a deviation that may be small.
@@ -659,10 +659,10 @@ def jagged(rows):
 
 @pytest.fixture
 def queue(monkeypatch):
-    from seele_verl import hint_reliance, rescoring, self_distillation
+    from seele_verl import hint_reliance, rescoring
 
     queue = Queue()
-    for module in (rescoring, hint_reliance, self_distillation):
+    for module in (rescoring, hint_reliance, columns):
         monkeypatch.setattr(module, "tq", queue)
     return queue
 

@@ -1,20 +1,19 @@
 """Advantages that the update has in place of verl's, and what it knows of tokens that are off-policy.
 
 T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
-(N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back.
+(N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` into the rows again.
 """
 
 from collections.abc import Mapping, Sequence
 
 import torch
-import transfer_queue as tq
-from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
 from seele.losses.off_policy import OFF_POLICY_MASK
 from seele.maths.advantages import highest
 from seele.methods.credit import Span
 from seele.methods.sources import OffPolicySource
+from seele_verl.columns import read_columns, write_columns
 from seele_verl.losses import have_weight
 from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
@@ -24,7 +23,7 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     entropy_share = source.settings.entropy_share
     by_entropy = entropy_share < 1.0
     columns = ["response_mask"] + [OFF_POLICY_MASK] * source.marks_tokens + ["entropy"] * by_entropy
-    data = _read(batch, columns)
+    data = read_columns(batch, columns)
     lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])  # (N,) adding up to T
 
     def spread(tag_name: str) -> torch.Tensor:
@@ -41,17 +40,16 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
             off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
     advantages = _rows(advantage_T * _flat(data["response_mask"]), lengths.tolist())
-    return _write(batch, {"advantages": advantages, "returns": advantages})
+    return write_columns(batch, {"advantages": advantages, "returns": advantages})
 
 
 def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBatchMeta:
     """Put each span's advantage on its tokens in the place of verl's estimates, by row; 0 on all others."""
-    masks = _read(batch, ["response_mask"])["response_mask"].unbind()
+    masks = read_columns(batch, ["response_mask"])["response_mask"].unbind()
     rows = [
         span_advantages(len(mask), spans.get(key, ())) for key, mask in zip(batch.keys, masks, strict=True)
     ]
-    advantages = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-    return _write(batch, {"advantages": advantages, "returns": advantages})
+    return write_columns(batch, {"advantages": rows, "returns": rows})
 
 
 def span_advantages(num_tokens: int, spans: Sequence[Span]) -> torch.Tensor:
@@ -70,11 +68,11 @@ def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
     """
     of_trainer, of_row = "old_log_probs", "rollout_log_probs"
     written, read = (of_trainer, of_row) if has_log_probs else (of_row, of_trainer)
-    data = _read(batch, [of_trainer, of_row, OFF_POLICY_MASK])
+    data = read_columns(batch, [of_trainer, of_row, OFF_POLICY_MASK])
     is_off_policy_T = _flat(data[OFF_POLICY_MASK]).bool()
     # (T,) each: off-policy tokens from one column, all others as they were.
     values_T = torch.where(is_off_policy_T, _flat(data[read]), _flat(data[written]))
-    _write(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
+    write_columns(batch, {written: _rows(values_T, [len(row) for row in data[written].unbind()])})
 
 
 def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
@@ -82,31 +80,22 @@ def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
     sequences a prefix would have its response's.
     """
     name = "rollout_is_weights"
-    data = _read(batch, [name, OFF_POLICY_MASK])
+    data = read_columns(batch, [name, OFF_POLICY_MASK])
     weights_T = torch.where(_flat(data[OFF_POLICY_MASK]).bool(), 1.0, _flat(data[name]))
-    _write(batch, {name: _rows(weights_T, [len(row) for row in data[name].unbind()])})
+    write_columns(batch, {name: _rows(weights_T, [len(row) for row in data[name].unbind()])})
 
 
 def count_tokens(batch: KVBatchMeta, column: str) -> int:
     """Tokens of the batch that a column of masks or weights marks."""
-    return int(_flat(_read(batch, [column])[column]).count_nonzero())
+    return int(_flat(read_columns(batch, [column])[column]).count_nonzero())
 
 
 def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
     """Keys of the rows that are not 0 all over in one of the columns; of all where there is no column."""
     if not columns:
         return {*batch.keys}
-    weighed = have_weight(_read(batch, [*columns]), columns)
+    weighed = have_weight(read_columns(batch, [*columns]), columns)
     return {key for key, has_weight in zip(batch.keys, weighed, strict=True) if has_weight}
-
-
-def _read(batch: KVBatchMeta, columns: list[str]) -> TensorDict:
-    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=columns)
-
-
-def _write(batch: KVBatchMeta, fields: dict[str, torch.Tensor]) -> KVBatchMeta:
-    columns = TensorDict(fields, batch_size=len(batch))  # type: ignore[arg-type]
-    return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=columns)
 
 
 def _flat(column: torch.Tensor) -> torch.Tensor:
@@ -114,6 +103,6 @@ def _flat(column: torch.Tensor) -> torch.Tensor:
     return torch.cat(column.unbind())
 
 
-def _rows(values_T: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """(T,) -> nested (N, R of each row)."""
-    return torch.nested.as_nested_tensor(list(torch.split(values_T, list(lengths))), layout=torch.jagged)
+def _rows(values_T: torch.Tensor, lengths: Sequence[int]) -> Sequence[torch.Tensor]:
+    """(T,) -> (R of the row,) of each row."""
+    return torch.split(values_T, list(lengths))

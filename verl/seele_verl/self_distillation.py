@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import transfer_queue as tq
-from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
 from seele.records import Visit
+from seele_verl.columns import read_columns, write_columns
 from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
@@ -37,13 +36,13 @@ def ask_teacher(
         ranks: As for ``score_behind``.
         **how: As for ``score_behind``.
     """
-    data = _read(batch, "prompts", "responses")
+    data = read_columns(batch, ("prompts", "responses"))
     asked = [
         own if tag.get("is_padding") else torch.tensor(prompts[parse_row_key(key)[0]])
         for key, tag, own in zip(batch.keys, batch.tags, data["prompts"].unbind(), strict=True)
     ]
     log_probs = score_behind(asked, data["responses"].unbind(), score, ranks=ranks, **how)
-    _write(batch, {LOG_PROBS_OF_TEACHER: log_probs})
+    write_columns(batch, {LOG_PROBS_OF_TEACHER: log_probs})
 
 
 def write_divergence(batch: KVBatchMeta) -> float:
@@ -53,7 +52,7 @@ def write_divergence(batch: KVBatchMeta) -> float:
     Returns:
         The mean of its negative over the batch's tokens: an estimate of that divergence, in nats a token.
     """
-    data = _read(batch, LOG_PROBS_OF_TEACHER, "old_log_probs", "response_mask")
+    data = read_columns(batch, (LOG_PROBS_OF_TEACHER, "old_log_probs", "response_mask"))
     advantages = [
         (teacher_R - own_R) * mask_R
         for teacher_R, own_R, mask_R in zip(
@@ -63,7 +62,7 @@ def write_divergence(batch: KVBatchMeta) -> float:
             strict=True,
         )
     ]
-    _write(batch, {"advantages": advantages, "returns": advantages})
+    write_columns(batch, {"advantages": advantages, "returns": advantages})
     tokens = torch.cat(list(data["response_mask"].unbind())).sum()
     return float(-torch.cat(advantages).sum() / tokens)
 
@@ -76,18 +75,3 @@ def extra_teacher_tokens(visits: Mapping[str, Visit], prompts: Mapping[str, list
             more = len(prompt) - visits[uid].prompt_tokens - visits[uid].hint_tokens(rollout)
             extra[rollout.round_index] = extra.get(rollout.round_index, 0) + more
     return extra
-
-
-def _read(batch: KVBatchMeta, *columns: str) -> TensorDict:
-    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(columns))
-
-
-def _write(batch: KVBatchMeta, rows: Mapping[str, list[torch.Tensor]]) -> None:
-    fields = {
-        name: torch.nested.as_nested_tensor(of_rows, layout=torch.jagged) for name, of_rows in rows.items()
-    }
-    tq.kv_batch_put(
-        keys=batch.keys,
-        partition_id=batch.partition_id,
-        fields=TensorDict(fields, batch_size=len(batch)),  # type: ignore[arg-type]
-    )

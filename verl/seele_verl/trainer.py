@@ -58,6 +58,7 @@ from seele.rollout.unanswered import (
     warn_of_unanswered,
 )
 from seele_verl.changes import with_changes
+from seele_verl.columns import read_columns
 from seele_verl.compat import call_on_every_rank
 from seele_verl.controller_actor import start_controller
 from seele_verl.cpu.resources import prepare_ranks, return_free_memory
@@ -412,7 +413,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _learn(self, batch: KVBatchMeta) -> None:
         """Tell the planner, before the step is saved, what the step brought."""
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
+        data = read_columns(batch, ["advantages"])
         self._advantages = defaultdict(dict)
         sizes: dict[int, dict[int, float]] = defaultdict(dict)
         for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):

@@ -1,0 +1,25 @@
+"""Columns of a batch's rows in TransferQueue, nested (N, tokens of each row) of N rows."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+
+
+def read_columns(batch: KVBatchMeta, names: Sequence[str]) -> TensorDict:
+    """These columns of the batch's rows, in the batch's order."""
+    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
+
+
+def write_columns(batch: KVBatchMeta, columns: Mapping[str, Sequence[torch.Tensor]]) -> KVBatchMeta:
+    """Write columns, a tensor for each row of the batch; returns the batch with them."""
+    fields = {
+        name: torch.nested.as_nested_tensor(list(rows), layout=torch.jagged) for name, rows in columns.items()
+    }
+    return tq.kv_batch_put(
+        keys=batch.keys,
+        partition_id=batch.partition_id,
+        fields=TensorDict(fields, batch_size=len(batch)),  # type: ignore[arg-type]
+    )
