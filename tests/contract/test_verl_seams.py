@@ -239,7 +239,7 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     monkeypatch.setattr(module.SeeleTrainer.__base__, "on_sample_end", lambda self: None)
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele = SimpleNamespace(curriculum=SimpleNamespace(spare_problems=1))
-    trainer.agent_loop_manager = SimpleNamespace(agent_loop_workers=[])
+    trainer.agent_loop_manager, trainer._engines = SimpleNamespace(agent_loop_workers=[]), {}
     trainer.replay_buffer = SimpleNamespace(left_behind=lambda: ["step2-000001"], forget=lambda uids: None)
     trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 9}
     # Of step 1, after that step had ended; and of this one, just before it is cancelled.
@@ -248,6 +248,48 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     trainer.on_sample_end()
     assert trainer._visits.keys() == {"step2-000000", "step2-000002"}
     assert trainer._carried == [8]
+
+
+def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():
+    from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+    balancer = GlobalRequestLoadBalancer(servers={"dead": 1, "alive": 2})
+    first = {balancer.acquire_server(f"problem {number}")[0] for number in range(20)}
+    balancer.remove_servers(["dead"])
+    again = {balancer.acquire_server(f"problem {number}")[0] for number in range(20)}
+    assert (first, again) == ({"dead", "alive"}, {"alive"})
+
+
+def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(monkeypatch, tmp_path):
+    from verl.checkpoint_engine.base import CheckpointEngineManager
+
+    from seele_verl import trainer as module
+
+    dead, said, saved = [], [], []
+    monkeypatch.setattr(module.ray, "wait", lambda lives, **_: (dead, []))
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "on_step_end", lambda self: saved.append("weights"))
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.run, trainer.global_steps, trainer.timing_raw = tmp_path, 3, {}
+    trainer._lost_engines, trainer._saved_step, trainer._saved_at = False, 2, 0.0
+    trainer.seele, trainer.log = SimpleNamespace(save_every_minutes=None), SimpleNamespace(warn=said.append)
+    trainer._save_checkpoint = lambda: saved.append(trainer.global_steps)
+    trainer.checkpoint_manager = object.__new__(CheckpointEngineManager)
+    trainer.checkpoint_manager.replicas = ["first", "second"]
+    trainer._engines = {"life of first": "first", "life of second": "second"}
+    (tmp_path / "logs").mkdir()
+    trainer.on_step_end()
+    assert (saved, said) == (["weights"], [])
+    dead.append("life of first")
+    trainer._let_go_of_lost_engines()
+    trainer._let_go_of_lost_engines()
+    assert trainer.checkpoint_manager.replicas == ["second"]
+    assert said == ["step 3: 1 of 2 engines died; the others take over, and the run ends after this step\n"]
+    with pytest.raises(RuntimeError, match="an engine died in step 3, after which the run is saved"):
+        trainer.on_step_end()
+    assert saved == ["weights", 3]
+    dead.append("life of second")
+    with pytest.raises(RuntimeError, match="the engine died in step 3"):
+        trainer._let_go_of_lost_engines()
 
 
 def test_tokens_count_although_their_problem_was_cut(monkeypatch):

@@ -148,7 +148,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             del self._prompts[uid]
 
     async def live(self) -> None:
-        """Never ends: who waits for it learns of the worker's death."""
+        """Never ends: a caller that waits for it learns of the worker's death."""
         await asyncio.Event().wait()
 
     async def cancel_prompts(self, uids: Sequence[str]) -> None:

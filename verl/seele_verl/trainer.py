@@ -134,6 +134,9 @@ class SeeleTrainer(PPOTrainerSync):
         self.log = RunLog(self.run)
         self.callbacks = Callbacks(self.seele.callbacks)
         self._training = False
+        self._engines: dict[Any, Any] = {}
+        """What has a result, an error, once an engine's server is dead -> the replica that it is of."""
+        self._lost_engines = False
         self._saved_step, self._saved_at = 0, time.monotonic()
         """The last checkpoint of this process, and when it was written; or when the process began."""
         self._carried: list[int] = []
@@ -238,7 +241,28 @@ class SeeleTrainer(PPOTrainerSync):
                 "problems again\n"
             )
 
+    def _let_go_of_lost_engines(self) -> None:
+        """Go on to the end of the step without engines that have died. Their requests went to the others.
+
+        Raises:
+            RuntimeError: All have died.
+        """
+        if not self._engines:
+            return
+        dead, _ = ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)
+        if lost := {self._engines[each] for each in dead} & {*self.checkpoint_manager.replicas}:
+            before = len(self.checkpoint_manager.replicas)
+            self.checkpoint_manager.remove_replicas([*lost])
+            if not self.checkpoint_manager.replicas:
+                raise RuntimeError(f"the engine died in step {self.global_steps}")
+            self._lost_engines = True
+            self.log.warn(
+                f"step {self.global_steps}: {len(lost)} of {before} engines died; the others take over, and "
+                "the run ends after this step\n"
+            )
+
     def on_sample_end(self) -> None:
+        self._let_go_of_lost_engines()
         left_behind = []
         if self.seele.curriculum.spare_problems:
             left_behind = self.replay_buffer.left_behind()
@@ -430,6 +454,8 @@ class SeeleTrainer(PPOTrainerSync):
         if self.terms.change_the_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
             self.actor_rollout_wg.set_loss_fn(partial(seele_loss, config=actor, terms=self.terms))
+        replicas = self.checkpoint_manager.replicas
+        self._engines = {server.live.remote(): each for each in replicas for server in each.servers}
         call_on_every_rank(self.actor_rollout_wg, send_on_own_socket)
         if self.config.trainer.device == "cpu":
             prepare_ranks(self.actor_rollout_wg, ranks=self.config.trainer.n_gpus_per_node)
@@ -523,15 +549,18 @@ class SeeleTrainer(PPOTrainerSync):
 
     def on_step_end(self) -> None:
         show_life(self.run)
+        self._let_go_of_lost_engines()
         stops = is_asked_to_stop(self.run)
         minutes = (time.monotonic() - self._saved_at) / 60
-        is_due = stops or (self.seele.save_every_minutes or math.inf) <= minutes
+        is_due = stops or self._lost_engines or (self.seele.save_every_minutes or math.inf) <= minutes
         if is_due and self._saved_step != self.global_steps:
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
         if stops and self.global_steps < self.total_training_steps:
             note_stop(self.run)
             self.total_training_steps = self.global_steps
+        if self._lost_engines:
+            raise RuntimeError(f"an engine died in step {self.global_steps}, after which the run is saved")
         super().on_step_end()
 
     def _end_at_budget(self) -> None:

@@ -49,5 +49,9 @@ async def generate_round(
         with contextlib.suppress(ray.exceptions.RayError):
             await finished  # until the engine has let go of it
         raise
+    except ray.exceptions.ActorDiedError:
+        # It has no request under way, so the balancer would send the next try there again.
+        client._load_balancer.remove_servers.remote([server_id])
+        raise
     finally:
         client._release_server(server_id, request_id=session_id)

@@ -27,6 +27,10 @@ class RoundServer(vLLMHttpServer):
         super().__init__(*args, **kwargs)
         receive_on_own_socket()
 
+    async def live(self) -> None:
+        """Never ends: a caller that waits for it learns of the server's death."""
+        await asyncio.Event().wait()
+
     async def generate_round(
         self,
         prompt_ids: list[int],
