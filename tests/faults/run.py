@@ -7,7 +7,7 @@ the run then does is compared with the same run in one piece.
         hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
 
 Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind.
-The next fault of a run comes once a step has been trained after the one before, up to SPREAD seconds later.
+The next fault comes once two steps have been trained after the one before, up to SPREAD seconds later.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from seele_verl.runs.log import rows_of
 
 JOB = ("method=seele", "hardware=cpu", "job=tiny", "model=tiny", "data=chains", "data.train_batch_size=8")
 JOB += ("actor_rollout_ref.actor.ppo_mini_batch_size=4", "seele.hints.rounds=2")
-JOB += ("seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=14", "trainer.save_freq=2")
+JOB += ("seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=20", "trainer.save_freq=2")
 JOB += ("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logger=[console]")
 KEEP = ("trainer.max_actor_ckpt_to_keep=null",)
 ROLES = {
@@ -118,7 +118,8 @@ def with_faults(
         reached, restarts = last_step(run), log.read_text().count("; restart ")
         began = time.monotonic()
         victim.send_signal(sent)
-        goes_on = wait_for(lambda reached=reached: last_step(run) > reached, process)
+        # The step under way may end before the loss is noticed.
+        goes_on = wait_for(lambda reached=reached: last_step(run) > reached + 1, process)
         restarted = log.read_text().count("; restart ") > restarts
         resumed = re.findall(r" (?:starts|resumes after step (\d+)) in ", log.read_text())[-1] or 0
         lost = reached - int(resumed) if restarted else 0
@@ -203,7 +204,7 @@ def main() -> None:
         "started again",
         "went on",
         "steps done again",
-        "seconds to a new step",
+        "seconds to two new steps",
     ]
     sys.stdout.write(f"\n{markdown_table(heads, faults)}\n\n")
     heads = ["run", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
