@@ -3,6 +3,8 @@
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH="$PWD/.venv/bin:$PATH"
+# Or each of a run's processes compiles all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 [ -x .venv/bin/python ] || echo "There is no .venv yet; scripts/setup.sh makes it." >&2
 run() {
     printf '+%s\n' "$(printf ' %q' "$@")"

@@ -242,15 +242,17 @@ def test_sigterm_leaves_a_note_and_a_second_one_ends_the_process(tmp_path):
 def test_temporary_files_of_a_run_go_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", "/tmp")
-    monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    ask = "import os, tempfile; print(tempfile.mkdtemp(), os.environ['RAY_TMPDIR'])"
+    kept = ("RAY_TMPDIR", "TORCHINDUCTOR_CACHE_DIR")
+    for name in kept:
+        monkeypatch.delenv(name, raising=False)
+    ask = f"import os, tempfile; print(tempfile.mkdtemp(), *map(os.environ.get, {kept}))"
     with scratch_folder() as outer, scratch_folder() as inner:
         said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
-        left, ray = said.split()
+        left, ray, kernels = said.split()
         assert Path(left).parent == Path(inner) and Path(inner).parent == Path(outer)
-        assert Path(outer).parent == Path(ray) == Path("/tmp")
+        assert Path(outer).parent == Path(ray) == Path(kernels).parent == Path("/tmp")
     assert not Path(outer).exists()
-    assert tempfile.gettempdir() == "/tmp" and "RAY_TMPDIR" not in os.environ
+    assert tempfile.gettempdir() == "/tmp" and not os.environ.keys() & {*kept}
 
 
 def test_sockets_have_room_in_a_run_of_a_long_temporary_folder(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 locks of verl, folders of torchrun. Some stay behind even where a run ends by itself.
 """
 
+import getpass
 import os
 import shutil
 import tempfile
@@ -17,12 +18,18 @@ MAX_CHARS = 40
 @contextmanager
 def scratch_folder() -> Iterator[str]:
     """While open, temporary files of this process, and of those that it starts, are in a folder that is then
-    removed; yields that. Ray's session, with its logs, stays where it would be without.
+    removed; yields that. What outlives a run stays where it would be without: Ray's session, with its logs,
+    and the kernels that torch has compiled, which the next run needs again.
     """
     usual = tempfile.gettempdir()
+    kept = {
+        "RAY_TMPDIR": usual,
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(usual, f"torchinductor_{getpass.getuser()}"),
+    }
     folder = tempfile.mkdtemp(prefix="seele-", dir=usual if len(usual) <= MAX_CHARS else "/tmp")
     try:
-        with variables_set({"TMPDIR": folder, "RAY_TMPDIR": os.environ.get("RAY_TMPDIR") or usual}):
+        theirs = {name: os.environ.get(name) or path for name, path in kept.items()}
+        with variables_set({"TMPDIR": folder, **theirs}):
             tempfile.tempdir = None
             yield folder
     finally:
