@@ -323,6 +323,12 @@ print(tokens([None, 4])[1] == alone[0], tokens([-4])[0] == tokens([2**64 - 4])[0
 print(tokens([4], reversed(range(40)))[0] == alone[0][::-1])
 # Outside the runner, as when vLLM warms up, its own sampler answers.
 print(len(sampler(logits.repeat(3, 1), {0: torch.Generator()}, None, None)[0]))
+# The rank of each row's token, without torch's compiler, which vLLM's own takes.
+from vllm.v1.sample.ops import logprobs
+from vllm.v1.sample.sampler import batched_count_greater_than
+assert hasattr(logprobs.batched_count_greater_than, "_torchdynamo_orig_callable")
+ranks = batched_count_greater_than(logits.repeat(2, 1), torch.tensor([[1.0], [-1.0]]))
+print(ranks.tolist(), hasattr(batched_count_greater_than, "_torchdynamo_orig_callable"))
 """
 
 
@@ -335,7 +341,8 @@ def test_seeded_requests_are_sampled_at_once_and_alike_in_every_batch(run_python
         "True",
         "True",
     ]  # with all four tokens, then with the likeliest three
-    assert run_python(SAMPLE, cpu=True) == [*frequencies, *["True"] * 3, *["True"] * 3, "3"]
+    ranks = ["[2,", "4]", "False"]
+    assert run_python(SAMPLE, cpu=True) == [*frequencies, *["True"] * 3, *["True"] * 3, "3", *ranks]
 
 
 # --- How a run starts Ray: on a node under load, and with the GPUs hidden

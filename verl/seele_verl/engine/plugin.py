@@ -1,7 +1,7 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-It makes seeds cheap (``seeded_sampling``). On a CPU two fixes make it possible to update weights while the
-engine runs.
+It makes seeds cheap (``seeded_sampling``), and on a CPU the first response. There two fixes make it possible
+to update weights while the engine runs.
 """
 
 import os

@@ -113,6 +113,7 @@ def sample_seeded_at_once() -> None:
     kernel a request and decoding step on a GPU. Here a generator only stands for its seed. A request
     without a seed is given one.
     """
+    from vllm.platforms import current_platform
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 
     init = TopKTopPSampler.__init__
@@ -124,6 +125,8 @@ def sample_seeded_at_once() -> None:
         init(self, *args, **kwargs)
         # The runner builds its sampler. Importing it any earlier would cost seconds in processes without one.
         _tell_the_sampler_positions()
+        if current_platform.is_cpu():
+            _count_ranks_without_compiling()
         vllms_own = self.forward
         self.seeds_and_positions = None
 
@@ -172,6 +175,18 @@ def _tell_the_sampler_positions() -> None:
             sampler.seeds_and_positions = None
 
     GPUModelRunner._sample = sample_with_positions
+
+
+def _count_ranks_without_compiling() -> None:
+    """Have vLLM count the tokens above a sampled one by PyTorch's own operations.
+
+    It compiles that sum over the vocabulary (``vllm/v1/sample/ops/logprobs.py``) to save a GPU's memory. On a
+    CPU the compiler takes seconds before the first response, in each engine of each run.
+    """
+    from vllm.v1.sample import sampler
+
+    compiled = sampler.batched_count_greater_than
+    sampler.batched_count_greater_than = getattr(compiled, "_torchdynamo_orig_callable", compiled)
 
 
 def seeds_of(generators: Mapping[int, torch.Generator], num_requests: int) -> torch.Tensor:
