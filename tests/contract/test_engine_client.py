@@ -4,6 +4,7 @@ import asyncio
 import copy
 import inspect
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -84,7 +85,8 @@ class Engine:
         self.failures = failures
 
     async def told(self):
-        return self.began, self.aborted
+        """Requests without the random part of their names, and the seeds of those that were aborted."""
+        return [re.sub("-[0-9a-f]{32}", "", each) for each in self.began], self.aborted
 
 
 class Client:

@@ -183,11 +183,14 @@ def imported_distributions(folder: Path) -> set[str]:
     """Canonical names of the distributions that the Python files under ``folder`` import, at any depth."""
     modules: set[str] = set()
     for path in folder.rglob("*.py"):
+        found: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
-                modules.update(alias.name.partition(".")[0] for alias in node.names)
+                found.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and not node.level:
-                modules.add(str(node.module).partition(".")[0])
+                found.add(str(node.module).partition(".")[0])
+        # Scripts find what lies beside them.
+        modules |= found - {other.stem for other in path.parent.glob("*.py")}
     providers = importlib.metadata.packages_distributions()
     ours = set(PACKAGES) | sys.stdlib_module_names
     # A namespace such as "google" has several providers; one that is declared is enough, see the caller.

@@ -341,7 +341,7 @@ def own(tmp_path):
         for old, new in changes.values():
             assert old in source
             source = source.replace(old, new)
-        file = tmp_path / f"own_{len(list(tmp_path.iterdir()))}.py"
+        file = tmp_path / f"own_{len(list(tmp_path.glob('*.py')))}.py"
         file.write_text(source)
         return f"{file}:Stairs"
 
@@ -514,7 +514,7 @@ def own_curriculum(tmp_path):
         for old, new in changes:
             assert old in source
             source = source.replace(old, new)
-        file = tmp_path / f"own_{len(list(tmp_path.iterdir()))}.py"
+        file = tmp_path / f"own_{len(list(tmp_path.glob('*.py')))}.py"
         file.write_text(source)
         return f"{file}:{name}"
 

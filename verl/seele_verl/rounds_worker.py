@@ -91,7 +91,6 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model = self.config.actor_rollout_ref.model.path
         self.cache = None if cache is None else RolloutCache(Path(cache), model=model)
         self._prompts: dict[str, asyncio.Task[None] | None] = {}
-        self._name = uuid.uuid4().hex[:8]
         self.grader = open_grader(self.seele.reward)
 
     def apply_settings(self) -> None:
@@ -391,8 +390,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             generated = generate_round(
                 self.llm_client,
                 session_id=session_id,
-                # The engine may still be busy with those of a worker that died.
-                request_id=f"{session_id}-{seeds[0]}-{self._name}-{attempt}",
+                # Another each time: the engine may be busy with an earlier one, of a worker that died.
+                request_id=f"{session_id}-{seeds[0]}-{attempt}-{uuid.uuid4().hex}",
                 prompt_ids=request["prompt_ids"],
                 sampling_params=[
                     {
