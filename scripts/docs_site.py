@@ -22,8 +22,12 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
-    pages = {"index.md": front_page(), "reference/settings.md": settings_page()}
-    for path, text in (pages | {"reference/commands.md": commands_page()}).items():
+    pages = {
+        "index.md": front_page(),
+        "reference/settings.md": settings_page(),
+        "reference/commands.md": commands_page(),
+    }
+    for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -95,12 +99,8 @@ def _fields(classes: dict[str, ast.ClassDef], name: str) -> Iterator[tuple[ast.A
             yield from _fields(classes, base.id)
     for field, after in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
         if isinstance(field, ast.AnnAssign):
-            text = (
-                after.value.value
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                else ""
-            )
-            yield field, inspect.cleandoc(str(text))
+            has_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            yield field, inspect.cleandoc(after.value.value) if has_text else ""
 
 
 def commands_page() -> str:
