@@ -88,6 +88,7 @@ from seele_verl.protocol import (
     parse_row_key,
     row_key,
 )
+from seele_verl.queue_watch import watched_queue
 from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
     drop_old_checkpoints,
@@ -169,9 +170,11 @@ class SeeleTrainer(PPOTrainerSync):
 
         Raises:
             PluginError: A part of the user's own raised or returned nonsense, in this process or another.
+            RuntimeError: An engine died, or a process of the queue.
         """
         try:
-            super().fit(agent_loop_manager)
+            with watched_queue():
+                super().fit(agent_loop_manager)
         except Exception as error:
             if fault := plugin_fault(error):
                 raise fault from error
