@@ -31,7 +31,7 @@ setup(
     ],
     package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
     package_data={
-        "seele": ["data/sources/*.yaml", "report/templates/*"],
+        "seele": ["data/sources/*.yaml", "report/templates/*", "report/templates/browser/*"],
         "seele_verl": ["config/**/*.yaml", "options/*.yaml"],
     },
     install_requires=[
@@ -43,6 +43,8 @@ setup(
         "jinja2>=3.1",
         "rich>=13.7",
         "typer>=0.12",
+        "starlette>=0.40",
+        "uvicorn>=0.30",
         "mathruler==0.1.0",
         # mathruler imports these three without declaring them.
         "sympy>=1.13",

@@ -23,6 +23,7 @@ from seele.cli.export import export_command
 from seele.cli.grade import grade_command
 from seele.cli.report import compare_command, report_command, runs_command
 from seele.cli.simulate import simulate_command
+from seele.cli.view import view_command
 from seele.errors import SeeleError
 
 app = typer.Typer(
@@ -64,6 +65,7 @@ _add(app, "grade", grade_command)
 _add(app, "report", report_command)
 _add(app, "runs", runs_command)
 _add(app, "simulate", simulate_command)
+_add(app, "view", view_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

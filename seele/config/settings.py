@@ -528,6 +528,11 @@ class SeeleConfig:
     save_every_minutes: float | None = None
     """Save after a step, too, when the last checkpoint is older; None for ``trainer.save_freq`` alone."""
 
+    dump_tokens: bool = False
+    """Whether ``rollouts/step_N.jsonl`` holds each token of the responses, its advantage, and the trainer's
+    log-probability minus the engine's. ``seele view`` colours tokens by them.
+    """
+
     loss_terms: tuple[LossTermConfig, ...] = ()
     """Terms of your own that are added to the actor's loss: ``LossTermConfig``."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from seele.report.browser.page import rollouts_page
+from seele.report.curves import aimed_accuracy, saved_controller
 from seele.report.figures import draw_figures
 from seele.report.page import render_page
 from seele.report.run_folder import Metrics, RunFolder, read_run
@@ -29,7 +31,9 @@ from seele.report.series import (
 
 
 def build_report(run_folder: Path) -> dict[str, bytes]:
-    """The report's files by name: figures, ``summary.json`` and, last, ``index.html``, which refers to them.
+    """The report's files by name: figures, ``summary.json``, ``rollouts.html`` where there are rollouts.
+
+    The last is ``index.html``, which refers to them.
 
     Raises:
         CheckpointError: If ``run_folder`` is not a run folder.
@@ -38,9 +42,18 @@ def build_report(run_folder: Path) -> dict[str, bytes]:
     summary = summarise(run)
     figures = draw_figures(run)
     page = render_page(run, summary, figures)
+    controller = saved_controller(run)
+    rollouts = rollouts_page(
+        run_folder,
+        name=run.name,
+        metrics=run.metrics,
+        curves={curve.instance_id: curve for curve in controller.curves()} if controller else {},
+        target_accuracy=aimed_accuracy(run),
+    )
     return {
         **{f"{name}.png": image for name, image in figures.items()},
         "summary.json": (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode(),
+        **({"rollouts.html": rollouts.encode()} if rollouts else {}),
         "index.html": page.encode(),
     }
 

@@ -10,6 +10,7 @@ from seele.hints import Controller, aims_at_target, build_controller
 from seele.hints.conditions import with_conditions
 from seele.records import AccuracyCurve
 from seele.report.run_folder import RunFolder
+from seele.report.series import spread_evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,4 @@ def choose_problems(fits: list[FittedProblem], *, count: int, target_accuracy: f
     most_tried = sorted(fits, key=lambda fit: (-tried[fit.instance_id], fit.instance_id))
     # Four times as many as shown: enough to span easy and hard, few enough to have tried several hints.
     candidates = sorted(most_tried[: 4 * count], key=lambda fit: fit.crossing(target_accuracy))
-    if len(candidates) <= count:
-        return candidates
-    return [candidates[round(i * (len(candidates) - 1) / (count - 1))] for i in range(count)]
+    return spread_evenly(candidates, count)

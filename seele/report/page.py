@@ -29,7 +29,7 @@ def _environment() -> "Environment":
     # Commands that write no page should not wait for this import.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("seele.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -37,6 +37,9 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["tenth"] = lambda share: max(0, min(10, round(10 * share)))
+    environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
+    return environment
 
 
 def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[RolloutLine]:

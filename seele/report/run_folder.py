@@ -113,7 +113,7 @@ def read_run(path: Path) -> RunFolder:
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = _read_metrics(path / "metrics.jsonl", notes)
+    metrics = read_metrics(path / "metrics.jsonl", notes)
     scores, conditions = read_evaluation(path, "eval/scores.json", notes)
     # Only one step is read: the rollouts of a long run do not fit in memory.
     step = max(rollout_files(path), default=None)
@@ -219,7 +219,8 @@ def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
                 notes.append(f"{file.name}, line {number}, is no JSON object and was left out.")
 
 
-def _read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
+def read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
+    """A step's last line each, in order of steps. What is missing or damaged is added to ``notes``."""
     if not file.is_file():
         notes.append("metrics.jsonl is missing: the run ended before its first step.")
         return ()

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
 from seele.report.run_folder import Metrics
 
+Value = TypeVar("Value")
 VALIDATION = "val/accuracy/"
 ROUND = "accuracy/round_"
 PHASE = "timing_s/"
@@ -98,3 +100,10 @@ def moving_mean(series: Series, *, window: int) -> Series:
         series.x,
         tuple(fmean(series.y[max(0, i - before) : i + after + 1]) for i in range(len(series.y))),
     )
+
+
+def spread_evenly(values: Sequence[Value], count: int) -> list[Value]:
+    """At most ``count`` of the values, the first and the last among them, in their order."""
+    if len(values) <= count:
+        return list(values)
+    return [values[round(index * (len(values) - 1) / (count - 1))] for index in range(count)]

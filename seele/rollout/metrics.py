@@ -183,12 +183,17 @@ def packed_tokens(rows: Iterable[tuple[str, int, int]]) -> int:
     return responses + sum(longest.values())
 
 
-def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict[str, Any]]:
+def rollout_rows(
+    visit: Visit,
+    advantages: Mapping[int, float],
+    token_columns: Mapping[int, Mapping[str, Sequence[Any]]] | None = None,
+) -> Iterator[dict[str, Any]]:
     """The visit's lines of ``rollouts/step_N.jsonl``, one a rollout.
 
     Args:
         visit: One problem's visit.
         advantages: Rollout index -> advantage that the update used; a rollout that was not trained has none.
+        token_columns: Rollout index -> what the line holds of each token besides, by name.
     """
     instance = visit.instance
     for rollout in visit.rollouts:
@@ -196,6 +201,7 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "step": visit.step,
             "instance_id": instance.instance_id,
             "data_source": instance.data_source,
+            "level": instance.level,
             "question": instance.question,
             "answer": instance.answer,
             "hint_ratio": rollout.hint_ratio,
@@ -217,6 +223,7 @@ def rollout_rows(visit: Visit, advantages: Mapping[int, float]) -> Iterator[dict
             "generated_tokens": len(rollout.completion.token_ids) * (rollout.origin is Origin.POLICY),
             "advantage": advantages.get(rollout.rollout_index),
             **_walked(rollout.grade),
+            **(token_columns or {}).get(rollout.rollout_index, {}),
         }
 
 

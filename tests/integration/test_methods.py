@@ -55,7 +55,7 @@ TURNS = {
     "ppo": [WITH_CRITIC] * 2,
     "milestones": [MILESTONES] * 2,
     "ppo without sec": ["method=ppo curriculum=uniform"],
-    "grpo": ["method=grpo seele.credit.stop=true"],
+    "grpo": ["method=grpo seele.credit.stop=true seele.dump_tokens=true"],
     "rloo": ["method=rloo"],
     "drgrpo": ["method=drgrpo curriculum=ordered"],
     "dapo": ["method=dapo"],
@@ -520,6 +520,11 @@ def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):
     assert line["milestones/stops"] == 1 and "flagged" in {row["finish"] for row in rows}
     for group in groups_of(rows).values():
         assert len({round(row["advantage"], 5) for row in group}) <= 2
+    for row in rows:
+        assert "".join(row["tokens"]).startswith(row["text"])
+        assert row["token_advantages"] == [round(row["advantage"], 4)] * row["generated_tokens"]
+        # On a CPU the engine's log-probabilities are the trainer's.
+        assert row["token_log_ratios"] == [0.0] * row["generated_tokens"]
 
 
 def flat(state, at: str = "") -> dict:

@@ -250,8 +250,9 @@ ATTACKS = (
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+@pytest.mark.parametrize("page", ["index.html", "rollouts.html"])
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
-def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path):
+def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path, page):
     """Every text of a rollout and of the card is an attack. A browser shows the page, runs nothing of it and
     asks for nothing but the page's own files.
     """
@@ -270,11 +271,11 @@ def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path):
         f"--log-net-log={log}",
         "--virtual-time-budget=5000",
         "--dump-dom",
-        f"file://{out}/index.html",
+        f"file://{out}/{page}",
     ]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     title = re.search(r"<title>(.*?)</title>", shown)[1]
-    assert title == re.search(r"<title>(.*?)</title>", (out / "index.html").read_text())[1] != "owned"
+    assert title == re.search(r"<title>(.*?)</title>", (out / page).read_text())[1] != "owned"
     assert "owned" in shown and "<script" not in shown and "<iframe" not in shown
     assert "elsewhere.example" not in log.read_text()
 

@@ -104,6 +104,7 @@ from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
+from seele_verl.token_dump import token_columns
 
 # verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
 # every key.
@@ -149,6 +150,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._controller_metrics: dict[str, float] = {}
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
+        self._tokens: dict[str, dict[int, dict[str, list[Any]]]] = {}
+        """The same -> what the dump holds of each token."""
         self._teacher_prompts: dict[str, list[int]] = {}
         """The reference model's prompts of the step's groups; none without self-distillation."""
         self._nothing_to_learn = False
@@ -448,6 +451,11 @@ class SeeleTrainer(PPOTrainerSync):
                 uid, rollout_index = parse_row_key(key)
                 self._advantages[uid][rollout_index] = float(advantage_T[-1])
                 sizes[self._problem_of_uid[uid]][rollout_index] = float(advantage_T.abs().mean())
+        self._tokens = defaultdict(dict)
+        if self.seele.dump_tokens:
+            for key, columns in token_columns(batch, self.tokenizer.batch_decode).items():
+                uid, rollout_index = parse_row_key(key)
+                self._tokens[uid][rollout_index] = columns
         visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
         self.planner.learn(visits, sizes)
         if self._refreshes_solutions:
@@ -637,7 +645,7 @@ class SeeleTrainer(PPOTrainerSync):
             (
                 row
                 for uid, visit in self._visits.items()
-                for row in rollout_rows(visit, self._advantages.get(uid, {}))
+                for row in rollout_rows(visit, self._advantages.get(uid, {}), self._tokens.get(uid))
             ),
         )
         return batch

@@ -1,0 +1,145 @@
+"""How quick the rollout browser is on a large run, which it makes up: every page, its index, its memory.
+
+    python benchmarks/browser.py --steps 1000 --problems 256 --rollouts 32      # 12 GB of rollouts
+
+A page's time is that of its request, from this machine: the first one, and the median of five, because what
+was read stays in memory. Times are taken while the index is made, and again when it is done.
+"""
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+ROUNDS = 4
+WORDS = "the of a so each in all 12 + 4 = 16 then costs hours apples left gives"
+
+
+def write_run(run: Path, *, steps: int, problems: int, rollouts: int) -> None:
+    """A run whose rollouts are made-up texts of 600 characters; problems come again every tenth step."""
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(WORDS.split(), k=150))[:600] for _ in range(1000)]
+    (run / "rollouts").mkdir(parents=True)
+    (run / "resolved.yaml").write_text("seele: {method: seele, hints: {target_accuracy: 0.5}}\n")
+    with (run / "metrics.jsonl").open("w") as metrics:
+        for step in range(1, steps + 1):
+            row = {f"metric/{number}": draw.random() for number in range(120)}
+            row |= {"step": step, "hint_ratio/mean": draw.random(), "val/accuracy/heldout": draw.random()}
+            row |= {f"accuracy/round_{number}": draw.random() for number in range(ROUNDS)}
+            metrics.write(json.dumps(row) + "\n")
+            lines = [
+                json.dumps(_line(step, problem + problems * (step % 10), number, rollouts, texts, draw))
+                for problem in range(problems)
+                for number in range(rollouts)
+            ]
+            (run / "rollouts" / f"step_{step}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _line(
+    step: int, problem: int, number: int, rollouts: int, texts: list[str], draw: random.Random
+) -> dict[str, object]:
+    right = draw.random() < 0.5
+    round_index = number * ROUNDS // rollouts
+    return {
+        "step": step,
+        "instance_id": f"problem-{problem}",
+        "data_source": "made_up",
+        "level": problem % 5 + 1,
+        "question": f"Problem {problem}: {texts[problem % len(texts)][:250]}",
+        "answer": "4",
+        "hint_ratio": round_index / ROUNDS,
+        "hint": texts[problem % 7][: 100 * round_index],
+        "predicted_accuracy": 0.5,
+        "round": round_index,
+        "rollout": number % (rollouts // ROUNDS),
+        "text": draw.choice(texts),
+        "reward": float(right),
+        "reason": "correct" if right else "wrong",
+        "finish": "stop",
+        "prompt_tokens": 90,
+        "hint_tokens": 30 * round_index,
+        "is_probe": False,
+        "origin": "policy",
+        "generated_tokens": draw.randrange(20, 400),
+        "advantage": draw.gauss(0, 1),
+    }
+
+
+def seconds_of(address: str, repeats: int = 5) -> tuple[float, float]:
+    """The first request's, and the median of all."""
+    seen = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        with urllib.request.urlopen(address) as answer:
+            answer.read()
+        seen.append(time.perf_counter() - began)
+    return seen[0], median(seen)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--problems", type=int, default=256)
+    parser.add_argument("--rollouts", type=int, default=32)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        sizes = {"steps": options.steps, "problems": options.problems, "rollouts": options.rollouts}
+        write_run(run, **sizes)
+        size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+        sys.stdout.write(f"{sizes}, {size / 1e9:.1f} GB\n")
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "seele.cli.main", "view", str(run), "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                _measure(server, run, options.steps, began)
+            finally:
+                server.terminate()
+
+
+def _measure(server: subprocess.Popen[str], run: Path, steps: int, began: float) -> None:
+    assert server.stdout is not None
+    site = re.search(r"http://[^/]*", server.stdout.readline())[0]  # type: ignore[index]
+    sys.stdout.write(f"ready after {time.perf_counter() - began:.1f} s\n")
+    some = max(1, steps // 2)
+    with (run / "rollouts" / f"step_{some}.jsonl").open() as lines:
+        problem = json.loads(lines.readline())["instance_id"]
+    pages = {
+        "newest step": "/",
+        "another step": f"/?step={some}",
+        "its problem, open": f"/?step={some}&open={problem}",
+        "its responses, searched": f"/?step={some}&text=apples+left+12",
+        "a problem's history": f"/problem?id={problem}",
+    }
+    indexed = "/problem?id=problem-1"
+    for when in ("while it is indexed", "indexed"):
+        for name, path in pages.items():
+            first, middle = seconds_of(site + path)
+            sys.stdout.write(f"{when}: {name}: first {first:.2f} s, then {middle:.2f} s\n")
+            sys.stdout.flush()
+        while when == "while it is indexed":
+            with urllib.request.urlopen(site + indexed) as answer:
+                if f"{steps} of {steps} steps are indexed" in answer.read().decode():
+                    break
+            time.sleep(1)
+        if when == "while it is indexed":
+            sys.stdout.write(f"indexed after {time.perf_counter() - began:.0f} s\n")
+    index = sum(file.stat().st_size for file in (run / "logs").glob("view.sqlite*"))
+    memory = psutil.Process(server.pid).memory_info().rss
+    sys.stdout.write(f"index {index / 1e6:.0f} MB, memory {memory / 1e6:.0f} MB\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""``seele view``: a run's rollouts in a browser."""
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seele.errors import ConfigError
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def view_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN [OTHER]", help="A run's folder; two or more to compare.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Who reaches it reads the rollouts.")
+    ] = LOCAL[0],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8420,
+) -> None:
+    """Serve a run's rollouts as pages for a browser, while it goes on or afterwards.
+
+    Raises:
+        CheckpointError: If RUN is not a run folder.
+        ConfigError: If the port is taken, or the address is not this machine's.
+    """
+    import uvicorn
+
+    from seele.report.browser.app import build_app, keep_indexed
+    from seele.report.browser.run import ViewedRun
+
+    viewed = [ViewedRun(run) for run in runs]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"--host {host} --port {port}: {error.strerror}; try --port 0") from error
+        stop = keep_indexed(viewed)
+        name = f"[{host}]" if ":" in host else host
+        typer.echo(
+            f"http://{name}:{listener.getsockname()[1]}/ shows {', '.join(each.name for each in viewed)}"
+        )
+        hosts = ["*"] if host not in LOCAL else [*LOCAL]
+        config = uvicorn.Config(build_app(viewed, hosts=hosts), log_level="warning", access_log=False)
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            stop.set()

@@ -1,0 +1,266 @@
+"""The pages of ``seele view``. Every state is an address: what is open, filtered and sorted stands in it.
+
+Whatever a page is given is escaped, scripts and styles come from this package alone, and nothing else may be
+loaded: the page's policy says so to the browser.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from importlib.resources import files
+from itertools import groupby
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from seele.records import GradeReason
+from seele.report.browser.colours import COLOURS, coloured
+from seele.report.browser.drawings import Point, curve_points, draw_timeline
+from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
+from seele.report.browser.run import ViewedRun
+from seele.report.page import render_template
+
+PER_PAGE = 50
+POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+POLICY += "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+INDEX_PERIOD_S = 5.0
+Number = TypeVar("Number", int, float)
+
+
+class _BadQuery(Exception):
+    """What an address asks for and cannot be."""
+
+
+def build_app(runs: Sequence[ViewedRun], *, hosts: Sequence[str]) -> Starlette:
+    """The application.
+
+    Args:
+        runs: One run, or several to compare.
+        hosts: Names by which a browser may ask for it; any other is refused, so that no page elsewhere can
+            read what is served here.
+    """
+    pages = Pages(runs)
+    routes = {"/": pages.step, "/problem": pages.problem, "/compare": pages.compare, "/live": pages.live}
+    return Starlette(
+        routes=[
+            *(Route(path, page) for path, page in routes.items()),
+            *(Route(f"/{name}", _static(name, kind)) for name, kind in STATIC.items()),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
+        exception_handlers={_BadQuery: _bad_query},
+    )
+
+
+def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:
+    """Index the runs' steps in the background, those to come too, until the returned event is set."""
+    stop = threading.Event()
+
+    def update() -> None:
+        while True:
+            for run in runs:
+                run.history.update()
+            if stop.wait(INDEX_PERIOD_S):
+                return
+
+    threading.Thread(target=update, name="index", daemon=True).start()
+    return stop
+
+
+class Pages:
+    """What the addresses answer."""
+
+    def __init__(self, runs: Sequence[ViewedRun]) -> None:
+        self._runs = runs
+
+    def step(self, request: Request) -> Response:
+        """A step of a run: timeline, filters, a row a problem, and the open problem's rollouts."""
+        query = _Query(request)
+        run, steps, step = self._run_and_step(query)
+        filters = query.filters()
+        problems = run.step(step)
+        chosen = filter_problems(problems, filters, order=query.one_of("sort", tuple(ORDERS)))
+        pages = max(1, -(-len(chosen) // PER_PAGE))
+        page = min(query.number("page", int) or 1, pages)
+        shown = query.text("open")
+        open_problem = next((each for each in problems if each.first.instance_id == shown), None)
+        return _page(
+            "browser/step.html",
+            query,
+            run=run,
+            runs=self._runs,
+            timeline=draw_timeline(run.metrics()),
+            steps=steps,
+            step=step,
+            neighbours=_neighbours(steps, step),
+            state="" if query.text("step") else self._state(),
+            filters=filters,
+            problems=chosen[(page - 1) * PER_PAGE : page * PER_PAGE],
+            num_chosen=len(chosen),
+            num_problems=len(problems),
+            page=page,
+            pages=pages,
+            open_problem=open_problem,
+            fitted=_fitted(run, shown) if open_problem else "",
+            sources=sorted({each.first.data_source for each in problems}),
+            levels=sorted({each.first.level for each in problems} - {""}),
+        )
+
+    def problem(self, request: Request) -> Response:
+        """What all steps did with a problem."""
+        query = _Query(request)
+        run, steps, _ = self._run_and_step(query)
+        instance_id = query.text("id")
+        rounds = run.history.of_problem(instance_id)
+        curve = run.curves().get(instance_id)
+        return _page(
+            "browser/problem.html",
+            query,
+            run=run,
+            instance_id=instance_id,
+            by_step={step: list(group) for step, group in groupby(rounds, key=lambda each: each.step)},
+            points=[Point(number, *seen) for number, seen in enumerate(curve.rounds)] if curve else (),
+            fitted=_fitted(run, instance_id),
+            indexed=run.history.num_steps(),
+            num_steps=len(steps),
+        )
+
+    def compare(self, request: Request) -> Response:
+        """The same step and problems in two runs, side by side."""
+        query = _Query(request)
+        if len(self._runs) < 2:
+            raise _BadQuery("only one run is served; seele view RUN OTHER compares two")
+        runs = self._runs[0], self._runs[query.number("other", int) or 1]
+        shared = sorted(set(runs[0].steps()) & set(runs[1].steps()))
+        step = query.number("step", int) or (shared[-1] if shared else 0)
+        sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
+        names = [name for name in sides[0] if name in sides[1]]
+        shown = query.text("open")
+        return _page(
+            "browser/compare.html",
+            query,
+            runs=runs,
+            timelines=[draw_timeline(run.metrics()) for run in runs],
+            step=step,
+            neighbours=_neighbours(shared, step),
+            pairs=[[side[name] for side in sides] for name in names][:PER_PAGE],
+            num_shared=len(names),
+            num_problems=[len(side) for side in sides],
+            open_pair=[side.get(shown) for side in sides] if shown else None,
+        )
+
+    def live(self, request: Request) -> Response:
+        """What changes when a run goes on."""
+        return Response(self._state(), media_type="text/plain", headers=HEADERS)
+
+    def _state(self) -> str:
+        return " ".join(str(number) for run in self._runs for number in run.state())
+
+    def _run_and_step(self, query: "_Query") -> tuple[ViewedRun, list[int], int]:
+        number = query.number("run", int) or 0
+        if not 0 <= number < len(self._runs):
+            raise _BadQuery(f"run={number}: expected 0 to {len(self._runs) - 1}")
+        run = self._runs[number]
+        steps = run.steps()
+        step = query.number("step", int)
+        return run, steps, (steps[-1] if steps else 0) if step is None else step
+
+
+class _Query:
+    """What stands behind the question mark of an address."""
+
+    def __init__(self, request: Request) -> None:
+        self._given = dict(request.query_params)
+        self.path = request.url.path
+
+    def text(self, name: str) -> str:
+        return self._given.get(name, "").strip()
+
+    def number(self, name: str, kind: Callable[[str], Number]) -> Number | None:
+        text = self.text(name)
+        try:
+            return kind(text) if text else None
+        except ValueError:
+            raise _BadQuery(f"{name}={text}: expected a number") from None
+
+    def one_of(self, name: str, allowed: Sequence[str]) -> str:
+        text = self.text(name) or allowed[0]
+        if text not in allowed:
+            raise _BadQuery(f"{name}={text}: expected one of {', '.join(allowed)}")
+        return text
+
+    def filters(self) -> Filters:
+        verdicts = ("", NOT_CORRECT, *GradeReason)
+        return Filters(
+            problem=self.text("problem"),
+            text=self.text("text"),
+            source=self.text("source"),
+            level=self.text("level"),
+            verdict=self.one_of("verdict", verdicts),
+            round=self.number("round", int),
+            min_hint=self.number("min_hint", float),
+            max_hint=self.number("max_hint", float),
+            min_tokens=self.number("min_tokens", int),
+            max_tokens=self.number("max_tokens", int),
+        )
+
+    def rest(self, names: Collection[str]) -> list[tuple[str, str]]:
+        """What is given besides these, for a form that keeps it."""
+        return [(name, value) for name, value in self._given.items() if name not in names]
+
+    def link(self, path: str | None = None, **changes: Any) -> str:
+        """This address with other values; None takes one away."""
+        merged = {
+            name: value for name, value in {**self._given, **changes}.items() if value not in (None, "")
+        }
+        return f"{path or self.path}?{urlencode(merged)}"
+
+
+def _fitted(run: ViewedRun, instance_id: str) -> str:
+    curve = run.curves().get(instance_id)
+    return curve_points(curve.hint_ratios, curve.accuracies) if curve else ""
+
+
+def _neighbours(steps: Sequence[int], step: int) -> tuple[int | None, int | None]:
+    """The step before and the one after."""
+    before = [each for each in steps if each < step]
+    after = [each for each in steps if each > step]
+    return before[-1] if before else None, after[0] if after else None
+
+
+def _page(template: str, query: _Query, **values: Any) -> Response:
+    colour = query.one_of("colour", COLOURS)
+    html = render_template(
+        template,
+        query=query,
+        link=query.link,
+        colour=colour,
+        coloured=coloured,
+        colours=COLOURS,
+        orders=tuple(ORDERS),
+        verdicts=(NOT_CORRECT, *GradeReason),
+        **values,
+    )
+    return HTMLResponse(html, headers=HEADERS)
+
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+STATIC = {"view.css": "text/css", "view.js": "text/javascript"}
+
+
+def _static(name: str, kind: str) -> Callable[[Request], Response]:
+    content = (files("seele.report") / "templates" / "browser" / name).read_bytes()
+    return lambda _: Response(content, media_type=kind, headers=HEADERS)
+
+
+def _bad_query(request: Request, error: Exception) -> Response:
+    return Response(f"{error}\n", status_code=400, media_type="text/plain", headers=HEADERS)

@@ -1,0 +1,52 @@
+"""Colours of a response's tokens, as classes of the page's style. Pure."""
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+from seele.report.browser.rollouts import ShownRollout
+
+COLOURS = ("advantage", "log-probability ratio", "milestones", "none")
+"""What tokens may be coloured by."""
+FULL_ADVANTAGE, FULL_LOG_RATIO = 2.0, 0.5
+"""Where the colour is strongest."""
+_LEVELS = 5
+
+
+def coloured(rollout: ShownRollout, colour: str) -> Iterator[tuple[str, str, str]]:
+    """The response in pieces: class, or none; what a pointer is told; text.
+
+    Where the run did not keep tokens, the whole response is one piece without colour.
+    """
+    mark = _marker(rollout, colour)
+    if mark is None:
+        yield "", "", rollout.text
+        return
+    marked = ((*mark(index), token) for index, token in enumerate(rollout.tokens))
+    for (kind, title), tokens in groupby(marked, key=lambda each: each[:2]):
+        yield kind, title, "".join(token for *_, token in tokens)
+
+
+def _marker(rollout: ShownRollout, colour: str) -> Callable[[int], tuple[str, str]] | None:
+    """Token -> class and what a pointer is told."""
+    if colour == "advantage" and len(rollout.token_advantages) == len(rollout.tokens) > 0:
+        values, full = rollout.token_advantages, FULL_ADVANTAGE
+    elif colour == "log-probability ratio" and len(rollout.token_log_ratios) == len(rollout.tokens) > 0:
+        values, full = rollout.token_log_ratios, FULL_LOG_RATIO
+    elif colour == "milestones" and rollout.tokens:
+        return lambda index: _milestone(rollout, index)
+    else:
+        return None
+    return lambda index: (_signed(values[index] / full), f"{values[index]:+.3f}")
+
+
+def _milestone(rollout: ShownRollout, index: int) -> tuple[str, str]:
+    for start, end, milestone, passed in rollout.segments:
+        if start <= index < end:
+            verdict = "passed" if passed else "failed"
+            return f"{'plus' if passed else 'minus'}-3", f"milestone {milestone + 1} {verdict}"
+    return "", ""
+
+
+def _signed(share: float) -> str:
+    level = min(_LEVELS, round(abs(share) * _LEVELS))
+    return f"{'plus' if share > 0 else 'minus'}-{level}" if level else ""

@@ -1,0 +1,86 @@
+"""Coordinates of the page's drawings, in a box of 1000 x 200 (timeline) or 100 x 100 (curve). Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from seele.report.run_folder import Metrics
+from seele.report.series import ROUND, VALIDATION, Series, by_step, num_rounds, validation_splits
+
+MAX_POINTS = 400
+WIDTH, HEIGHT = 1000.0, 200.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the timeline."""
+
+    name: str
+    kind: str
+    """Class of its colour: ``hint``, ``first``, ``late`` or ``unhinted``."""
+    points: str
+    """``x,y x,y ...`` as SVG has them."""
+    last: float
+    """Its last value, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Hints and accuracies over the steps of a run."""
+
+    lines: tuple[Line, ...]
+    first_step: int
+    last_step: int
+
+    def x(self, step: float) -> float:
+        """Where a step stands, in [0, WIDTH]."""
+        share = (step - self.first_step) / max(1, self.last_step - self.first_step)
+        return WIDTH * min(1.0, max(0.0, share))
+
+
+def draw_timeline(metrics: Sequence[Metrics]) -> Timeline | None:
+    """The timeline of a run's steps; None where no step has been logged."""
+    if not metrics:
+        return None
+    empty = Timeline((), int(metrics[0]["step"]), int(metrics[-1]["step"]))
+    lines = []
+    for name, kind, series in _series(metrics):
+        if series:
+            points = " ".join(f"{empty.x(x):.1f},{HEIGHT * (1 - y):.1f}" for x, y in _thinned(series))
+            lines.append(Line(name, kind, points, series.y[-1]))
+    return Timeline(tuple(lines), empty.first_step, empty.last_step)
+
+
+def _series(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
+    yield "hint ratio", "hint", by_step(metrics, "hint_ratio/mean")
+    yield "accuracy, first round", "first", by_step(metrics, f"{ROUND}0")
+    late = [f"{ROUND}{number}" for number in range(1, num_rounds(metrics))]
+    rows = [(row["step"], [row[name] for name in late if name in row]) for row in metrics]
+    seen = [(step, fmean(values)) for step, values in rows if values]
+    yield "accuracy, later rounds", "late", Series(tuple(x for x, _ in seen), tuple(y for _, y in seen))
+    for split in validation_splits(metrics):
+        yield f"{split}, no hint", "unhinted", by_step(metrics, VALIDATION + split)
+
+
+def _thinned(series: Series) -> Iterator[tuple[float, float]]:
+    """At most MAX_POINTS points: means of as many neighbours as that takes."""
+    stride = -(-len(series.x) // MAX_POINTS)
+    for begin in range(0, len(series.x), stride):
+        part = slice(begin, begin + stride)
+        yield fmean(series.x[part]), min(1.0, max(0.0, fmean(series.y[part])))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A round in a problem's curve."""
+
+    number: int
+    hint_ratio: float
+    accuracy: float
+
+
+def curve_points(hint_ratios: Sequence[float], accuracies: Sequence[float]) -> str:
+    """A curve's points, hints from left to right and accuracies upwards, in a box of 100 x 100."""
+    return " ".join(
+        f"{100 * x:.1f},{100 * (1 - y):.1f}" for x, y in zip(hint_ratios, accuracies, strict=True)
+    )

@@ -1,0 +1,129 @@
+"""What all steps of a run did with each problem, in an index beside the run that grows with it.
+
+Reading a step's rollouts takes a fraction of a second, reading those of a thousand steps minutes.
+So the index is made once, in the background, and holds a row for each round.
+"""
+
+import sqlite3
+import tempfile
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from seele.report.browser.rollouts import ShownProblem, read_step
+from seele.report.run_folder import rollout_files
+
+INDEX = Path("logs") / "view.sqlite"
+"""In the run's folder; it may be deleted at any time."""
+_TABLES = """
+create table if not exists steps (step integer primary key, changed integer, bytes integer);
+create table if not exists rounds (
+    problem text, step integer, round integer, hint_ratio real, rollouts integer, correct integer,
+    predicted real, is_probe integer
+);
+create index if not exists by_problem on rounds (problem, step);
+create index if not exists by_step on rounds (step);
+"""
+
+
+@dataclass(frozen=True)
+class PastRound:
+    """A round of a problem in one step. Fields as the columns of the index."""
+
+    step: int
+    number: int
+    """From 0."""
+    hint_ratio: float
+    num_rollouts: int
+    num_correct: int
+    predicted_accuracy: float | None
+    is_probe: int
+    """1 where it measures the model without a hint."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of its rollouts that are right."""
+        return self.num_correct / self.num_rollouts
+
+
+class History:
+    """The index of a run. Its methods may be called from any thread."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._path = run / INDEX
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            self._prepare()
+        except (OSError, sqlite3.Error):
+            # A folder that may not be written, or an index that another program has damaged.
+            self._elsewhere = tempfile.TemporaryDirectory(prefix="seele-view-")
+            self._path = Path(self._elsewhere.name) / INDEX.name
+            self._prepare()
+
+    def _prepare(self) -> None:
+        with closing(self._connect()) as base:
+            base.executescript(_TABLES)
+
+    def _connect(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self._path, timeout=30)
+        base.execute("pragma journal_mode=wal")
+        base.execute("pragma synchronous=off")
+        return base
+
+    def update(self) -> None:
+        """Read steps that are new or were written again, the newest first; forget those that are gone."""
+        with self._lock, closing(self._connect()) as base:
+            known = {step: tuple(state) for step, *state in base.execute("select * from steps")}
+            files = rollout_files(self._run)
+            for step in known.keys() - files.keys():
+                _forget(base, step)
+            for step in sorted(files, reverse=True):
+                try:
+                    stat = files[step].stat()
+                    if known.get(step) != (stat.st_mtime_ns, stat.st_size):
+                        _forget(base, step)
+                        _add(base, step, read_step(files[step]))
+                        base.execute(
+                            "insert into steps values (?, ?, ?)", (step, stat.st_mtime_ns, stat.st_size)
+                        )
+                except FileNotFoundError:
+                    continue  # A resumed run has removed it since.
+                base.commit()
+            base.commit()
+
+    def num_steps(self) -> int:
+        """Steps in the index."""
+        with closing(self._connect()) as base:
+            return int(base.execute("select count(*) from steps").fetchone()[0])
+
+    def of_problem(self, instance_id: str) -> list[PastRound]:
+        """A problem's rounds, in order of steps, rounds and hints."""
+        wanted = "select step, round, hint_ratio, rollouts, correct, predicted, is_probe from rounds"
+        with closing(self._connect()) as base:
+            rows = base.execute(
+                f"{wanted} where problem = ? order by step, round, hint_ratio", (instance_id,)
+            ).fetchall()
+        return [PastRound(*row) for row in rows]
+
+
+def _forget(base: sqlite3.Connection, step: int) -> None:
+    for table in ("rounds", "steps"):
+        base.execute(f"delete from {table} where step = ?", (step,))
+
+
+def _add(base: sqlite3.Connection, step: int, problems: list[ShownProblem]) -> None:
+    base.executemany(
+        "insert into rounds values (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                *(problem.first.instance_id, step, each.number, each.hint_ratio, len(each.rollouts)),
+                *(sum(rollout.is_correct for rollout in each.rollouts), each.predicted_accuracy),
+                each.is_probe,
+            )
+            for problem in problems
+            for each in problem.rounds
+        ),
+    )

@@ -1,0 +1,56 @@
+"""The page of rollouts that a report holds: a few steps of a run, in one file that needs nothing else."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seele.records import AccuracyCurve
+from seele.report.browser.colours import coloured
+from seele.report.browser.drawings import curve_points, draw_timeline
+from seele.report.browser.rollouts import read_step
+from seele.report.page import render_template
+from seele.report.run_folder import Metrics, rollout_files
+from seele.report.series import spread_evenly
+
+NUM_STEPS, NUM_PROBLEMS = 5, 12
+
+
+def rollouts_page(
+    run: Path,
+    *,
+    name: str,
+    metrics: Sequence[Metrics],
+    curves: Mapping[str, AccuracyCurve],
+    target_accuracy: float | None,
+) -> str | None:
+    """The page's HTML: NUM_STEPS steps from the first to the last, NUM_PROBLEMS problems of each.
+
+    None where the run has no rollouts.
+
+    Args:
+        run: The folder.
+        name: The run's.
+        metrics: Its logged steps.
+        curves: The controller's, by problem.
+        target_accuracy: What it aims at.
+    """
+    files = rollout_files(run)
+    if not files:
+        return None
+    steps = {
+        step: spread_evenly(read_step(files[step]), NUM_PROBLEMS)
+        for step in spread_evenly(sorted(files), NUM_STEPS)
+    }
+    names = {each.first.instance_id for problems in steps.values() for each in problems}
+    return render_template(
+        "browser/static.html",
+        heading=name,
+        timeline=draw_timeline(metrics),
+        steps=steps,
+        fitted={name: _points(curves[name]) for name in names & curves.keys()},
+        target_accuracy=target_accuracy,
+        coloured=coloured,
+    )
+
+
+def _points(curve: AccuracyCurve) -> str:
+    return curve_points(curve.hint_ratios, curve.accuracies)

@@ -1,0 +1,82 @@
+"""A run folder as the pages see it: read when asked for, kept while the files stay what they are."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seele.records import AccuracyCurve
+from seele.report.browser.history import History
+from seele.report.browser.rollouts import ShownProblem, read_step
+from seele.report.curves import aimed_accuracy, saved_controller
+from seele.report.run_folder import MARKS, Metrics, read_metrics, read_run, rollout_files
+
+Value = TypeVar("Value")
+STEPS_KEPT = 6
+
+
+class ViewedRun:
+    """A run that may go on while it is looked at. Its methods may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Read enough to know that it is a run.
+
+        Raises:
+            CheckpointError: If ``path`` is not a run folder.
+        """
+        run = read_run(path)
+        self.path, self.name = path, run.name
+        self.method = str(run.setting("seele.method") or "")
+        self.target_accuracy = aimed_accuracy(run)
+        self.history = History(path)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+
+    def _fresh(self, name: Hashable, state: Hashable, read: Callable[[], Value]) -> Value:
+        """What ``read`` returned when the files were in this state."""
+        with self._lock:
+            known, value = self._kept.pop(name, (None, None))
+            if known != state:
+                value = read()
+            self._kept[name] = state, value
+            while len(self._kept) > STEPS_KEPT:
+                self._kept.popitem(last=False)
+            return value  # type: ignore[no-any-return]
+
+    def metrics(self) -> Sequence[Metrics]:
+        """The logged steps."""
+        file = self.path / MARKS[-1]
+        return self._fresh("metrics", _state(file), lambda: read_metrics(file, []))
+
+    def steps(self) -> list[int]:
+        """Steps with rollouts, ascending."""
+        return sorted(rollout_files(self.path))
+
+    def step(self, step: int) -> list[ShownProblem]:
+        """The problems of a step; none where it has no rollouts."""
+        file = rollout_files(self.path).get(step)
+        return self._fresh(step, _state(file), lambda: read_step(file)) if file else []
+
+    def curves(self) -> Mapping[str, AccuracyCurve]:
+        """The controller's curves in the newest checkpoint, by problem."""
+        states = sorted(self.path.glob("global_step_*/seele/controller.json"), key=_state)
+
+        def read() -> dict[str, AccuracyCurve]:
+            controller = saved_controller(read_run(self.path))
+            return {curve.instance_id: curve for curve in controller.curves()} if controller else {}
+
+        return self._fresh("curves", _state(states[-1]), read) if states else {}
+
+    def state(self) -> list[int]:
+        """Changes when the run goes on."""
+        return [*_state(self.path / MARKS[-1]), len(self.steps())]
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Changes when the file does."""
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size

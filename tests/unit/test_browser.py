@@ -1,0 +1,437 @@
+"""The rollout browser: what is shown of a step, which rollouts filters let through, and the pages."""
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import closing, contextmanager
+
+import pytest
+import uvicorn
+
+from seele.report.browser import history
+from seele.report.browser.app import build_app, keep_indexed
+from seele.report.browser.colours import coloured
+from seele.report.browser.drawings import MAX_POINTS, draw_timeline
+from seele.report.browser.history import INDEX, History
+from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
+from seele.report.browser.rollouts import Filters, filter_problems, read_step
+from seele.report.browser.run import ViewedRun
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ELSEWHERE = "https://elsewhere.example/"
+ATTACK = (
+    f"</pre><script>document.title='owned'</script><img src={ELSEWHERE} onerror=\"document.title='owned'\">"
+)
+
+
+def line(problem, number=0, rollout=0, *, right=False, **changes):
+    return {
+        "instance_id": problem,
+        "question": f"What is {problem}?",
+        "answer": "4",
+        "data_source": "chains",
+        "level": 2,
+        "hint": "one\n" * (2 - number),
+        "hint_ratio": 0.25 * (2 - number),
+        "predicted_accuracy": 0.5,
+        "round": number,
+        "rollout": rollout,
+        "text": "so 4" if right else "so 5",
+        "reason": "correct" if right else "wrong",
+        "reward": float(right),
+        "finish": "stop",
+        "generated_tokens": 10 + rollout,
+        "hint_tokens": 4,
+        "advantage": 0.5,
+    } | changes
+
+
+def problem_lines(problem, accuracies=(0.0, 0.5)):
+    """Two rollouts a round."""
+    return [
+        line(problem, number, rollout, right=rollout < 2 * accuracy)
+        for number, accuracy in enumerate(accuracies)
+        for rollout in range(2)
+    ]
+
+
+def write_step(run, step, lines):
+    path = run / "rollouts" / f"step_{step}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "resolved.yaml").write_text(
+        "seele: {method: seele, hints: {target_accuracy: 0.5, controller: bayes}}\n"
+    )
+    rows = [
+        {
+            "step": step,
+            "hint_ratio/mean": 0.8 - 0.1 * step,
+            "accuracy/round_0": 0.25,
+            "accuracy/round_1": 0.5,
+            "accuracy/round_2": 1.0,
+            **({"val/accuracy/heldout": 0.1 * step} if step % 2 else {}),
+        }
+        for step in range(1, 5)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for step in range(1, 5):
+        write_step(folder, step, problem_lines("easy", (0.5, 1.0)) + problem_lines(f"hard{step}", (0.0, 0.5)))
+    return folder
+
+
+# ------------------------------------------------------------------ what is shown of a step
+
+
+def test_a_step_is_problems_with_rounds_and_their_rollouts(run):
+    easy, hard = read_step(run / "rollouts/step_3.jsonl")
+    assert (easy.first.instance_id, hard.first.instance_id) == ("easy", "hard3")
+    assert [(each.number, each.hint_ratio, each.accuracy) for each in easy.rounds] == [
+        (0, 0.5, 0.5),
+        (1, 0.25, 1.0),
+    ]
+    assert (easy.accuracy, hard.accuracy) == (0.75, 0.25) and easy.first.level == "2"
+    assert easy.rounds[0].predicted_accuracy == 0.5 and not easy.rounds[0].is_probe
+
+
+def test_hints_of_one_round_stand_apart_and_older_lines_have_less(tmp_path):
+    old = {"instance_id": "a", "question": "q", "text": "t", "reason": "wrong", "round": 0}
+    lines = [old, old | {"hint_ratio": 0.5}, {"instance_id": "b"}, [1]]
+    (problem,) = read_step(write_step(tmp_path, 1, lines))
+    assert [each.hint_ratio for each in problem.rounds] == [0.0, 0.5]
+    assert problem.first.advantage is None and problem.first.level == ""
+
+
+@pytest.mark.parametrize(
+    "filters, shown",
+    [
+        (Filters(), ["easy", "hard"]),
+        (Filters(problem="WHAT IS EA"), ["easy"]),
+        (Filters(problem="hard"), ["hard"]),
+        (Filters(text="SO 4"), ["easy", "hard"]),
+        (Filters(text="nothing"), []),
+        (Filters(source="chains"), ["easy", "hard"]),
+        (Filters(source="other"), []),
+        (Filters(level="2"), ["easy", "hard"]),
+        (Filters(level="3"), []),
+        (Filters(verdict="wrong", round=2), ["hard"]),
+        (Filters(verdict="not correct", round=1), ["easy", "hard"]),
+        (Filters(verdict="correct", round=1), ["easy"]),
+        (Filters(min_hint=0.4, verdict="correct"), ["easy"]),
+        (Filters(max_hint=0.2), []),
+        (Filters(min_tokens=12), []),
+        (Filters(max_tokens=10, verdict="correct", round=1), ["easy"]),
+    ],
+)
+def test_filters_choose_problems_by_their_rollouts(tmp_path, filters, shown):
+    lines = problem_lines("easy", (0.5, 1.0)) + problem_lines("hard", (0.0, 0.5))
+    problems = read_step(write_step(tmp_path, 1, lines))
+    chosen = filter_problems(problems, filters, order="file")
+    assert [each.first.instance_id for each in chosen] == shown
+
+
+def test_problems_are_sorted(tmp_path):
+    lines = problem_lines("easy", (0.5, 1.0)) + problem_lines("hard", (0.0, 0.5))
+    problems = read_step(write_step(tmp_path, 1, lines))
+    ids = [each.first.instance_id for each in filter_problems(problems, Filters(), order="hardest")]
+    assert ids == ["hard", "easy"]
+
+
+# ------------------------------------------------------------------ drawings and colours
+
+
+def test_the_timeline_has_hints_rounds_and_validation():
+    rows = [
+        {"step": 0, "val/accuracy/heldout": 0.1},
+        {"step": 5, "hint_ratio/mean": 1.0, "accuracy/round_0": 0.5, "accuracy/round_1": 0.25},
+        {"step": 10, "hint_ratio/mean": 0.5, "accuracy/round_0": 0.5, "accuracy/round_2": 0.75},
+    ]
+    drawn = draw_timeline(rows)
+    points = {each.kind: each.points for each in drawn.lines}
+    assert points == {
+        "hint": "500.0,0.0 1000.0,100.0",
+        "first": "500.0,100.0 1000.0,100.0",
+        "late": "500.0,150.0 1000.0,50.0",
+        "unhinted": "0.0,180.0",
+    }
+    assert (drawn.x(0), drawn.x(10), drawn.x(99)) == (0, 1000, 1000)
+    assert draw_timeline([]) is None
+
+
+def test_long_runs_are_drawn_with_few_points():
+    rows = [{"step": step, "hint_ratio/mean": step / 5000} for step in range(5000)]
+    (drawn,) = draw_timeline(rows).lines
+    assert MAX_POINTS / 2 < len(drawn.points.split()) <= MAX_POINTS
+
+
+def test_tokens_are_coloured_by_what_the_run_kept(tmp_path):
+    kept = {
+        "text": "a b c d",
+        "tokens": ["a ", "b ", "c ", "d"],
+        "token_advantages": [2.0, 2.0, -0.8, 0.0],
+        "token_log_ratios": [0.0, 0.0, 0.0, 9.0],
+        "segments": [[0, 2, 0, True], [2, 3, 1, False]],
+    }
+    (problem,) = read_step(write_step(tmp_path, 1, [line("a", **kept)]))
+    rollout = problem.first
+    assert [*coloured(rollout, "advantage")] == [
+        ("plus-5", "+2.000", "a b "),
+        ("minus-2", "-0.800", "c "),
+        ("", "+0.000", "d"),
+    ]
+    assert [*coloured(rollout, "log-probability ratio")][-1] == ("plus-5", "+9.000", "d")
+    assert [*coloured(rollout, "milestones")] == [
+        ("plus-3", "milestone 1 passed", "a b "),
+        ("minus-3", "milestone 2 failed", "c "),
+        ("", "", "d"),
+    ]
+    assert [*coloured(rollout, "none")] == [("", "", "a b c d")]
+    (bare,) = read_step(write_step(tmp_path, 1, [line("a")]))
+    assert [*coloured(bare.first, "advantage")] == [("", "", "so 5")]
+
+
+# ------------------------------------------------------------------ history
+
+
+def test_the_history_of_a_problem_grows_with_the_run_and_forgets_what_a_resumed_run_removed(run):
+    index = History(run)
+    index.update()
+    seen = index.of_problem("easy")
+    assert [(each.step, each.number, each.hint_ratio, each.accuracy) for each in seen][:2] == [
+        (1, 0, 0.5, 0.5),
+        (1, 1, 0.25, 1.0),
+    ]
+    assert len(seen) == 8 and index.num_steps() == 4 and index.of_problem("hard2")[0].step == 2
+    (run / "rollouts/step_4.jsonl").unlink()
+    write_step(run, 3, problem_lines("easy", (1.0, 1.0)) + problem_lines("other"))
+    again = History(run)
+    again.update()
+    assert [each.accuracy for each in again.of_problem("easy") if each.step == 3] == [1.0, 1.0]
+    assert again.num_steps() == 3 and not again.of_problem("hard3") and not again.of_problem("hard4")
+
+
+def test_what_is_indexed_is_not_read_again(run, monkeypatch):
+    History(run).update()
+    monkeypatch.setattr(history, "read_step", lambda _: pytest.fail("read again"))
+    History(run).update()
+
+
+def test_a_damaged_index_or_a_folder_that_may_not_be_written_only_costs_time(run):
+    (run / "logs").mkdir()
+    (run / INDEX).write_text("no database" * 500)
+    index = History(run)
+    index.update()
+    assert len(index.of_problem("easy")) == 8
+
+
+# ------------------------------------------------------------------ pages
+
+
+@contextmanager
+def served(*runs):
+    viewed = [ViewedRun(run) for run in runs]
+    config = uvicorn.Config(
+        build_app(viewed, hosts=["127.0.0.1"]), port=0, log_level="warning", access_log=False
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    stop = keep_indexed(viewed)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    stop.set()
+    server.should_exit = True
+    thread.join()
+
+
+def get(address, **headers):
+    request = urllib.request.Request(address, headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        return answer.read().decode()
+
+
+def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run):
+    with served(run) as site:
+        page = get(f"{site}/")
+        assert "step 4" in page and "data-state" in page and page.count('class="row"') == 2
+        opened = get(f"{site}/?step=2&open=hard2")
+        assert "data-state" not in opened and opened.count("<article") == 4
+        assert "<mark>one\none\n</mark>so 5" in opened
+        assert "/problem?step=2&amp;open=hard2&amp;id=hard2" in opened
+        filtered = get(f"{site}/?step=2&verdict=correct&open=hard2&sort=hardest")
+        assert filtered.count("rollout wrong dim") == 3
+        # Filters stay where another step is chosen, and the other way round.
+        assert "/?step=3&amp;verdict=correct&amp;open=hard2&amp;sort=hardest" in filtered
+        assert '<input type="hidden" name="open" value="hard2">' in filtered
+        problem = get(f"{site}/problem?id=easy")
+        assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
+
+
+def test_two_runs_stand_side_by_side(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    write_step(other, 4, problem_lines("easy", (1.0, 1.0)) + problem_lines("new"))
+    with served(run, other) as site:
+        page = get(f"{site}/compare?open=easy")
+        assert "1 problems are in this step of both runs, which have 2 and 2" in page
+        assert page.count("<article") == 8
+        assert "compare with it" in get(f"{site}/") and "run=1" in get(f"{site}/")
+    with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
+        get(f"{site}/compare")
+    assert error.value.code == 400
+
+
+@pytest.mark.parametrize(
+    "query, told",
+    [
+        ("round=first", "round=first: expected a number"),
+        ("verdict=good", "verdict=good: expected one of , not correct, correct"),
+        ("sort=best", "sort=best: expected one of file"),
+        ("run=3", "run=3: expected 0 to 0"),
+    ],
+)
+def test_an_address_that_asks_for_nonsense_is_told_so(run, query, told):
+    with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
+        get(f"{site}/?{query}")
+    assert error.value.code == 400 and told in error.value.read().decode()
+
+
+def test_a_run_that_goes_on_is_followed(run):
+    with served(run) as site:
+        before = get(f"{site}/live")
+        assert get(f"{site}/live") == before
+        write_step(run, 5, problem_lines("late"))
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": 5, "hint_ratio/mean": 0.1}) + "\n")
+        assert get(f"{site}/live") != before
+        assert "What is late?" in get(f"{site}/")
+
+
+def test_other_names_than_the_servers_are_refused(run):
+    with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
+        get(f"{site}/", Host="elsewhere.example")
+    assert error.value.code == 400
+
+
+def test_a_run_without_steps_says_so(tmp_path):
+    (tmp_path / "resolved.yaml").write_text("seele: {method: grpo}\n")
+    with served(tmp_path) as site:
+        assert "No step has been logged yet" in get(f"{site}/")
+
+
+def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
+    for step in range(5, 15):
+        write_step(run, step, [each for name in range(40) for each in problem_lines(str(name))])
+    page = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
+    steps = re.findall(r'<h2 id="step-(\d+)">', page)
+    assert len(steps) == NUM_STEPS and (steps[0], steps[-1]) == ("1", "14")
+    assert page.count("<li>") <= NUM_STEPS * NUM_PROBLEMS
+    assert "<script" not in page and not re.search(r'(src|href)="(?!#|index.html)', page)
+    (run / "rollouts").rename(run / "gone")
+    assert rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=None) is None
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
+def test_what_a_model_wrote_does_nothing_in_a_browser(run, tmp_path):
+    fields = ("question", "hint", "text", "answer", "instance_id", "data_source", "finish", "reason")
+    tokens = {"tokens": [ATTACK], "token_advantages": [1.0]}
+    write_step(run, 9, [line("x", **dict.fromkeys(fields, ATTACK), **tokens)])
+    log = tmp_path / "net.json"
+    with served(run) as site:
+        query = urllib.parse.urlencode({"step": 9, "open": ATTACK, "problem": ATTACK, "text": ATTACK})
+        limits = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+        command = [BROWSER, "--headless=new", *limits, f"--user-data-dir={tmp_path / 'profile'}"]
+        command += [f"--log-net-log={log}", "--virtual-time-budget=3000", "--dump-dom", f"{site}/?{query}"]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "<title>run, step 9</title>" in shown and shown.count("<script") == 1 and "<article" in shown
+    assert '<span class="plus-2"' in shown or '<span class="plus-3"' in shown
+    assert f"{site}/view.css" in log.read_text() and 'elsewhere.example/"' not in log.read_text()
+
+
+class Tab:
+    """A page in a browser without a window, by the browser's own protocol."""
+
+    def __init__(self, address, folder):
+        from websockets.sync.client import connect
+
+        limits = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0")
+        command = [BROWSER, "--headless=new", *limits, f"--user-data-dir={folder}", address]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        port_file = folder / "DevToolsActivePort"
+        wait_until(lambda: port_file.exists() and port_file.read_text().count("\n"))
+        port = port_file.read_text().split()[0]
+        pages = json.loads(get(f"http://127.0.0.1:{port}/json"))
+        (target,) = (page for page in pages if page["type"] == "page")
+        self._socket = connect(target["webSocketDebuggerUrl"], max_size=None)
+        self._commands = itertools.count(1)
+
+    def _send(self, method, **parameters):
+        number = next(self._commands)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while (answer := json.loads(self._socket.recv())).get("id") != number:
+            pass
+        return answer.get("result", {})
+
+    def value(self, expression):
+        answer = self._send("Runtime.evaluate", expression=expression, returnByValue=True)
+        return answer.get("result", {}).get("value")
+
+    def press(self, key, *, until):
+        """Press a key, and wait for what it brings: a JavaScript expression."""
+        wait_until(lambda: self.value("document.readyState") == "complete")
+        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        code = {"Enter": 13, "Escape": 27}.get(key, ord(key[0].upper()))
+        for kind in ("keyDown", "keyUp"):
+            self._send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+        wait_until(lambda: self.value(until))
+
+    def close(self):
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in 30 s"
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
+def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path):
+    pytest.importorskip("websockets")
+    step, opened = "new URL(location).searchParams.get('step')", "new URL(location).searchParams.get('open')"
+    focus = "document.activeElement.textContent.includes"
+    with served(run) as site, closing(Tab(f"{site}/?step=2", tmp_path / "profile")) as tab:
+        wait_until(lambda: tab.value("document.querySelectorAll('.row').length") == 2)
+        tab.press("j", until=f"{focus}('What is easy?')")
+        tab.press("j", until=f"{focus}('What is hard2?')")
+        tab.press("k", until=f"{focus}('What is easy?')")
+        tab.press("Enter", until=f"{opened} == 'easy' && {focus}('What is easy?')")
+        tab.press("Escape", until=f"{opened} == null && {focus}('What is easy?')")
+        tab.press("n", until=f"{step} == '3'")
+        tab.press("p", until=f"{step} == '2'")
+        tab.press("/", until="document.activeElement.id == 'search'")
+        # What is typed is no command.
+        tab.press("n", until="document.activeElement.value == 'n'")
+        tab.press("Escape", until="document.activeElement == document.body")
+        tab.value("location.assign('/')")
+        wait_until(lambda: tab.value("document.title") == "run, step 4")
+        write_step(run, 5, problem_lines("late"))
+        wait_until(lambda: tab.value("document.title") == "run, step 5")

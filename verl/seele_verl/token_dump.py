@@ -1,0 +1,40 @@
+"""What a run keeps of every token of its responses, for the rollout browser (``seele.dump_tokens``)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transfer_queue import KVBatchMeta
+
+from seele_verl.columns import read_columns
+
+DIGITS = 4
+
+
+def token_columns(
+    batch: KVBatchMeta, decode: Callable[[list[list[int]]], list[str]]
+) -> dict[str, dict[str, list[Any]]]:
+    """Key of a row -> column of its line in the dump -> a value for each token of the response.
+
+    Args:
+        batch: The rows of an update, after it.
+        decode: Sequences of token ids -> their texts. Each token is decoded alone, so one that holds only
+            part of a character is a replacement character.
+    """
+    compared = {"rollout_log_probs", "old_log_probs"} <= set(batch.fields or ())
+    read = ["responses", "advantages"] + ["rollout_log_probs", "old_log_probs"] * compared
+    columns = {name: column.unbind() for name, column in read_columns(batch, read).items()}
+    dumped: dict[str, dict[str, list[Any]]] = {}
+    for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
+        if tag.get("is_padding"):
+            continue
+        tokens = decode([[token] for token in columns["responses"][row].tolist()])
+        dumped[key] = {"tokens": tokens, "token_advantages": _rounded(columns["advantages"][row])}
+        if compared:
+            log_ratios = columns["old_log_probs"][row] - columns["rollout_log_probs"][row]
+            dumped[key]["token_log_ratios"] = _rounded(log_ratios)
+    return dumped
+
+
+def _rounded(values: torch.Tensor) -> list[float]:
+    return [round(value, DIGITS) for value in values.tolist()]
