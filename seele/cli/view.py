@@ -37,6 +37,7 @@ def view_command(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
+            listener.listen()
         except OSError as error:
             raise ConfigError(f"--host {host} --port {port}: {error.strerror}; try --port 0") from error
         stop = keep_indexed(viewed)

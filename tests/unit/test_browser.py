@@ -4,17 +4,21 @@ import itertools
 import json
 import re
 import shutil
+import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 import uvicorn
 
+from seele.cli.view import view_command
+from seele.errors import CheckpointError, ConfigError
 from seele.report.browser import history
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
@@ -346,6 +350,24 @@ def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
     assert rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=None) is None
 
 
+def test_the_command_says_where_and_answers_at_once(run):
+    command = [sys.executable, "-m", "seele.cli.main", "view", str(run), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        address, _, name = server.stdout.readline().partition(" shows ")
+        page = get(address)
+        server.terminate()
+    assert name == "run\n" and "step 4" in page
+
+
+def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--port {port}: Address already in use; try --port 0"):
+            view_command([run], host="127.0.0.1", port=port)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        view_command([tmp_path / "none"])
+
+
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
 def test_what_a_model_wrote_does_nothing_in_a_browser(run, tmp_path):
     fields = ("question", "hint", "text", "answer", "instance_id", "data_source", "finish", "reason")
@@ -377,7 +399,8 @@ class Tab:
         port = port_file.read_text().split()[0]
         pages = json.loads(get(f"http://127.0.0.1:{port}/json"))
         (target,) = (page for page in pages if page["type"] == "page")
-        self._socket = connect(target["webSocketDebuggerUrl"], max_size=None)
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(target["webSocketDebuggerUrl"], max_size=None))
         self._commands = itertools.count(1)
 
     def _send(self, method, **parameters):
@@ -401,7 +424,7 @@ class Tab:
         wait_until(lambda: self.value(until))
 
     def close(self):
-        self._socket.close()
+        self._open.close()
         self._process.kill()
         self._process.wait()
 
