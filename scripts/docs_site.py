@@ -5,6 +5,7 @@ Links to files outside of docs/ become their paths, as code: the site has no pag
 
 import ast
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typer.main import get_command
 ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "seele" / "config"
 ROOT_CLASS = "SeeleConfig"
+_COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -27,6 +29,8 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/settings.md": settings_page(),
         "reference/commands.md": commands_page(),
     }
+    for page in sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md")):
+        pages[f"tutorials/{page.stem}.ipynb"] = notebook(page.read_text())
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -43,6 +47,23 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"`{target.relative_to(ROOT)}`"
 
     return _LINK.sub(shown, markdown)
+
+
+def notebook(page: str) -> str:
+    """A tutorial as a Jupyter notebook: its commands are cells that a shell runs."""
+    cells: list[dict[str, Any]] = []
+    for number, part in enumerate(_COMMANDS.split(page)):
+        if number % 2:
+            of_kind = {"cell_type": "code", "execution_count": None, "outputs": []}
+            part = f"%%bash\n{part}"
+        else:
+            of_kind = {"cell_type": "markdown"}
+        if part.strip():
+            lines = part.strip().splitlines(keepends=True)
+            cells.append({**of_kind, "id": f"cell-{number}", "metadata": {}, "source": lines})
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    book = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 
 def front_page() -> str:

@@ -133,7 +133,7 @@ log="${TMPDIR:-/tmp}/seele-setup-$$.log"
 why="$(defect)"
 if [ -n "$why" ]; then
     python="$(find_python "${candidates[@]}")"
-    [ ! -e "$venv" ] || echo "setup: $venv $why and is made anew"
+    [ ! -e "$venv" ] || echo "setup: $venv $why and is made again"
     quietly "creating $venv ($("$python" --version))" "$python" -m venv --clear "$venv"
 elif ! fits "$venv_python"; then
     echo "setup: $venv has $("$venv_python" --version), the $stack stack needs one of $versions; remove $venv first" >&2
@@ -149,7 +149,7 @@ if [ "$stack" = gpu ] && [ -z "${DRY_RUN:-}" ] && ! compiles; then
 fi
 
 if [ -z "${DRY_RUN:-}" ]; then
-    # Until the stamp is written, whatever ends this script leaves an environment that nobody trusts.
+    # Until the stamp is written, whatever ends this script leaves an environment that is not trusted.
     rm -f "$venv"/.seele-*
     touch "$unfinished"
 fi

@@ -2,7 +2,7 @@
 # Run the core's tests where the core alone is installed: no torch, verl, Ray, vLLM, Hydra or transformers.
 #
 #   needs    Python 3.11 or 3.12 with venv and pip: python3, or what PYTHON names
-#   writes   .venv-core/, made anew
+#   writes   .venv-core/, made again each time
 #
 #   bash scripts/test_core.sh                          # what needs a missing library is skipped, with the reason
 #   PYTHON=python3.12 bash scripts/test_core.sh -k irt # arguments go to pytest

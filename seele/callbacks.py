@@ -106,7 +106,7 @@ class Callbacks:
         return states
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what ``state_dict`` returned; a callback that is new to the run begins anew."""
+        """Restore what ``state_dict`` returned; a callback that is new to the run begins from scratch."""
         for name, callback in self._by_name.items():
             if name in state:
                 with blame(callback, "load_state_dict", key=KEY):

@@ -26,7 +26,7 @@ class Milestone:
     """As the solution states it; a number without commas and closing zeros."""
 
     end: int
-    """Characters of the solution up to the end of the value: a hint of so many states it."""
+    """Characters of the solution up to the end of the value: a hint of that length states it."""
 
     equations: tuple[str, ...] = ()
     """What the solution computes since the milestone before, without blanks and units, such as
@@ -81,11 +81,11 @@ class Instance:
 
     revealed_at: int | None = None
     """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
-    where nobody looked (``seele.data.steps.leakage``).
+    where that was not checked (``seele.data.steps.leakage``).
     """
 
     milestones: tuple[Milestone, ...] | None = None
-    """Values that the worked solution computes on the way, in order; None where nobody looked
+    """Values that the worked solution computes on the way, in order; None where that was not checked
     (``seele.reward.milestones``).
     """
 
@@ -123,7 +123,7 @@ class Instance:
         return round(hint_ratio * self.num_hint_units)
 
     def hint(self, hint_steps: int) -> str:
-        """The text of a hint of so many steps, or of that tier; empty for 0."""
+        """The text of a hint of that many steps, or of that tier; empty for 0."""
         if self.tiers:
             return self.tiers[hint_steps - 1] if hint_steps else ""
         return "".join(self.steps[:hint_steps])

@@ -1,4 +1,4 @@
-"""Whole numbers out of shares: what a share of so many comes to, whatever its product rounds to."""
+"""Whole numbers out of shares: what a share of a count comes to, whatever its product rounds to."""
 
 import math
 

@@ -188,7 +188,7 @@ class HintConfig:
 
     @property
     def retries(self) -> bool:
-        """Whether a problem is rolled out anew after a round that failed."""
+        """Whether a problem is rolled out again after a round that failed."""
         return self.when in ("until_success", "rescue")
 
     @property
@@ -231,7 +231,7 @@ class CurriculumConfig:
 
     spare_problems: int = 0
     """Problems of later steps that are rolled out beside a step's own. The step ends when as many as it
-    trains on are done; the others begin anew in the next step, which waits for them.
+    trains on are done; the others begin again in the next step, which waits for them.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)

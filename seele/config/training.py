@@ -29,7 +29,7 @@ class OffPolicyConfig:
 
     loss: str = "shaped"
     """Of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
-    probability to that under whoever wrote it (1 for a trace), without clipping. ``nll``: the negative
+    probability to that under its writer (1 for a trace), without clipping. ``nll``: the negative
     log-likelihood, a mean over tokens. ``likelihood``: the same, but weighed as a rollout of advantage 1.
     ``surrogate``: as every other token. ``trust_region``: that of ``likelihood``, whose gradient is scaled by
     pi / shaping where the token's probability is below ``shaping`` (TRAPO); once for each hint of a round.

@@ -81,7 +81,7 @@ class UniformCurriculum(EpochCurriculum):
     name: ClassVar[str] = "uniform"
 
     def __init__(self, num_problems: int, *, seed: int) -> None:
-        """Shuffle ``num_problems`` problems anew in each epoch."""
+        """Shuffle ``num_problems`` problems again in each epoch."""
         super().__init__(num_problems, lambda epoch: shuffled(num_problems, seed=(seed, epoch)))
 
 

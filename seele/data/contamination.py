@@ -21,7 +21,7 @@ DEFAULT_N = 13
 """Words in a row, as for GPT-3 (arXiv:2005.14165, appendix C) and since."""
 
 COMMON = 3
-"""A run of words that so many different questions share is common wording."""
+"""A run of words that this many different questions share is common wording."""
 
 # A question with fewer tokens stands in too many others by chance.
 _SHORTEST = 6

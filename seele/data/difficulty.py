@@ -193,7 +193,7 @@ def _find_counts(file: Path, counts: Counts, counts_file: Path) -> list[Count]:
 
 
 def _shares(counts: Sequence[Count], samples: int) -> dict[str, float | None]:
-    """Shares of the samples that lack an answer, None where nobody counted, or an end."""
+    """Shares of the samples that lack an answer, None where that was not counted, or an end."""
     silent = [count.no_answer for count in counts if count.no_answer is not None]
     return {
         "no_answer_share": fmean(silent) / samples if len(silent) == len(counts) else None,

@@ -148,7 +148,7 @@ def read_fitting_problems(
 
     Args:
         files: As there.
-        max_samples: As there: so many problems before any is left out.
+        max_samples: As there: the number of problems before any is left out.
         record: A file of ``write_record``; None where everything fits.
 
     Raises:

@@ -54,7 +54,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Write ``out/SPLIT.parquet`` for each split, then ``out/manifest.json``. Same input, same bytes.
 
-    Leading steps that show the answer are marked (``Instance.revealed_at``) where nobody has done so.
+    Leading steps that show the answer are marked (``Instance.revealed_at``) where they are not marked yet.
 
     Args:
         out: Folder, made as needed. What it holds stays until all splits are complete.

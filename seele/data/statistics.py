@@ -36,7 +36,7 @@ class ProblemStatistics:
 
 
 def with_revelation(instance: Instance) -> Instance:
-    """The problem with ``revealed_at`` looked up where nobody has."""
+    """The problem with ``revealed_at`` looked up where it is not stored."""
     if instance.revealed_at is not None:
         return instance
     return dataclasses.replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))

@@ -32,7 +32,7 @@ def check_supervised_stage(config: SeeleConfig, stages: Sequence[str]) -> None:
 
     Raises:
         ConfigError: A setting of rollouts without an RL stage, or a share of the problems that leaves one of
-            the stages without any, or nobody to train on the rest.
+            the stages without any, or no stage to train on the rest.
     """
     share = config.sft.share
     if stages == ("sft",):

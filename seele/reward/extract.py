@@ -78,7 +78,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _MAX_PHRASES = 20
-"""Of the last so many phrases one is looked for that says something."""
+"""The number of last phrases among which one that says something is looked for."""
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL
 )

@@ -87,7 +87,7 @@ def _load_mathruler() -> Judge:
     guard(parser)
 
     for name in ("latex2text", "latexwalker"):
-        # pylatexenc makes its tables anew for every text, which takes longer than reading it.
+        # pylatexenc makes its tables again for every text, which takes longer than reading it.
         module: Any = import_module(f"pylatexenc.{name}")
         module.get_default_latex_context_db = functools.cache(module.get_default_latex_context_db)
     parse = functools.partial(parser.parse_expr, global_dict=_names_of(parser))
@@ -145,7 +145,7 @@ def _as_mathematics(text: str) -> str:
 
 
 def _names_of(parser: Any) -> dict[str, Any]:
-    """The names that ``parse_expr`` knows, which it makes anew at each call unless it is given them."""
+    """The names that ``parse_expr`` knows, which it makes again at each call unless it is given them."""
     names: dict[str, Any] = {}
 
     def keep(tokens: Any, local_names: Any, global_names: dict[str, Any]) -> Any:

@@ -73,7 +73,7 @@ class LineProcess:
     def is_dead(self) -> bool:
         """Whether it has ended; what it started may go on."""
         try:
-            # Does not wait for it: until ``end`` does, its number is nobody else's.
+            # Does not wait for it: until ``end`` does, no other process has its number.
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return self._process.poll() is not None

@@ -24,14 +24,14 @@ from seele.records import Instance, Milestone, Segment, Walk
 
 
 def milestones_of(instance: Instance) -> tuple[Milestone, ...]:
-    """The stored milestones of a problem, or what ``find_milestones`` finds where nobody has looked."""
+    """The stored milestones of a problem, or what ``find_milestones`` finds where none are stored."""
     if instance.milestones is not None:
         return instance.milestones
     return find_milestones(instance.question, instance.steps, instance.answer)
 
 
 def num_shown(milestones: Sequence[Milestone], hint_chars: int) -> int:
-    """How many leading milestones a hint of so many characters states (``walk``'s ``shown``)."""
+    """How many leading milestones a hint of this many characters states (``walk``'s ``shown``)."""
     return sum(milestone.end <= hint_chars for milestone in milestones)
 
 
@@ -41,7 +41,7 @@ def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[M
     A step whose value is the final answer's has none of its own: the last milestone stands for it.
 
     Args:
-        question: The problem; its numbers are nobody's achievement.
+        question: The problem; reaching its numbers is no achievement.
         steps: The worked solution, cut anywhere; may be empty.
         answer: The reference answer, the value of the last milestone.
     """
@@ -110,13 +110,13 @@ def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, sh
     r"""Walk a response along the milestones.
 
     Passed segments come first. Then one that ends with the text and belongs to the last milestone: passed
-    where the final answer is right, failed where it is wrong and no error was sure, and left out where nobody
-    knows. A sure error has a failed segment instead, which ends behind the wrong value.
+    where the final answer is right, failed where it is wrong and no error was sure, and left out where it is
+    unknown. A sure error has a failed segment instead, which ends behind the wrong value.
 
     Args:
         milestones: Of ``find_milestones``; without any, nothing is walked.
         text: The response, without prompt and hint.
-        correct: Whether its final answer is right; then nothing is an error. None where nobody knows: then
+        correct: Whether its final answer is right; then nothing is an error. None where that is unknown: then
             the last ``\boxed{}`` counts if it is written as the answer is.
         shown: How many milestones the hint states. The others are still ahead.
     """

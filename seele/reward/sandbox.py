@@ -13,7 +13,7 @@ import tempfile
 from typing import Any
 
 NO_NETWORK = ("unshare", "--user", "--net", "--")
-"""Runs the command behind it as nobody in particular, without network and without root's powers."""
+"""Runs the command behind it as an unprivileged user, without network and without root's powers."""
 
 # What loading a module of sympy takes, and nothing beyond: the hook is asked about everything that leaves
 # Python.

@@ -35,7 +35,7 @@ from seele.reward import sandbox
 from seele.reward.function import Item, load_function, raised, read_result
 from seele.reward.graders import Judge, die_of_memory, load_judge
 
-# sympy remembers much of what it worked out; a child that has graded so many answers makes room for a fresh
+# sympy remembers much of what it worked out; a child that has graded this many answers makes room for a fresh
 # one.
 _MAX_ANSWERS = 10_000
 _MAKE_ROOM = os.EX_TEMPFAIL

@@ -143,7 +143,7 @@ def _own_numbers(rollouts: Iterable[Rollout]) -> dict[str, float]:
 
 
 def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int:
-    """Tokens of the visits' rows that the update learns from although nobody generated them in this step.
+    """Tokens of the visits' rows that the update learns from although they were not generated in this step.
 
     Args:
         visits: Visits that were trained on.

@@ -342,7 +342,7 @@ async def append_supplied_rollouts(
     grade: Grader,
     hint_steps: int = 0,
 ) -> list[Rollout]:
-    """Completions that were given instead of generated, behind so many steps of the worked solution, as
+    """Completions that were given instead of generated, behind a number of steps of the worked solution, as
     further rollouts of a one-round visit.
 
     They are graded like all others, and the controller does not hear of them.

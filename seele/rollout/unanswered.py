@@ -1,6 +1,6 @@
 """Responses without an answer and responses without an end: counted, quoted, and what a user can do.
 
-Where nobody finds an answer a response is wrong whatever the model knows, and a text that the limit of tokens
+Where no answer is found, a response is wrong whatever the model knows, and a text that the limit of tokens
 ends seldom comes to one; where most are such, an accuracy tells of their form. An answer is what the grader
 at hand looks for, in training the last ``\\boxed{}``.
 """

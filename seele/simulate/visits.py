@@ -66,7 +66,7 @@ class Schedule:
     """Gain in ability between two visits: normal, clipped, in units of hint ratio; drawn for each problem."""
 
     def num_steps(self, num_problems: int) -> int:
-        """Steps that all visits of so many problems take."""
+        """Steps that all visits of this number of problems take."""
         return self.visits * math.ceil(num_problems / self.batch_size)
 
     def __post_init__(self) -> None:

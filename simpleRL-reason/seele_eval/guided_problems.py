@@ -51,7 +51,7 @@ def steps_within(steps: Sequence[str], longest: float) -> int:
 
 
 def guided_copy(instance: Instance, hint_steps: int, request: str) -> Instance:
-    """The problem with so many steps of its solution in its question, under an id of its own."""
+    """The problem with this many steps of its solution in its question, under an id of its own."""
     question = ask_with_hint(request, instance.question, "".join(instance.steps[:hint_steps]))
     copy_id = content_id(instance.data_source, question, instance.steps, instance.answer)
     return replace(instance, instance_id=copy_id, question=question)

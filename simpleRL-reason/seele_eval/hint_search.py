@@ -65,7 +65,7 @@ class Hints:
     longest: Callable[[Instance], int]
     """Steps of a problem's longest hint; 0 for none."""
     give: Callable[[Request, Instance, int], Request]
-    """A request without hint as one with so many steps of the problem's solution."""
+    """A request without hint as one with this many steps of the problem's solution."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """What samples depend on besides the options that all searches have."""
 

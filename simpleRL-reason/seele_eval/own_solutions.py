@@ -2,7 +2,7 @@
 
 Each problem of FILE is sampled without a hint; where no sample is right, behind one step of its worked
 solution, then behind two, and so on. The first right response, behind its hint, becomes the problem's
-solution, cut into steps anew. So most of a solution is the model's own, as PrefixRL trains with
+solution, cut into steps again. So most of a solution is the model's own, as PrefixRL trains with
 (arXiv:2601.18795), and hints say what the model might have said.
 
 OUT holds all problems with the column ``own_share``: the share of the solution's characters that the model

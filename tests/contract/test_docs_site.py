@@ -65,5 +65,18 @@ def test_the_front_page_is_the_readme_with_links_as_seen_from_docs(site):
     assert "](../examples)" in page
 
 
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "tutorials").glob("1*.md")), ids=lambda page: page.stem
+)
+def test_a_tutorial_as_a_notebook_has_its_commands_as_cells(site, page):
+    nbformat = pytest.importorskip("nbformat")
+    book = nbformat.reads(site.notebook(page.read_text()), as_version=4)
+    nbformat.validate(book)
+    commands = [cell.source for cell in book.cells if cell.cell_type == "code"]
+    assert commands and all(command.startswith("%%bash\n") for command in commands)
+    assert len(commands) == page.read_text().count("\n```bash\n")
+    assert "```bash" not in "".join(cell.source for cell in book.cells)
+
+
 def test_the_readme_has_at_most_700_words():
     assert len((ROOT / "README.md").read_text().split()) <= 700

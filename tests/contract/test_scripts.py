@@ -176,7 +176,7 @@ def pretend_environment(root: Path, *, mark: str, content: str) -> None:
 def test_setup_that_was_killed_is_not_trusted(checkout: Path) -> None:
     pretend_environment(checkout, mark=".seele-unfinished", content="")
     result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable)
-    assert "was left unfinished and is made anew" in result.stdout
+    assert "was left unfinished and is made again" in result.stdout
     assert "-m venv --clear .venv" in result.stdout
 
 

@@ -187,7 +187,7 @@ class RemoteController:
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
     ) -> None:
-        """Tell the actor. Calls of one worker arrive in order, so nobody waits for the answer."""
+        """Tell the actor. Calls of one worker arrive in order, so the answer is not waited for."""
         self._actor.observe.remote(
             instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
         )

@@ -14,7 +14,7 @@ from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
 MOST_ROWS = 64
-"""Responses that are scored anew; more cost time and hardly tell more."""
+"""Responses that are scored again; more cost time and hardly tell more."""
 
 
 def measure_hint_reliance(

@@ -59,7 +59,7 @@ def check_saved_rank(config: DictConfig, checkpoint: Path) -> None:
     if wanted != saved:
         raise ConfigError(
             f"{MODEL}.lora_rank: got {wanted}, but {checkpoint} was saved with {saved}; set it to that, take "
-            "another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            "another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 
 

@@ -251,7 +251,7 @@ def _trained(shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int)
 
 
 def _passes(config: DictConfig, section: DictConfig, limit: int, *, rows: int, entropy: bool) -> Passes:
-    """Passes of verl's section ``actor`` or ``ref`` over so many rows, under a limit on tokens."""
+    """Passes of verl's section ``actor`` or ``ref`` over this many rows, under a limit on tokens."""
     model = config.actor_rollout_ref.model
     tokens = min(limit, _all_tokens(config, rows))
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:

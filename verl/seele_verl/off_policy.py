@@ -53,7 +53,7 @@ def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBa
 
 
 def span_advantages(num_tokens: int, spans: Sequence[Span]) -> torch.Tensor:
-    """(R,) of a response of so many tokens, 0 outside the spans."""
+    """(R,) of a response of R tokens, 0 outside the spans."""
     advantage_R = torch.zeros(num_tokens)
     for start, end, advantage in spans:
         advantage_R[start:end] = advantage

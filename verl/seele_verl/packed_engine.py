@@ -2,7 +2,7 @@
 only where they predict a token that somebody reads (``packed_rows``).
 
 The loss and the passes for log-probabilities get what they would get of verl's own engine: a number for each
-token of each row, 0 where nobody reads it. ``seele.packed_updates`` has verl import this module in every
+token of each row, 0 where it is not read. ``seele.packed_updates`` has verl import this module in every
 worker (``actor_rollout_ref.model.external_lib``), where this engine is then found, under the platform's
 vendor, before verl's. A critic has verl's.
 

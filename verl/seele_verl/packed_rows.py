@@ -80,7 +80,7 @@ def _begins_with(longer: list[int], prompt: list[int]) -> bool:
 
 
 def rows_to_compute(has_weight: Sequence[bool], lengths: Sequence[int], *, at_least: int = 1) -> set[int]:
-    """The rows that have weight, and the shortest others where there are fewer than so many.
+    """The rows that have weight, and the shortest others up to ``at_least`` rows.
 
     Args:
         has_weight: (B,) whether a row is part of the result.
@@ -100,7 +100,7 @@ def split_rows(
     most_tokens: int,
     at_least: int = 1,
 ) -> list[list[int]]:
-    """Rows in parts that compute at most so many tokens each. What is cut out of a trunk pays for it again.
+    """Rows in parts that compute at most this many tokens each. What is cut out of a trunk pays for it again.
 
     Args:
         trunks: From ``share_prompts``.

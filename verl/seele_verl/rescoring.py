@@ -1,4 +1,4 @@
-"""Responses scored anew behind another prompt than the one that they answered, through TransferQueue as verl
+"""Responses scored again behind another prompt than the one that they answered, through TransferQueue as verl
 scores them.
 
 Axes: P tokens of a prompt, R tokens of a response.

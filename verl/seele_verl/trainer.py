@@ -532,7 +532,8 @@ class SeeleTrainer(PPOTrainerSync):
             if restored != state or plan != plan | planned:
                 raise CheckpointError(
                     f"{folder}: holds states of a run with another method or other settings, which this one "
-                    "has no use for; go on with that run's, or start anew with trainer.resume_mode=disable"
+                    "has no use for; go on with that run's, or start from scratch with "
+                    "trainer.resume_mode=disable"
                 )
 
     def _save_checkpoint(self) -> None:

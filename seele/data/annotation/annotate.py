@@ -29,7 +29,7 @@ from seele.errors import DataError
 
 _PATH = "/chat/completions"
 
-# So many problems in a row without any reply are not the problems' fault.
+# This number of problems in a row without a reply is not the problems' fault.
 _LONGEST_STREAK = 20
 
 
@@ -141,7 +141,7 @@ class Annotation:
             raise OutOfBudgetError
         paid: float | None = 0.0
         try:
-            # Money may have been waited for until nobody waits for the reply any more.
+            # Money may have been waited for until the reply is not waited for any more.
             self.patience.check()
             self.ledger.sent(call)
             paid = None

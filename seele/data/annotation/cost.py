@@ -30,7 +30,7 @@ class Prices:
         return bool(self.per_million_in or self.per_million_out)
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """Of so many tokens."""
+        """The cost of this number of tokens."""
         return (tokens_in * self.per_million_in + tokens_out * self.per_million_out) / _MILLION
 
     def paid(self, account: Account) -> float:
@@ -136,7 +136,7 @@ class Budget:
             return True
 
     def settle(self, call: Call, paid: float | None) -> None:
-        """Take what a request has cost for what was set aside; None: all of it, as nobody knows."""
+        """Take what a request has cost for what was set aside; None: all of it, for the cost is unknown."""
         most = self._prices.cost(call.tokens_in, call.tokens_out)
         with self._changed:
             self._under_way -= 1

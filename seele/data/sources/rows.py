@@ -21,7 +21,7 @@ from seele.records import Instance
 
 _END_OF_THINKING = "</think>"
 
-# A mapped column that none of so many rows has is a mistake in the mapping.
+# A mapped column that none of this many rows has is a mistake in the mapping.
 _ROWS_TO_SEE_A_COLUMN = 1000
 _ABSENT = object()
 
@@ -83,7 +83,7 @@ def to_instances(
                     _refuse_columns(unseen, at, row)
                 reasons = json.dumps([*settings.leave_out, problem.reason])
                 raise DataError(
-                    f"{at}: {problem}; mend the row, or leave such rows out and count them with "
+                    f"{at}: {problem}; fix the row, or skip such rows and count them with "
                     f"--set leave_out='{reasons}'"
                 ) from problem
             counts.left_out[problem.reason] += 1

@@ -100,7 +100,7 @@ class SourceSettings:
     separator: str = "\n"
     """Stands between the steps of a list."""
     max_steps: int | None = None
-    """Merge the steps that a solution is cut into until there are at most so many."""
+    """Merge the steps that a solution is cut into until there are at most this many."""
     max_chars: int | None = None
     """Leave out problems whose question and solution together are longer."""
     detect: tuple[str, ...] = ()

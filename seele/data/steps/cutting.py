@@ -157,7 +157,7 @@ _LINE_END = re.compile(r"\n(?:[ \t\r]*\n)*")
 _DISPLAY = re.compile(r"\s*(?:\\\[|\$\$|\\begin\b)")
 _UNFINISHED = re.compile(r"[:,]\W*\Z|[A-Za-z,;]\s*\Z")
 _WRAPPED_CHARS = 60  # a line at least so long that ends within a sentence is wrapped, not finished
-_DOMINANT = 2 / 3  # of the text's characters; a piece of at least so many is cut further
+_DOMINANT = 2 / 3  # of the text's characters; a piece of at least this many is cut further
 
 
 def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
 
     Args:
         text: The solution. Marks may be unbalanced; nothing is cut after one that is never closed.
-        max_steps: Merge neighbours into at most so many steps of similar length; None leaves them.
+        max_steps: Merge neighbours into at most this many steps of similar length; None leaves them.
 
     Returns:
         The steps, whose concatenation is ``text``. None for a blank text.

@@ -42,8 +42,8 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
 
     With ``seele.hints.kind=tiers`` a problem without tiers has no hint.
 
-    The answer's first statement is looked up anew where the units are not the stored steps, or where nobody
-    has looked it up. Cut into tokens, a solution has the tokens of its steps, exactly.
+    The answer's first statement is looked up again where the units are not the stored steps, or where it
+    is not stored. Cut into tokens, a solution has the tokens of its steps, exactly.
 
     Raises:
         ConfigError: As ``check_unit``.

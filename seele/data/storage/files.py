@@ -62,7 +62,7 @@ class PartialFile:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to ``path`` so that nobody ever sees half of it; folders are made as needed.
+    """Write ``content`` to ``path`` so that half of it is never seen; folders are made as needed.
 
     Text is UTF-8 and its line endings are kept.
 

@@ -279,7 +279,7 @@ def _draw_sizes(level: int, student: StudentConfig, rng: random.Random) -> list[
 def _write_steps(
     chain: Chain, sizes: Iterable[int], work_step: Callable[[int, Operations], int], *, answer_values: int
 ) -> tuple[tuple[str, ...], str]:
-    """The solution in steps of so many operations, and its answer; a mistake is carried on."""
+    """The solution in steps of this many operations, and its answer; a mistake is carried on."""
     steps: list[str] = []
     value, labelled = chain.start, list(zip(ascii_lowercase, chain.operations, strict=False))
     # Operations left -> value.

@@ -130,7 +130,7 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
     """Return once the cluster has no other run and holds what this one reserves.
 
     Raises:
-        ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after so many seconds.
+        ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after this many seconds.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -219,7 +219,7 @@ def capability() -> tuple[int, int] | None:
 
 
 def wait_for_nodes(count: int) -> None:
-    """Return once the cluster that ``RAY_ADDRESS`` names has so many nodes.
+    """Return once the cluster that ``RAY_ADDRESS`` names has this many nodes.
 
     Raises:
         ConfigError: If it has fewer after ``WAIT_S`` seconds.

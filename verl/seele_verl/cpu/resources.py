@@ -36,7 +36,7 @@ def prepare_rank(ranks: int) -> None:
 def keep_freed_memory() -> None:
     """Have glibc use freed memory again within an update; does nothing under another C library.
 
-    By default every large tensor is mapped anew, and the kernel clears its pages one fault at a time.
+    By default every large tensor is mapped again, and the kernel clears its pages one fault at a time.
     """
     if libc := _glibc():
         libc.mallopt(_M_MMAP_MAX, 0)

@@ -1,7 +1,7 @@
 """Varlen attention: sequences end to end in one row, as the trainer packs them, against SDPA on each alone.
 
 verl trains with ``attn_implementation=flash_attention_2``, which transformers takes from flash-attn or from
-the hub's kernel, and tells it where sequences begin by positions that start anew.
+the hub's kernel, and tells it where sequences begin by positions that start from 0.
 """
 
 import torch

@@ -39,7 +39,7 @@ class RunLog:
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
 
     def step_that_generated(self, tokens: float) -> int | None:
-        """The first step after which the run had generated so many tokens; None where none has yet."""
+        """The first step after which the run had generated this many tokens; None where none has yet."""
         return min((step for step, total in self._generated.items() if total >= tokens), default=None)
 
     def rewind(self, step: int, saved: Mapping[str, float] | None = None) -> dict[str, float]:

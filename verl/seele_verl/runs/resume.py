@@ -1,4 +1,4 @@
-"""Where a run begins: anew, after the last checkpoint in its folder, or after one that is named."""
+"""Where a run begins: from scratch, after the last checkpoint in its folder, or after one that is named."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
         if mode == "auto" and last is None and (damaged := damaged_checkpoints(run)):
             lacks = "; ".join(f"{folder.name}: {damage}" for folder, damage in damaged.items())
             raise ConfigError(
-                f"trainer.resume_mode: no checkpoint in {run} is whole ({lacks}); start anew with "
+                f"trainer.resume_mode: no checkpoint in {run} is whole ({lacks}); start from scratch with "
                 "trainer.resume_mode=disable, or take another trainer.default_local_dir"
             )
         if last is not None:
@@ -81,7 +81,7 @@ def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -
             raise ConfigError(
                 f"{checkpoint}: has no critic, because it is another method's or incomplete; remove that "
                 f"folder and {TRACKER} to go on from an earlier checkpoint, take another "
-                "trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+                "trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
             )
         shards = (checkpoint / model).glob("model_world_size_*_rank_0.pt")
         saved = [path.name.split("_")[3] for path in shards]
@@ -112,7 +112,7 @@ def check_same_run(config: DictConfig) -> None:
             continue
         raise ConfigError(
             f"{key}: got {is_now!r}, but {run} holds a run with {was!r}; set it to that, "
-            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            "take another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 
 
@@ -155,8 +155,10 @@ def missed_validation(
 
 
 def find_start(config: DictConfig) -> int | None:
-    """The step after which the run goes on, None where it starts anew. Later checkpoints are removed from its
-    folder, and the tracker names that step: a run that is killed before it saves goes on from there again.
+    """The step after which the run goes on, None where it starts from scratch.
+
+    Later checkpoints are removed from its folder, and the tracker names that step: a run that is killed
+    before it saves goes on from there again.
     """
     trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
     run = Path(trainer.default_local_dir).resolve()

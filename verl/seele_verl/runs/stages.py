@@ -116,10 +116,10 @@ def stages(
             _divide_problems(config, seele, problems)
             # Last: its presence stands for a complete division.
             write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
-        anew = {"trainer.resume_mode": "auto"} if is_anew else {}
+        resumes = {"trainer.resume_mode": "auto"} if is_anew else {}
 
         def divided(stage: DictConfig, name: str) -> DictConfig:
-            return with_changes(stage, {"data.train_files": problems_of_stage(problems, name)} | anew)
+            return with_changes(stage, {"data.train_files": problems_of_stage(problems, name)} | resumes)
 
         if checked_first is not None:
             yield divided(first, SFT), checked_first
@@ -162,7 +162,7 @@ def _check_division(record: Path, division: Mapping[str, Any]) -> None:
     if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
         raise ConfigError(
             f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
-            "take another trainer.default_local_dir, or start anew with trainer.resume_mode=disable"
+            "take another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 
 

@@ -17,7 +17,7 @@ from seele_verl.settings import read_settings, sequence_parallel_size
 
 
 def steps_between_checkpoints(sft: SftConfig | DictConfig, total_steps: int) -> int:
-    """Those that ``seele.sft.save_freq`` asks for, or else so many that a run has one for each epoch."""
+    """``seele.sft.save_freq``, or an epoch's steps, rounded up."""
     return math.ceil(total_steps / sft.epochs) if sft.save_freq is None else sft.save_freq
 
 
@@ -30,7 +30,7 @@ def verl_sft_config(
         config: A run's configuration, as ``resolved.yaml`` holds it.
         verl_folder: The folder of verl's own configuration.
         total_steps: Steps of the whole run, by which the learning rate is scheduled.
-        checkpoint: The checkpoint folder to resume from; None starts anew.
+        checkpoint: The checkpoint folder to resume from; None starts from scratch.
     """
     with initialize_config_dir(str(verl_folder), version_base=None):
         sft: DictConfig = compose("sft_trainer_engine")

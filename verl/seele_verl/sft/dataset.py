@@ -104,4 +104,4 @@ class StepBatches:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to restore: whoever resumes sets ``steps_done``."""
+        """Nothing to restore: the caller that resumes sets ``steps_done``."""

@@ -145,8 +145,8 @@ class StepLog:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent is gone: a driver that was killed must leave nobody behind who writes
-    into the run's folder.
+    """End this process when its parent is gone. A driver that was killed must not leave a process behind that
+    writes into the run's folder.
     """
 
     def watch() -> None:
