@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from seele_verl import merge, train
 from seele_verl.checks.preflight import Preflight
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
+from seele_verl.runs.live import draw_board, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.runs.resume import check_same_run, find_start
@@ -432,6 +435,36 @@ def test_a_warning_is_told_while_it_is_followed_and_not_again(tmp_path, capfd):
         pass
     assert capfd.readouterr().out == ""
     assert (tmp_path / "logs" / "warnings.log").read_text() == "before\nmost responses: äöü\n- wait\n"
+
+
+def test_a_terminal_that_is_watched_shows_the_course_below_the_lines(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    log = RunLog(tmp_path)
+    for step in range(1, 4):
+        log.append(
+            step, STEP | {"step": step, "hint_ratio/mean": 1 - step / 4, "val/accuracy/x/heldout": 0.5}
+        )
+    master, slave = pty.openpty()
+    with (
+        open(slave, "w") as terminal,
+        follow_metrics(tmp_path, total_steps=4, after_step=1, terminal=terminal),
+    ):
+        log.append(4, STEP | {"step": 4, "hint_ratio/mean": 0.0})
+        log.amend(4, {"val/accuracy/x/heldout": 1.0})
+    shown = os.read(master, 1 << 20).decode()
+    os.close(master)
+    assert [shown.count(f"step    {step}/4") for step in range(1, 5)] == [0, 1, 1, 1]
+    table = shown.rpartition("step    4/4")[2]
+    assert re.search(r"hint ratio +0\.00 +▆▅▃▁", table)
+    assert re.search(r"un-hinted, x/heldout +1\.00 +▅▅▅█", table)
+    assert re.search(r"step +4 of 4", table) and "time left" in table
+
+
+def test_the_course_of_a_run_is_drawn_from_what_it_logs():
+    assert sparkline([0.0, 0.5, 1.0, 2.0, -1.0]) == "▁▅██▁" and sparkline([0.0], most=0.0) == "▁"
+    columns = draw_board([{"step": 2, "accuracy/round_0": 0.5, "actor/sft_loss": 1.0}], 4).columns
+    assert [*columns[0].cells] == ["step", "accuracy, first round"]
+    assert [*draw_board([], 4).columns[1].cells] == ["0 of 4"]
 
 
 def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):

@@ -1,5 +1,7 @@
 """Progress on the terminal: one line per step, from the run's ``metrics.jsonl``, and the run's warnings.
 
+In a terminal that is watched, a table below them shows the run's course.
+
 All other output goes to the run's log file.
 """
 
@@ -8,10 +10,14 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
+from rich.console import Console
+from rich.live import Live
+
+from seele_verl.runs.live import draw_board
 from seele_verl.runs.log import METRICS, WARNINGS
 
 POLL_INTERVAL_S = 0.5
@@ -79,31 +85,42 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 @contextmanager
 def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
     """Print a line for every step after ``after_step`` that is logged while the context is open, and what is
-    warned of meanwhile.
+    warned of meanwhile. A terminal that is watched has a table of the run's course below.
     """
     done = threading.Event()
     metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
     warnings.new()
+    console = Console(file=terminal, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
-    def follow() -> None:
-        printed = after_step
+    def follow(board: Live | None) -> None:
+        printed, by_step = after_step, dict[int, dict[str, float]]()
         while True:
             is_last = done.wait(POLL_INTERVAL_S)
-            for row in map(json.loads, metrics.new().splitlines()):
-                if row["step"] > printed:
-                    printed = row["step"]
-                    print(format_step(row, total_steps), file=terminal)
-            terminal.write(warnings.new())
+            # A step's line may come again, with its validation.
+            new = {row["step"]: row for row in map(json.loads, metrics.new().splitlines())}
+            by_step |= new
+            for step in new:
+                if step > printed:
+                    printed = step
+                    console.print(format_step(new[step], total_steps))
+            if told := warnings.new():
+                console.print(told, end="")
+            if board and new:
+                board.update(draw_board([*by_step.values()], total_steps))
             if is_last:
                 return
 
-    thread = threading.Thread(target=follow, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    # What this process prints goes to the log; only the terminal's own lines are above the table.
+    is_watched = console.is_terminal and not console.is_dumb_terminal
+    table = Live(console=console, redirect_stdout=False, redirect_stderr=False, transient=True)
+    with table if is_watched else nullcontext() as board:
+        thread = threading.Thread(target=follow, args=(board,), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
 
 class _Tail:
