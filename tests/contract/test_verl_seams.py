@@ -416,6 +416,7 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
     trainer = object.__new__(module.SeeleTrainer)
     trainer.global_steps, trainer._visits, trainer.callbacks = 1, {}, Callbacks(())
     trainer._measure, trainer._looked_at = lambda batch: {"flops": 5.0}, {"step"}
+    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
     trainer.log = SimpleNamespace(count=lambda metrics: {"flops_total": 6.0}, write_rollouts=lambda *_: None)
     metrics = {}
     trainer.step(metrics, {})
@@ -471,6 +472,7 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
         {"trainer": {"log_val_generations": 0}, "data": {"max_response_length": 7}}
     )
     trainer.seele, trainer._looked_at = SeeleConfig(method="grpo"), set()
+    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
     trainer.log = SimpleNamespace(
         warn=said.append, count=lambda metrics: {}, write_rollouts=lambda step, rows: None
     )

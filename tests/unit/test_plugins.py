@@ -280,6 +280,7 @@ def test_the_trainer_tells_callbacks_of_steps_validations_and_checkpoints(named,
     nothing = SimpleNamespace(remote=dict)
     trainer.controller = SimpleNamespace(state_dict=nothing)
     trainer.planner = SimpleNamespace(state_dict=dict)
+    trainer.logger, trainer._tokens = SimpleNamespace(logger={}), {}
     trainer.log = SimpleNamespace(count=lambda metrics: {}, write_rollouts=lambda step, rows: None)
     trainer._measure = lambda batch: {"reward/mean": 0.5}
     trainer._looked_at = {"step"}

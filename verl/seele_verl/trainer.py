@@ -100,6 +100,7 @@ from seele_verl.runs.checkpoints import (
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, saved_line
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
+from seele_verl.runs.tracker_tables import log_rollouts
 from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 from seele_verl.settings import read_settings
@@ -641,14 +642,13 @@ class SeeleTrainer(PPOTrainerSync):
         metrics |= self.callbacks.on_step_end(self.global_steps, _scalars(metrics))
         times = {f"timing_s/{phase}": seconds for phase, seconds in timing_raw.items()}
         self._line = _scalars(metrics | times | {"timing_s/step": sum(timing_raw.values())})
-        self.log.write_rollouts(
-            self.global_steps,
-            (
-                row
-                for uid, visit in self._visits.items()
-                for row in rollout_rows(visit, self._advantages.get(uid, {}), self._tokens.get(uid))
-            ),
-        )
+        rows = [
+            row
+            for uid, visit in self._visits.items()
+            for row in rollout_rows(visit, self._advantages.get(uid, {}), self._tokens.get(uid))
+        ]
+        self.log.write_rollouts(self.global_steps, rows)
+        log_rollouts(self.logger.logger, self.global_steps, rows)
         return batch
 
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
