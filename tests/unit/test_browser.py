@@ -282,6 +282,7 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         # Filters stay where another step is chosen, and the other way round.
         assert "/?step=3&amp;verdict=correct&amp;open=hard2&amp;sort=hardest" in filtered
         assert '<input type="hidden" name="open" value="hard2">' in filtered
+        assert get(f"{site}/?step=2&page=-4").count('class="row"') == 2
         problem = get(f"{site}/problem?id=easy")
         assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
 
@@ -295,6 +296,9 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         assert "1 problems are in this step of both runs, which have 2 and 2" in page
         assert page.count("<article") == 8
         assert "compare with it" in get(f"{site}/") and "run=1" in get(f"{site}/")
+        with pytest.raises(urllib.error.HTTPError) as error:
+            get(f"{site}/compare?other=2")
+        assert error.value.code == 400
     with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
         get(f"{site}/compare")
     assert error.value.code == 400
@@ -307,6 +311,7 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         ("verdict=good", "verdict=good: expected one of , not correct, correct"),
         ("sort=best", "sort=best: expected one of file"),
         ("run=3", "run=3: expected 0 to 0"),
+        ("run=-1", "run=-1: expected 0 to 0"),
     ],
 )
 def test_an_address_that_asks_for_nonsense_is_told_so(run, query, told):

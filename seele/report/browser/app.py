@@ -85,7 +85,7 @@ class Pages:
         problems = run.step(step)
         chosen = filter_problems(problems, filters, order=query.one_of("sort", tuple(ORDERS)))
         pages = max(1, -(-len(chosen) // PER_PAGE))
-        page = min(query.number("page", int) or 1, pages)
+        page = min(max(1, query.number("page", int) or 1), pages)
         shown = query.text("open")
         open_problem = next((each for each in problems if each.first.instance_id == shown), None)
         return _page(
@@ -134,7 +134,7 @@ class Pages:
         query = _Query(request)
         if len(self._runs) < 2:
             raise _BadQuery("only one run is served; seele view RUN OTHER compares two")
-        runs = self._runs[0], self._runs[query.number("other", int) or 1]
+        runs = self._runs[0], self._run(query, "other", default=1)
         shared = sorted(set(runs[0].steps()) & set(runs[1].steps()))
         step = query.number("step", int) or (shared[-1] if shared else 0)
         sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
@@ -160,13 +160,16 @@ class Pages:
     def _state(self) -> str:
         return " ".join(str(number) for run in self._runs for number in run.state())
 
-    def _run_and_step(self, query: "_Query") -> tuple[ViewedRun, list[int], int]:
-        number = query.number("run", int) or 0
+    def _run(self, query: "_Query", name: str, *, default: int) -> ViewedRun:
+        number = query.number(name, int)
+        number = default if number is None else number
         if not 0 <= number < len(self._runs):
-            raise _BadQuery(f"run={number}: expected 0 to {len(self._runs) - 1}")
-        run = self._runs[number]
-        steps = run.steps()
-        step = query.number("step", int)
+            raise _BadQuery(f"{name}={number}: expected 0 to {len(self._runs) - 1}")
+        return self._runs[number]
+
+    def _run_and_step(self, query: "_Query") -> tuple[ViewedRun, list[int], int]:
+        run = self._run(query, "run", default=0)
+        steps, step = run.steps(), query.number("step", int)
         return run, steps, (steps[-1] if steps else 0) if step is None else step
 
 
