@@ -71,8 +71,9 @@ def grade_command(
     as the answer itself, unlike in training, where it is no answer. Numbers are taken as text, and a
     prediction that is neither is no answer. multiple_choice reads the texts of the options, where a row has
     them, from the list `options`. A row whose `data_source` is countdown, zebra or arc_1d is graded by the
-    checker of that task, whatever the grader of ours. A reward function of your own grades every row; its
-    reward, and what else it returns, are written as `reward` and `reward_extra`.
+    checker of that task, whatever the grader of ours. A reward function of your own grades every row, whose
+    solution it finds in the list `steps`; its reward, and what else it returns, are written as `reward` and
+    `reward_extra`.
     """
     from seele.data.storage.files import read_json_lines, write_atomically
     from seele.reward.graders import GRADERS
@@ -133,12 +134,19 @@ def _call_function(cases: Sequence[Case], settings: RewardConfig) -> list[Grade]
                     instance_id=str(case.row.get("id", case.at)),
                     data_source=case.data_source,
                     question=str(case.row.get("question", "")),
-                    steps=(),
+                    steps=_steps_of(case),
                     answer=case.gold,
                 ),
             )
             for case in cases
         )
+
+
+def _steps_of(case: Case) -> tuple[str, ...]:
+    steps = case.row.get("steps", [])
+    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+        raise DataError(f"{case.at}, key 'steps': expected a list of texts, got {reprlib.repr(steps)}")
+    return tuple(steps)
 
 
 def _check(case: Case) -> Grade:

@@ -4,6 +4,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import sys
 import types
 from pathlib import Path
@@ -69,13 +70,13 @@ def test_the_front_page_is_the_readme_with_links_as_seen_from_docs(site):
     "page", sorted((ROOT / "docs" / "tutorials").glob("1*.md")), ids=lambda page: page.stem
 )
 def test_a_tutorial_as_a_notebook_has_its_commands_as_cells(site, page):
-    nbformat = pytest.importorskip("nbformat")
-    book = nbformat.reads(site.notebook(page.read_text()), as_version=4)
-    nbformat.validate(book)
-    commands = [cell.source for cell in book.cells if cell.cell_type == "code"]
+    book = json.loads(site.notebook(page.read_text()))
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    commands = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert all(cell.keys() >= {"id", "metadata", "source"} for cell in book["cells"])
     assert commands and all(command.startswith("%%bash\n") for command in commands)
     assert len(commands) == page.read_text().count("\n```bash\n")
-    assert "```bash" not in "".join(cell.source for cell in book.cells)
+    assert "```bash" not in json.dumps(book)
 
 
 def test_the_readme_has_at_most_700_words():

@@ -285,6 +285,25 @@ def test_impossible_settings_are_refused(settings, message):
         RewardConfig(**settings)
 
 
+def test_a_row_of_a_file_may_have_the_solutions_steps(tmp_path):
+    from typer.testing import CliRunner
+
+    from seele.cli.main import app
+
+    function, cases, out = (tmp_path / name for name in ("own.py", "cases.jsonl", "graded.jsonl"))
+    arguments = "data_source, solution_str, ground_truth, extra_info"
+    function.write_text(f"def count({arguments}): return len(extra_info['steps']) / 4\n")
+    command = ["grade", str(cases), "--out", str(out), "--grader", f"{function}:count", "--workers", "1"]
+    row = {"gold": "4", "pred": "5"}
+    cases.write_text(f"{json.dumps(row | {'steps': ['a', 'b']})}\n{json.dumps(row)}\n")
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["reward"] for line in out.read_text().splitlines()] == [0.5, 0.0]
+    cases.write_text(json.dumps(row | {"steps": "a"}))
+    error = CliRunner().invoke(app, command).exception
+    assert "line 1, key 'steps': expected a list of texts, got 'a'" in str(error)
+
+
 def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
     from typer.testing import CliRunner
 
