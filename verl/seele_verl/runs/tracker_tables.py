@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,25 +36,21 @@ def log_rollouts(trackers: Mapping[str, Any], step: int, rows: Sequence[Mapping[
         _SENDERS[name](trackers[name], step, ratios, table)
 
 
-def _to_wandb(_: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
-    import wandb
-
+def _to_wandb(wandb: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
     logged = {HINTS: wandb.Histogram(ratios)}
     wandb.log(logged | ({ROLLOUTS: wandb.Table(list(COLUMNS), table)} if table else {}), step=step)
 
 
 def _to_trackio(_: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
-    import pandas
-    import trackio
-
+    # verl imports these two where they are asked for; they bring pandas.
+    pandas, trackio = import_module("pandas"), import_module("trackio")
     logged = {HINTS: trackio.Histogram(ratios)}
     frame = pandas.DataFrame(table, columns=list(COLUMNS))
     trackio.log(logged | ({ROLLOUTS: trackio.Table(dataframe=frame)} if table else {}), step=step)
 
 
 def _to_mlflow(_: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
-    import mlflow
-
+    mlflow = import_module("mlflow")
     # It has no histograms.
     mlflow.log_table({"hint_ratio": ratios}, artifact_file=f"{HINTS}/step_{step}.json")
     if table:
