@@ -287,12 +287,17 @@ def average_table(
 
 
 def claim_table(arms: Sequence[str]) -> str:
-    """Milestones against the best of ``arms``, task by task and cost by cost: paired t tests, Holm (1979)."""
+    """Milestones against the best of ``arms``, task by task and cost by cost: paired t tests, Holm (1979).
+
+    Only once all planned runs are there, so that no claim is looked at on the way.
+    """
     rows, p_values = [], []
     for task, (cost, budget) in product(CLAIM_TASKS, CLAIM_BUDGETS.items()):
+        planned = load_plan()["tasks"][task]
         stored = stored_runs(task, [*arms, *CLAIMED])
-        if CLAIMED[0] not in stored or stored.keys() <= {*CLAIMED}:
-            return "No runs yet.\n"
+        wanted = planned.get("arms", stored)
+        if not stored or any(len(stored.get(arm, ())) < len(planned["seeds"]) for arm in wanted):
+            return "Not all of the runs are done.\n"
         metric = COSTS[cost].metric
         folders = [folder for found in stored.values() for folder in found]
         budget = min(budget, *(read(folder).metrics[-1][metric] for folder in folders))

@@ -104,6 +104,9 @@ def test_a_claim_is_made_against_the_best_other_arm_at_equal_cost(evidence, monk
     _, _, generated, trained = tables.claim_table(["grpo", "sft_rl", "seele-n8-late"]).splitlines()
     assert "590.6 k tokens generated" in generated and "900 k tokens trained" in trained
     assert all("`seele-n8-late`" in row for row in (generated, trained))
+    # Before the last planned run nothing is compared.
+    monkeypatch.setattr(tables, "load_plan", lambda: {"tasks": {"mixed": {"seeds": range(6)}}})
+    assert tables.claim_table(["grpo", "sft_rl", "seele-n8-late"]) == "Not all of the runs are done.\n"
 
 
 def test_the_command_knows_every_task_of_the_plan(evidence):
