@@ -122,7 +122,8 @@ def with_faults(
         goes_on = wait_for(lambda reached=reached: last_step(run) > reached + 1, process)
         restarted = log.read_text().count("; restart ") > restarts
         resumed = re.findall(r" (?:starts|resumes after step (\d+)) in ", log.read_text())[-1] or 0
-        lost = reached - int(resumed) if restarted else 0
+        # The step under way may have ended, and been saved, before the loss was noticed.
+        lost = max(0, reached - int(resumed)) if restarted else 0
         took = f"{time.monotonic() - began:.0f}" if goes_on else ""
         rows.append([run.name, role, str(reached), "yes" if restarted else "no", "yes" if goes_on else "no"])
         rows[-1] += [str(lost), took]
