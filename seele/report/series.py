@@ -1,6 +1,6 @@
 """Turn a list of each step's numbers into the series that figures and tables show. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
@@ -100,6 +100,22 @@ def moving_mean(series: Series, *, window: int) -> Series:
         series.x,
         tuple(fmean(series.y[max(0, i - before) : i + after + 1]) for i in range(len(series.y))),
     )
+
+
+def courses(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
+    """Kind, name and series of what shows a run's course: hints, rounds, and each validation split.
+
+    A kind is ``hint``, ``first``, ``late`` or ``unhinted``; the last has its split as name. A series may be
+    empty.
+    """
+    yield "hint", "hint ratio", by_step(metrics, "hint_ratio/mean")
+    yield "first", "accuracy, first round", by_step(metrics, f"{ROUND}0")
+    late = [f"{ROUND}{number}" for number in range(1, num_rounds(metrics))]
+    rows = [(row["step"], [row[name] for name in late if name in row]) for row in metrics]
+    seen = [(step, fmean(values)) for step, values in rows if values]
+    yield "late", "accuracy, later rounds", Series(tuple(x for x, _ in seen), tuple(y for _, y in seen))
+    for split in validation_splits(metrics):
+        yield "unhinted", split, by_step(metrics, VALIDATION + split)
 
 
 def spread_evenly(values: Sequence[Value], count: int) -> list[Value]:

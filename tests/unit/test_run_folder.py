@@ -1,5 +1,6 @@
 """What a run leaves and resumes from: checkpoints, logs, run card, progress lines."""
 
+import contextlib
 import json
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -445,14 +447,22 @@ def test_a_terminal_that_is_watched_shows_the_course_below_the_lines(tmp_path, m
             step, STEP | {"step": step, "hint_ratio/mean": 1 - step / 4, "val/accuracy/x/heldout": 0.5}
         )
     master, slave = pty.openpty()
-    with (
-        open(slave, "w") as terminal,
-        follow_metrics(tmp_path, total_steps=4, after_step=1, terminal=terminal),
-    ):
+    pieces = []
+
+    def drain() -> None:
+        # A terminal holds 4 KiB, and a writer of more waits; its end is an error.
+        with contextlib.suppress(OSError):
+            while piece := os.read(master, 4096):
+                pieces.append(piece)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    with open(slave, "w") as screen, follow_metrics(tmp_path, total_steps=4, after_step=1, terminal=screen):
         log.append(4, STEP | {"step": 4, "hint_ratio/mean": 0.0})
         log.amend(4, {"val/accuracy/x/heldout": 1.0})
-    shown = os.read(master, 1 << 20).decode()
+    reader.join()
     os.close(master)
+    shown = b"".join(pieces).decode()
     assert [shown.count(f"step    {step}/4") for step in range(1, 5)] == [0, 1, 1, 1]
     table = shown.rpartition("step    4/4")[2]
     assert re.search(r"hint ratio +0\.00 +▆▅▃▁", table)

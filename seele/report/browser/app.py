@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from seele.records import GradeReason
+from seele.records import AccuracyCurve, GradeReason
 from seele.report.browser.colours import COLOURS, coloured
 from seele.report.browser.drawings import Point, curve_points, draw_timeline
 from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
@@ -105,7 +105,7 @@ class Pages:
             page=page,
             pages=pages,
             open_problem=open_problem,
-            fitted=_fitted(run, shown) if open_problem else "",
+            fitted=_fitted(run.curves().get(shown)) if open_problem else "",
             sources=sorted({each.first.data_source for each in problems}),
             levels=sorted({each.first.level for each in problems} - {""}),
         )
@@ -124,7 +124,7 @@ class Pages:
             instance_id=instance_id,
             by_step={step: list(group) for step, group in groupby(rounds, key=lambda each: each.step)},
             points=[Point(number, *seen) for number, seen in enumerate(curve.rounds)] if curve else (),
-            fitted=_fitted(run, instance_id),
+            fitted=_fitted(curve),
             indexed=run.history.num_steps(),
             num_steps=len(steps),
         )
@@ -223,8 +223,7 @@ class _Query:
         return f"{path or self.path}?{urlencode(merged)}"
 
 
-def _fitted(run: ViewedRun, instance_id: str) -> str:
-    curve = run.curves().get(instance_id)
+def _fitted(curve: AccuracyCurve | None) -> str:
     return curve_points(curve.hint_ratios, curve.accuracies) if curve else ""
 
 

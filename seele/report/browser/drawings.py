@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from seele.report.run_folder import Metrics
-from seele.report.series import ROUND, VALIDATION, Series, by_step, num_rounds, validation_splits
+from seele.report.series import Series, courses
 
 MAX_POINTS = 400
 WIDTH, HEIGHT = 1000.0, 200.0
@@ -44,22 +44,12 @@ def draw_timeline(metrics: Sequence[Metrics]) -> Timeline | None:
         return None
     empty = Timeline((), int(metrics[0]["step"]), int(metrics[-1]["step"]))
     lines = []
-    for name, kind, series in _series(metrics):
+    for kind, name, series in courses(metrics):
         if series:
+            name += ", no hint" * (kind == "unhinted")
             points = " ".join(f"{empty.x(x):.1f},{HEIGHT * (1 - y):.1f}" for x, y in _thinned(series))
             lines.append(Line(name, kind, points, series.y[-1]))
     return Timeline(tuple(lines), empty.first_step, empty.last_step)
-
-
-def _series(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
-    yield "hint ratio", "hint", by_step(metrics, "hint_ratio/mean")
-    yield "accuracy, first round", "first", by_step(metrics, f"{ROUND}0")
-    late = [f"{ROUND}{number}" for number in range(1, num_rounds(metrics))]
-    rows = [(row["step"], [row[name] for name in late if name in row]) for row in metrics]
-    seen = [(step, fmean(values)) for step, values in rows if values]
-    yield "accuracy, later rounds", "late", Series(tuple(x for x, _ in seen), tuple(y for _, y in seen))
-    for split in validation_splits(metrics):
-        yield f"{split}, no hint", "unhinted", by_step(metrics, VALIDATION + split)
 
 
 def _thinned(series: Series) -> Iterator[tuple[float, float]]:

@@ -1,14 +1,21 @@
 """What stands below the steps' lines while a run is watched in a terminal: where it is, and its course."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from seele.report.series import ROUND, VALIDATION, courses
+
 STEPS_SHOWN = 40
+_DRAWN = ("step", "hint_ratio/mean", "timing_s/step", "timing_s/gen", "tokens/generated")
 _LEVELS = "▁▂▃▄▅▆▇█"
-VALIDATION, ROUND = "val/accuracy/", "accuracy/round_"
+
+
+def drawn_of(row: Mapping[str, float]) -> dict[str, float]:
+    """What ``draw_board`` reads of a step's line: a few numbers of hundreds, for a run of many steps."""
+    return {name: row[name] for name in row if name in _DRAWN or name.startswith((ROUND, VALIDATION))}
 
 
 def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
@@ -22,8 +29,10 @@ def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
     last = rows[-1] if rows else {"step": 0}
     done = ProgressBar(total=total_steps, completed=last["step"], width=STEPS_SHOWN)
     table.add_row("step", f"{int(last['step'])} of {total_steps}", done)
-    for name, values in _courses(rows):
-        table.add_row(name, f"{values[-1]:.2f}", sparkline(values[-STEPS_SHOWN:]))
+    for kind, name, series in courses(rows):
+        if series:
+            name = f"un-hinted, {name}" if kind == "unhinted" else name
+            table.add_row(name, f"{series.y[-1]:.2f}", sparkline(series.y[-STEPS_SHOWN:]))
     seconds = [row["timing_s/step"] for row in rows if "timing_s/step" in row][-STEPS_SHOWN:]
     if seconds:
         left = int(fmean(seconds) * (total_steps - last["step"]))
@@ -38,26 +47,6 @@ def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
             "tokens a second", f"{speeds[-1]:,.0f}", sparkline(speeds[-STEPS_SHOWN:], most=max(speeds))
         )
     return table
-
-
-def _courses(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, list[float]]]:
-    """Name and values of each quantity in [0, 1] that the run logs."""
-    late = [
-        fmean(values)
-        for row in rows
-        if (values := [row[key] for key in row if key.startswith(ROUND) and key != f"{ROUND}0"])
-    ]
-    splits = dict.fromkeys(key for row in rows for key in row if key.startswith(VALIDATION))
-    courses = {
-        "hint ratio": [row["hint_ratio/mean"] for row in rows if "hint_ratio/mean" in row],
-        "accuracy, first round": [row[f"{ROUND}0"] for row in rows if f"{ROUND}0" in row],
-        "accuracy, later rounds": late,
-        **{
-            f"un-hinted, {key.removeprefix(VALIDATION)}": [row[key] for row in rows if key in row]
-            for key in splits
-        },
-    }
-    return ((name, values) for name, values in courses.items() if values)
 
 
 def sparkline(values: Sequence[float], *, most: float = 1.0) -> str:

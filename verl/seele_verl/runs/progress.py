@@ -17,7 +17,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
-from seele_verl.runs.live import draw_board
+from seele_verl.runs.live import draw_board, drawn_of
 from seele_verl.runs.log import METRICS, WARNINGS
 
 POLL_INTERVAL_S = 0.5
@@ -98,7 +98,6 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
             is_last = done.wait(POLL_INTERVAL_S)
             # A step's line may come again, with its validation.
             new = {row["step"]: row for row in map(json.loads, metrics.new().splitlines())}
-            by_step |= new
             for step in new:
                 if step > printed:
                     printed = step
@@ -106,7 +105,8 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
             if told := warnings.new():
                 console.print(told, end="")
             if board and new:
-                board.update(draw_board([*by_step.values()], total_steps))
+                by_step |= {step: drawn_of(row) for step, row in new.items()}
+                board.update(draw_board([*by_step.values()], total_steps), refresh=True)
             if is_last:
                 return
 
