@@ -120,6 +120,6 @@ def runs_command(
     if as_json:
         typer.echo(json.dumps([as_object(run) for run in runs], indent=1))
     elif runs:
-        typer.echo(describe_runs(runs, now=time.time()), nl=False)
+        typer.echo(describe_runs(runs, now=time.time()), nl=False)  # noqa: TID251
     else:
         typer.echo(f"no runs below {folder}")

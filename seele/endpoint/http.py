@@ -165,7 +165,7 @@ def _seconds(retry_after: str | None) -> float | None:
     except ValueError:
         pass
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())  # noqa: TID251
     except ValueError:
         return None
 

@@ -213,7 +213,7 @@ def test_by_all_threads_that_share_the_patience(server):
 # Named: the processes of a test run collect in different seconds.
 @pytest.mark.parametrize(
     "asks_for",
-    ["86400", "inf", email.utils.formatdate(time.time() + 86400, usegmt=True)],
+    ["86400", "inf", email.utils.formatdate(time.time() + 86400, usegmt=True)],  # noqa: TID251
     ids=["seconds", "for ever", "date"],
 )
 def test_a_server_that_wants_to_be_left_alone_for_a_day_is_given_up(server, asks_for):
