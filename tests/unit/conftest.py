@@ -1,8 +1,10 @@
-"""Stand-ins: a server that speaks OpenAI's interface, a model without weights."""
+"""A browser, and stand-ins: a server that speaks OpenAI's interface, a model without weights."""
 
 import contextlib
 import hashlib
 import json
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -29,6 +31,30 @@ def boxed_digit(prompt: str, seed: int) -> str:
 def no_waiting_for_the_hub(monkeypatch):
     """Attempts at a hub that is not there follow one another at once."""
     monkeypatch.setattr("seele.data.storage.hub.RETRY_DELAYS_S", (0.0, 0.0))
+
+
+@pytest.fixture
+def browser():
+    """Command of a browser without a window and without requests of its own."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("needs a browser: chromium or google-chrome")
+    limits = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+    return [program, "--headless=new", *limits]
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Shows a page; returns its elements once scripts have run, and the log of what it asked for."""
+
+    def visit(address):
+        log = tmp_path / "net.json"
+        command = [*browser, f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}"]
+        command += ["--virtual-time-budget=5000", "--dump-dom", address]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+        return shown, log.read_text()
+
+    return visit
 
 
 class HubDouble(ModuleType):

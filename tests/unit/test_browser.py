@@ -28,7 +28,6 @@ from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import Filters, filter_problems, read_step
 from seele.report.browser.run import ViewedRun
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ELSEWHERE = "https://elsewhere.example/"
 ATTACK = (
     f"</pre><script>document.title='owned'</script><img src={ELSEWHERE} onerror=\"document.title='owned'\">"
@@ -373,31 +372,25 @@ def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_pa
         view_command([tmp_path / "none"])
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
-def test_what_a_model_wrote_does_nothing_in_a_browser(run, tmp_path):
+def test_what_a_model_wrote_does_nothing_in_a_browser(run, visit):
     fields = ("question", "hint", "text", "answer", "instance_id", "data_source", "finish", "reason")
     tokens = {"tokens": [ATTACK], "token_advantages": [1.0]}
     write_step(run, 9, [line("x", **dict.fromkeys(fields, ATTACK), **tokens)])
-    log = tmp_path / "net.json"
     with served(run) as site:
         query = urllib.parse.urlencode({"step": 9, "open": ATTACK, "problem": ATTACK, "text": ATTACK})
-        limits = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
-        command = [BROWSER, "--headless=new", *limits, f"--user-data-dir={tmp_path / 'profile'}"]
-        command += [f"--log-net-log={log}", "--virtual-time-budget=3000", "--dump-dom", f"{site}/?{query}"]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+        shown, log = visit(f"{site}/?{query}")
     assert "<title>run, step 9</title>" in shown and shown.count("<script") == 1 and "<article" in shown
     assert '<span class="plus-2"' in shown or '<span class="plus-3"' in shown
-    assert f"{site}/view.css" in log.read_text() and 'elsewhere.example/"' not in log.read_text()
+    assert f"{site}/view.css" in log and 'elsewhere.example/"' not in log
 
 
 class Tab:
     """A page in a browser without a window, by the browser's own protocol."""
 
-    def __init__(self, address, folder):
+    def __init__(self, browser, address, folder):
         from websockets.sync.client import connect
 
-        limits = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0")
-        command = [BROWSER, "--headless=new", *limits, f"--user-data-dir={folder}", address]
+        command = [*browser, "--remote-debugging-port=0", f"--user-data-dir={folder}", address]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         port_file = folder / "DevToolsActivePort"
         wait_until(lambda: port_file.exists() and port_file.read_text().count("\n"))
@@ -441,12 +434,11 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
-def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path):
+def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, browser):
     pytest.importorskip("websockets")
     step, opened = "new URL(location).searchParams.get('step')", "new URL(location).searchParams.get('open')"
     focus = "document.activeElement.textContent.includes"
-    with served(run) as site, closing(Tab(f"{site}/?step=2", tmp_path / "profile")) as tab:
+    with served(run) as site, closing(Tab(browser, f"{site}/?step=2", tmp_path / "profile")) as tab:
         wait_until(lambda: tab.value("document.querySelectorAll('.row').length") == 2)
         tab.press("j", until=f"{focus}('What is easy?')")
         tab.press("j", until=f"{focus}('What is hard2?')")
