@@ -400,6 +400,29 @@ def test_ray_asks_for_its_node_where_the_answer_can_wait():
     assert services.get_node is asked
 
 
+SLOW_AGENTS = """
+import sys, time
+if any(each.endswith(("dashboard/agent.py", "runtime_env/agent/main.py")) for each in sys.orig_argv):
+    time.sleep(20)
+"""
+PATIENT_START = """
+import ray
+from seele_verl.compat import patient_ray, patient_raylet
+with patient_ray(), patient_raylet():
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    print(ray.get(ray.remote(lambda: 7).remote()))
+"""
+
+
+def test_a_raylet_waits_for_agents_that_start_slowly(tmp_path):
+    """Without ports of its own it would end after 15 s."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_AGENTS)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", PATIENT_START]
+    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert ended.stdout == "7\n", ended.stderr
+
+
 @pytest.mark.parametrize("visible", ["", "0", None], ids=["hidden", "one", "not set"])
 def test_a_run_on_a_cpu_starts_ray_whatever_gpus_are_visible(monkeypatch, visible):
     # Whatever the run sets, the test takes back.

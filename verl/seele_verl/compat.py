@@ -4,15 +4,18 @@ VERL is the release that these seams were read in and tested on; ``tests/contrac
 when another release moves one of them.
 """
 
+import inspect
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
 
 from seele.errors import DependencyError
+from seele_verl.environment import variables_set
 
 VERL = "0.9.1"
 RAY_PATIENCE_S = 180
@@ -20,6 +23,16 @@ RAY_STARTS = 3
 """Times that Ray is started before a run is given up."""
 NOT_STARTED = "The current node timed out during startup"
 """What Ray raises where it did not."""
+
+
+AGENT_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
+"""Ports of the agents that a raylet starts, as ``ray._private.services.start_raylet`` calls them."""
+AGENT_PATIENCE = {"RAY_agent_register_timeout_ms": str(RAY_PATIENCE_S * 1000)}
 
 
 def undecorated(actor_class: Any) -> type:
@@ -55,6 +68,43 @@ def patient_ray() -> Iterator[None]:
 
 
 @contextmanager
+def patient_raylet() -> Iterator[None]:
+    """While open, a raylet is told the ports of its agents, and waits three minutes for the agents.
+
+    A raylet waits for the files that the agents write their ports to, and ends after 15 seconds, which has no
+    setting (https://github.com/ray-project/ray/issues/65983). So the ports are chosen, and the files written,
+    before it starts. They are free then; the agents open them seconds later.
+    """
+    from ray._private import services
+    from ray._raylet import persist_port
+
+    start = services.start_raylet
+
+    def start_with_ports(*args: Any, **kwargs: Any) -> Any:
+        ports = dict(zip(AGENT_PORTS, free_ports(len(AGENT_PORTS)), strict=True))
+        given = inspect.signature(start).bind(*args, **kwargs | ports).arguments
+        for name, port in ports.items():
+            persist_port(given["session_dir"], given["node_id"], name, port)
+        return start(**given)
+
+    services.start_raylet = start_with_ports
+    try:
+        with variables_set(AGENT_PATIENCE):
+            yield
+    finally:
+        services.start_raylet = start
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that no program on this node listens on."""
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextmanager
 def kept_sigterm_handler() -> Iterator[None]:
     """While open, Ray leaves this process's handler of SIGTERM alone: its own ends the run on the spot."""
     from ray._private import utils
@@ -68,8 +118,8 @@ def kept_sigterm_handler() -> Iterator[None]:
 
 
 def ended_raylets() -> set[int]:
-    """Processes of raylets that this process started and that have ended: after 30 s without its agent's
-    ports, which a node under load can take longer for, a raylet ends itself.
+    """Processes of raylets that this process started and that have ended: without its agents,
+    which a node under load takes long to start, a raylet ends itself (``patient_raylet``).
     """
     children = psutil.Process().children()
     return {

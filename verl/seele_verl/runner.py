@@ -4,6 +4,7 @@ is known to be sound.
 
 import sys
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import ray
@@ -23,7 +24,14 @@ from seele_verl.checks.cluster import (
     refuse_unshared_files,
     wait_for_room,
 )
-from seele_verl.compat import NOT_STARTED, RAY_STARTS, kept_sigterm_handler, patient_ray, undecorated
+from seele_verl.compat import (
+    NOT_STARTED,
+    RAY_STARTS,
+    kept_sigterm_handler,
+    patient_ray,
+    patient_raylet,
+    undecorated,
+)
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 PATIENCE = "trainer.cluster_patience_s"
@@ -76,13 +84,14 @@ def run_training(
         config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
     runner: Any = ray.remote(task_runner)
-    for starts_left in reversed(range(RAY_STARTS)):
+    for start in range(RAY_STARTS):
+        patient_agents = patient_raylet if start else nullcontext
         try:
-            with patient_ray(), kept_sigterm_handler():
+            with patient_ray(), patient_agents(), kept_sigterm_handler():
                 run_ppo(config, task_runner_class=runner)
             return
         except Exception as error:
-            if not starts_left or NOT_STARTED not in str(error):
+            if start == RAY_STARTS - 1 or NOT_STARTED not in str(error):
                 raise
         finally:
             ray.shutdown()
