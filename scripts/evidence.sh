@@ -17,7 +17,7 @@ run bash scripts/setup.sh
 # The simulator of the tables multiplies small matrices: two threads that wait for each other would take five times as long.
 export OPENBLAS_NUM_THREADS=1
 # Twice for the learning rates: SFT's must be known before that of the RL behind it.
-for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own easy_own hard_own again replication released milestones_mixed milestones_again milestones_factorial milestones_checker milestones_easy milestones_hard milestones_own milestones_hard_own countdown countdown_20 arc_1d arc_1d_20 || echo "$task"); do
+for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own easy_own hard_own again replication released milestones_mixed milestones_again milestones_factorial milestones_checker milestones_easy milestones_hard milestones_own milestones_hard_own methods_mixed methods_again methods_own countdown countdown_20 arc_1d arc_1d_20 || echo "$task"); do
     run python benchmarks/evidence/run.py "$each" "$@"
     run python benchmarks/evidence/tables.py
 done

@@ -71,7 +71,7 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
     """The arms of a task at equal cost, ablations left out; None where there are no two, or no GRPO."""
     split = split_of(task, "heldout")
     plan = load_plan()
-    runs = {**stored_runs(task, [*plan["arms"], *plan["credit"], *plan["released"]]), **added}
+    runs = {**stored_runs(task, [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]), **added}
     own = {folder for folders in added.values() for folder in folders}
 
     def reader(folder: Path) -> RunFolder:

@@ -58,10 +58,10 @@ def response_tokens(plan: Mapping[str, Any]) -> int:
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison, with credit and its changes, the released ones, the ablations, and what was
-    only tried on the tuning problems.
+    """Those of the comparison, with credit and its changes, other authors' and as these released them, the
+    ablations, and what was only tried on the tuning problems.
     """
-    rest = {**plan["released"], **plan["ablations"], **plan["tried"]}
+    rest = {**plan["published"], **plan["released"], **plan["ablations"], **plan["tried"]}
     return {**plan["arms"], **credit_arms(plan), **rest}
 
 
@@ -87,7 +87,7 @@ def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
 
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
     """Arms that have learning rates of their own."""
-    arms = {**plan["arms"], **plan["credit"]}
+    arms = {**plan["arms"], **plan["credit"], **plan["published"]}
     return [name for name, arm in arms.items() if "tuned_as" not in arm]
 
 

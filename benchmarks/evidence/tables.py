@@ -627,7 +627,8 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-mistakes": mistakes_table("mixed"),
         "again-mistakes": mistakes_table("again"),
     }
-    arms, from_base = [*arms, *credit_arms(plan)], [*from_base, *credit_arms(plan)]
+    more = [*credit_arms(plan), *plan["published"]]
+    arms, from_base = [*arms, *more], [*from_base, *more]
     for task, settings in plan["tasks"].items():
         references = settings.get("references", (REFERENCE, OURS, HALF))
         # Arms of other tasks that have runs of the same problems, seeds and size.

@@ -56,6 +56,16 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
 
 
+def test_every_published_method_may_run(evidence, monkeypatch):
+    plan, _ = evidence
+    contents = plan.load_plan()
+    monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
+    monkeypatch.chdir(ROOT)
+    for job in plan.task_jobs(contents, "methods_own", list(contents["published"]), [10]):
+        settings = check_settings(compose(job.overrides), job.overrides)
+        assert settings.method == job.name.split("/")[1] and settings.hints.rollouts_per_prompt == 8
+
+
 def test_every_arm_with_credit_may_run(evidence, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
@@ -170,7 +180,8 @@ def test_every_method_has_as_many_trials_of_its_learning_rate(evidence, monkeypa
     arms = plan.tuned_arms(contents)
     jobs = [job.name for job in plan.tuning_jobs(contents, arms)]
     assert len(jobs) == len(arms) * len(contents["tuning"]["learning_rates"])
-    planned = contents["arms"] | contents["credit"] | contents["released"] | contents["ablations"]
+    groups = ("arms", "credit", "published", "released", "ablations")
+    planned = {name: arm for group in groups for name, arm in contents[group].items()}
     assert {arm.get("tuned_as", name) for name, arm in planned.items()} == set(arms)
     tried = plan.tuning_jobs(contents, ["seele-no-imitation"])
     rates = [compose(job.overrides).actor_rollout_ref.actor.optim.lr for job in tried]
