@@ -1,9 +1,9 @@
-"""How quick the rollout browser is on a large run, which it makes up: every page, its index, its memory.
+"""Measure the rollout browser on a large made-up run: every page, its index, its memory.
 
     python benchmarks/browser.py --steps 1000 --problems 256 --rollouts 32      # 12 GB of rollouts
 
-A page's time is that of its request, from this machine: the first one, and the median of five, because what
-was read stays in memory. Times are taken while the index is made, and again when it is done.
+A page's time is that of a request from this machine: the first one, and the median of five, because data
+that was read stays in memory. Times are taken while the index is built, and again when it is complete.
 """
 
 import argparse
@@ -25,7 +25,7 @@ WORDS = "the of a so each in all 12 + 4 = 16 then costs hours apples left gives"
 
 
 def write_run(run: Path, *, steps: int, problems: int, rollouts: int) -> None:
-    """A run whose rollouts are made-up texts of 600 characters; problems come again every tenth step."""
+    """Write a run whose rollouts are made-up texts of 600 characters; problems recur every tenth step."""
     draw = random.Random(0)
     texts = [" ".join(draw.choices(WORDS.split(), k=150))[:600] for _ in range(1000)]
     (run / "rollouts").mkdir(parents=True)
@@ -75,7 +75,7 @@ def _line(
 
 
 def seconds_of(address: str, repeats: int = 5) -> tuple[float, float]:
-    """The first request's, and the median of all."""
+    """Return the first request's seconds, and the median of all."""
     seen = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -86,7 +86,7 @@ def seconds_of(address: str, repeats: int = 5) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

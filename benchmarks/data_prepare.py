@@ -1,10 +1,10 @@
-"""Time and memory of preparing and of reading a file of problems, on synthetic rows.
+"""Measure the time and memory of preparing and reading a file of problems, on synthetic rows.
 
     python benchmarks/data_prepare.py --rows 100000 --folder runs/bench_data
 
 Writes made-up rows (a question of three sentences, a solution of five to nine lines with formulas) as JSONL,
-prepares them with ``seele data prepare`` in a process of its own, then reads the result as training does in
-another, and prints the seconds and the peak resident memory of each.
+prepares them with ``seele data prepare`` in one process, then reads the result as training does in another,
+and prints the seconds and the peak resident memory of each.
 """
 
 import argparse
@@ -21,7 +21,7 @@ READ += "print(len(read_problems(Path(sys.argv[1]))))"
 
 
 def made_up_row(rng: random.Random, number: int) -> dict:
-    """A problem that no other number gives."""
+    """Return a problem that no other number gives."""
     start, steps = rng.randrange(100, 1000), rng.randrange(5, 10)
     question = (
         f"A made-up warehouse with the number {number} holds {start} boxes in the morning. Every hour a van "
@@ -41,7 +41,7 @@ def made_up_row(rng: random.Random, number: int) -> dict:
 
 
 def measure(command: list[str]) -> tuple[float, float]:
-    """Seconds and peak MiB of a process. The peak is that of the largest child so far."""
+    """Return the seconds and peak MiB of a process. The peak is that of the largest child so far."""
     start = time.perf_counter()
     subprocess.run(command, check=True)
     return time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -1,8 +1,8 @@
-"""vLLM alone, in one process, on the reference job's requests: what a rollout path can reach at most.
+"""Measure vLLM alone, in one process, on the reference job's requests: the most a rollout path can reach.
 
-    python benchmarks/engine.py     # its last line: tokens a second by kind of request
+    python benchmarks/engine.py     # its last line: tokens per second by kind of request
 
-``seeded``: one request a rollout, with the seed that our rollout has. ``n samples``: one request a problem,
+``seeded``: one request per rollout, with our rollout's seed. ``n samples``: one request per problem,
 without seeds, which spares vLLM's CPU sampler a loop over requests. Settings are those of hardware/cpu.yaml.
 """
 
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 
 
 def requests(model: Path, problems: Path, step: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Prompt and seeds of each problem of a training step, as ``seele_verl`` asks for them."""
+    """Yield the prompt and seeds of each problem in a training step, as ``seele_verl`` requests them."""
     from transformers import AutoTokenizer
 
     from seele.curriculum import UniformCurriculum
@@ -47,7 +47,7 @@ def requests(model: Path, problems: Path, step: int) -> Iterator[tuple[list[int]
 
 
 def main() -> None:
-    """Generate ``--steps`` steps of requests of either kind, and one of each before them."""
+    """Generate ``--steps`` steps of each kind of request, and one of each before them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

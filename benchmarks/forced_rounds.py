@@ -1,5 +1,5 @@
-"""The rollout worker of ``benchmarks/rounds.py``: number of rounds, barrier between them, quorum and the
-lengths of all responses are given, and change from step to step.
+"""The rollout worker of ``benchmarks/rounds.py``: the number of rounds, the barrier between them, the quorum
+and the lengths of all responses are given, and change from step to step.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class ForcedRoundsWorker(rounds_worker.RoundsWorker):
 
 
 class ForcedRoundsManager(RoundsManager):
-    """verl's manager of rollout workers, with the one above."""
+    """verl's manager of rollout workers, with the worker above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

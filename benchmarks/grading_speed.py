@@ -1,11 +1,12 @@
-"""How many answers a second are graded, and what an answer of each kind costs.
+"""Measure how many answers are graded per second, in all and by kind of answer.
 
     python benchmarks/grading_speed.py                       # 2 processes, MathRuler, 20,000 answers
     python benchmarks/grading_speed.py --grader strict+ --answers 2000
 
-Ordinary answers as a step's rollouts give them: mostly integers, then fractions, decimals, surds, tuples,
-words and polynomials; half of them right, a third of those written as the reference answer is. No pair occurs
-twice, so that nothing is remembered. The processes are warm, the caller's own work is counted.
+The answers are ordinary ones, as in a step's rollouts: mostly integers, then fractions, decimals, surds,
+tuples, words and polynomials. Half of them are right, and a third of those are written like the reference
+answer. No pair occurs twice, so that no result is reused. The processes are warm, and the caller's own work
+is counted.
 """
 
 import argparse
@@ -76,7 +77,7 @@ KINDS: dict[Callable[[random.Random], Pair], int] = {
 
 
 def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
-    """``count`` different pairs."""
+    """Return ``count`` different pairs."""
     rng = random.Random(seed)
     kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
     pairs: dict[Pair, None] = {}
@@ -86,7 +87,7 @@ def ordinary_answers(count: int, *, seed: int) -> list[Pair]:
 
 
 def answers_per_second(pool: GraderPool, pairs: list[Pair]) -> float:
-    """Of one call with all pairs."""
+    """Return the rate of one call with all pairs."""
     start = time.perf_counter()
     pool.grade_answers(pairs)
     return len(pairs) / (time.perf_counter() - start)

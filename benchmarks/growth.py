@@ -1,8 +1,8 @@
-"""How the time of a step grows with prompts, rollouts, rollout workers and trainer ranks.
+"""Measure how the time of a step grows with prompts, rollouts, rollout workers and trainer ranks.
 
     python benchmarks/growth.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
-One run a size, in turn. Sequence length is one of the variants of ``rounds.py``.
+The runs, one per size, take turns. Sequence length is one of the variants of ``rounds.py``.
 """
 
 import argparse
@@ -17,7 +17,7 @@ PHASES = ("step", "gen", "ref", "update_actor")
 
 
 def job(*, prompts: int = 16, rollouts: int = 16, workers: int = 1, ranks: int = 1) -> tuple[str, ...]:
-    """One round without hints, four mini-batches."""
+    """Return a job with one round without hints and four mini-batches."""
     return (
         "method=grpo",
         f"data.train_batch_size={prompts}",
@@ -39,7 +39,7 @@ SIZES = {
 
 
 def main() -> None:
-    """Print the table, and keep it in OUT/growth.md."""
+    """Print the table, and save it to OUT/growth.md."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

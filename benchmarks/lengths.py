@@ -1,4 +1,4 @@
-"""Which lengths and which kind of rounds each step of ``benchmarks/rounds.py`` has."""
+"""The lengths and the kind of rounds in each step of ``benchmarks/rounds.py``."""
 
 from itertools import product
 
@@ -17,7 +17,7 @@ ROUNDS = {
     "4 rounds, quorum 1/2": (4, False, 0.5),
     "4 rounds, barrier": (4, True, 1.0),
 }
-"""Name -> number of rounds, whether each waits until all problems have ended the one before, and the share
+"""Name -> number of rounds, whether each waits until all problems have ended the previous one, and the share
 of the problem's own rollouts that it waits for (``seele.hints.round_quorum``).
 """
 
@@ -25,7 +25,7 @@ VARIANTS = (*product(("even", "heavy-tailed"), ROUNDS), ("even, 4 times as long"
 
 
 def variant_of_step(step: int) -> tuple[str, str]:
-    """Kind of lengths and of rounds; the variants take turns."""
+    """Return the kinds of lengths and rounds; the variants take turns."""
     return VARIANTS[(step - 1) % len(VARIANTS)]
 
 

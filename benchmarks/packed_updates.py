@@ -1,13 +1,13 @@
-"""An update by verl's engine and by ours, which computes a prompt and its hints once a group, in turn; then a
-pass for log-probabilities; then our update once it reuses the memory that it freed (``cpu/resources.py``).
+"""Time an update by verl's engine and by ours, which computes a prompt and its hints once per group, in turn;
+then a pass for log-probabilities; then our update when it reuses freed memory (``cpu/resources.py``).
 
     python benchmarks/packed_updates.py                    # 1 problem x 8 rollouts
     python benchmarks/packed_updates.py --rollouts 16
 
 The model has SmolLM2-135M's shape and random weights. Groups are like GSM8K's: a prompt of 120 tokens, nested
-hints of up to 60, one in four rollouts without, responses of 60 to 120 tokens. The loss is SEELE's, with
+hints of up to 60, none in one of four rollouts, responses of 60 to 120 tokens. The loss is SEELE's, with
 imitation and entropy; an update ends with Adam's step, at a learning rate of 0, so that every turn has the
-same weights. Gradients are compared before the first turn. Times are the processor's.
+same weights. Gradients are compared before the first turn. Times are CPU times.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def batch_of(options: argparse.Namespace) -> Any:
 
 
 def build(engine_class: type, folder: str) -> Any:
-    """An engine as ``hardware=cpu`` has it."""
+    """Return an engine as in ``hardware=cpu``."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 
@@ -115,7 +115,7 @@ def build(engine_class: type, folder: str) -> Any:
 
 
 def gradients(engine: Any, batch: Any, loss: Any) -> dict[str, Any]:
-    """Of an update, by parameter."""
+    """Return an update's gradients by parameter."""
     with engine.train_mode():
         engine.forward_backward_batch(batch.copy(), loss)
         return {
@@ -134,7 +134,7 @@ def log_probs(engine: Any, batch: Any, _loss: Any) -> None:
 
 
 def seconds(call: Callable[..., None], *arguments: Any) -> float:
-    """Of the processor: what else runs on the machine counts little."""
+    """Return CPU seconds, on which other processes of the machine have little effect."""
     begin = time.process_time()
     call(*arguments)
     return time.process_time() - begin
@@ -147,7 +147,7 @@ def main() -> None:
     )
     parser.add_argument("--problems", type=int, default=1)
     parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=2048, help="most of a micro-batch")
+    parser.add_argument("--tokens", type=int, default=2048, help="at most in a micro-batch")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
@@ -189,7 +189,7 @@ def main() -> None:
             for name, call in (("update", update), ("log-probabilities", log_probs))
         }
         keep_freed_memory()
-        # The first turn takes the memory.
+        # The first turn allocates the memory.
         reusing = [seconds(update, engines[1], batch, loss) for _ in range(1 + options.turns)][1:]
         torch.distributed.destroy_process_group()
     lengths, prompts = (batch[name].offsets().diff().tolist() for name in ("input_ids", "prompts"))
@@ -213,7 +213,7 @@ def main() -> None:
     mapping = statistics.median(ours for _, ours in times["update"])
     rows += [
         ["update, packed, memory reused, s (median)", f"{statistics.median(reusing):.1f}"],
-        ["update, packed, memory mapped anew / reused", f"{mapping / statistics.median(reusing):.2f}"],
+        ["update, packed, memory newly mapped / reused", f"{mapping / statistics.median(reusing):.2f}"],
     ]
     sys.stdout.write(markdown_table(["", "value"], rows) + "\n")
 

@@ -1,9 +1,9 @@
-"""The released verl without any of our seams, on the configuration of a run of ours.
+"""Run the released verl without any of our seams, on the configuration of one of our runs.
 
     VERL_FILE_LOGGER_PATH=metrics.jsonl python benchmarks/plain_verl.py method=grpo hardware=cpu job=tiny ...
 
-Left in are the CPU platform and its fixes, without which verl does not start on a CPU; taken out are our
-rollout worker, engine replica, data set, trainer and loss, and the settings that only make it faster, unless
+It keeps the CPU platform and its fixes, without which verl does not start on a CPU. It removes our rollout
+worker, engine replica, data set, trainer and loss, and the settings that only make verl faster, unless
 ``+plain.our_settings=true`` asks for them. The problems' parquet files carry the columns that verl's own data
 set reads.
 """
@@ -29,14 +29,14 @@ def _pool() -> GraderPool:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any
 ) -> float:
-    """The reward that verl asks for every rollout: MathRuler on the last box, as in our runs, within the same
-    limits; 1.0 for a correct answer, else 0.0.
+    """Return the reward that verl requests for every rollout: MathRuler on the last box, as in our runs,
+    within the same limits; 1.0 for a correct answer, else 0.0.
     """
     return float(_pool().grade(solution_str, ground_truth).correct)
 
 
 def take_out_our_seams(config: DictConfig) -> None:
-    """Leave of the configuration what verl knows."""
+    """Reduce the configuration to what verl knows."""
     with open_dict(config):
         config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = None
         config.data.custom_cls = {"path": None, "name": None}
@@ -59,7 +59,7 @@ def take_out_our_seams(config: DictConfig) -> None:
 
 
 def take_out_our_settings(config: DictConfig) -> None:
-    """Leave of hardware/cpu.yaml what verl needs to run on a CPU."""
+    """Reduce hardware/cpu.yaml to what verl needs to run on a CPU."""
     environment = config.ray_kwargs.ray_init.runtime_env.env_vars
     environment.VERL_USE_EXTERNAL_MODULES = "seele_verl.cpu.plugin"
     for key in ("VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_WAIT_POLICY"):
@@ -77,7 +77,7 @@ def main(config: DictConfig) -> None:
     take_out_our_seams(config)
     os.environ.update(OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env.env_vars))
     with open_dict(config):
-        # The runner that writes the file is a process of Ray.
+        # The runner that writes the file is a Ray process.
         path = str(Path(os.environ["VERL_FILE_LOGGER_PATH"]).resolve())
         config.ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH = path
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo

@@ -1,8 +1,8 @@
-"""The reference job, 32 problems x 32 rollouts of the quickstart's model, by plain verl and by us in turn.
+"""Time the reference job, 32 problems x 32 rollouts of the quickstart's model, by plain verl and us in turn.
 
     python benchmarks/reference.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
-Each repetition runs every variant once, so that a busy minute of the machine does not fall on one of them,
+Each repetition runs every variant once, so that a busy minute of the machine does not hit only one of them,
 and gives one ratio of medians over steps. ``engine`` is vLLM alone, in its own process, on our requests.
 """
 
@@ -46,12 +46,12 @@ LOSSES = ("actor/pg_loss", "actor/kl_loss", "actor/grad_norm", "critic/rewards/m
 
 
 def rollout_speed(line: Line) -> float:
-    """Generated tokens a second of the generation phase, which includes grading and handing over."""
+    """Generated tokens per second in the generation phase, which includes grading and handing over."""
     return line["response_length/mean"] * PROMPTS * ROLLOUTS / line["timing_s/gen"]
 
 
 def engine_speed(out: Path, *, steps: int) -> dict[str, float]:
-    """Tokens a second of vLLM alone, by kind of request."""
+    """Tokens per second of vLLM alone, by kind of request."""
     command = [sys.executable, "benchmarks/engine.py", "--steps", str(steps)]
     result = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=(out / "engine.err").open("w"), check=True
@@ -93,7 +93,7 @@ def phases(lines: dict[str, list[list[Line]]]) -> str:
 
 
 def controller_share(lines: list[Line]) -> str:
-    """Time in proposals, all of them one after another, as a share of the step."""
+    """Total time of proposals, one after another, as a share of the step."""
     if "controller/ms_per_proposal" not in lines[0]:
         return ""
     rounds = sum(name.startswith("accuracy/round_") for name in lines[0])
@@ -142,7 +142,7 @@ def ratios(lines: dict[str, list[list[Line]]], engines: list[dict[str, float]]) 
 
 
 def losses(first_steps: dict[str, Line]) -> str:
-    """The very first step of two ways through the step: the same weights, the same rollouts."""
+    """Compare the first step by our code and by verl's: the same weights, the same rollouts."""
     rows = []
     for key in LOSSES:
         ours, verls = (first_steps[name][key] for name in ("ours", "ours, verl's step"))
@@ -151,7 +151,7 @@ def losses(first_steps: dict[str, Line]) -> str:
 
 
 def main() -> None:
-    """Print the tables, and keep them in OUT/reference.md."""
+    """Print the tables, and save them to OUT/reference.md."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

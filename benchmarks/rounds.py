@@ -1,10 +1,10 @@
-"""One round against four, with a barrier, without and with a quorum, at equal rollouts and lengths.
+"""Compare one round with four, with a barrier, without and with a quorum, at equal rollouts and lengths.
 
     python benchmarks/rounds.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
-One run: its steps take turns over the variants (``lengths.py``), which all generate the same lengths,
-even or heavy-tailed, or four times as long. Measured is the generation phase, of a policy that does not
-change.
+The steps of one run cycle through the variants (``lengths.py``), which all generate the same lengths,
+even or heavy-tailed, or four times as long. The times are of the generation phase, with a policy that does
+not change.
 """
 
 import argparse
@@ -30,7 +30,7 @@ JOB = (
 
 
 def main() -> None:
-    """Print the tables, and keep them in OUT/rounds.md."""
+    """Print the tables, and save them to OUT/rounds.md."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

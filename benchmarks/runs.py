@@ -1,4 +1,4 @@
-"""Run one variant of a job to its end and read what it measured."""
+"""Run one variant of a job to its end and read its measurements."""
 
 import os
 import shutil
@@ -35,10 +35,10 @@ Line = Mapping[str, float]
 
 
 def train(program: Sequence[str], overrides: Sequence[str], folder: Path, *, steps: int) -> list[Line]:
-    """Train ``steps`` steps and one before them, which warms up; what each of them measured, that one first.
+    """Train a warm-up step and ``steps`` more; return the metrics of each, the warm-up step's first.
 
-    ``memory/peak_gib`` is the whole run's: the largest sum, over its processes, of the memory that each has
-    to itself and its part of what it shares.
+    ``memory/peak_gib`` is the whole run's: the largest sum, over its processes, of each one's private memory
+    and its part of shared memory.
 
     Raises:
         CalledProcessError: If the run fails; its output is in ``folder/stdout``.
@@ -64,7 +64,7 @@ def train(program: Sequence[str], overrides: Sequence[str], folder: Path, *, ste
 
 @contextmanager
 def _peak_memory(every_s: float = 3.0) -> Iterator[list[int]]:
-    """Bytes of all descendants of this process, sampled while the block runs."""
+    """Sample the bytes of all descendants of this process while the block runs."""
     samples, stop = [0], threading.Event()
 
     def sample() -> None:

@@ -1,10 +1,10 @@
-"""One step of sampling with a seed a request: vLLM's own loop over the requests, and ``draw_tokens``.
+"""Time one step of sampling with a seed per request: vLLM's own loop over requests, and ``draw_tokens``.
 
     python benchmarks/sampling.py                                # 256 requests, 151,936 tokens, one thread
     python benchmarks/sampling.py --requests 512 --vocabulary 259
 
 Both give tokens and log-probabilities of the whole vocabulary, as in training. They take turns on the same
-logits; the ratio is that of the two times of a turn.
+logits; each ratio compares the two times of a turn.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--requests", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=151_936)
-    parser.add_argument("--threads", type=int, default=1, help="of torch; an engine on a CPU has one")
+    parser.add_argument("--threads", type=int, default=1, help="torch's; an engine on a CPU has one")
     parser.add_argument("--turns", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -1,10 +1,10 @@
-"""How the parts that no engine is in grow with the problems of a run and of a step: seconds, memory, bytes.
+"""Measure how the parts outside the engine grow with a run's and a step's problems: seconds, memory, bytes.
 
     python benchmarks/scale.py                                # up to a million problems, 10,000 a step
     python benchmarks/scale.py --problems 10000 --prompts 1000
 
-Rollouts are made up. Each line is a process of its own; its memory is the largest it had, above what the
-process had before the part began.
+Rollouts are made up. Each line is measured in its own process; its memory is the peak above what the process
+had before the part began.
 """
 
 import argparse
@@ -41,12 +41,12 @@ from seele_verl.runs.log import RunLog
 ROLLOUTS, ROUNDS, STEPS = 32, 2, 6
 CHUNK = 10_000
 TOKENS = 200
-"""Of a response."""
+"""Tokens of a response."""
 RIGHT, WRONG = Grade(correct=True, reason=GradeReason.CORRECT), Grade(correct=False, reason=GradeReason.WRONG)
 RATIOS = tuple(step / STEPS for step in range(STEPS))
 
 Report = dict[str, float]
-"""Seconds of a part by what it does, and bytes of what it writes."""
+"""Seconds of a part by activity, and the bytes that it writes."""
 
 
 def name_of(problem: int) -> str:
@@ -61,7 +61,7 @@ def timed(report: Report, what: str) -> Iterator[None]:
 
 
 def controller(problems: int, prompts: int) -> Report:
-    """The hint controller, which knows all problems, is asked prompt by prompt, as in training."""
+    """Measure the hint controller, which knows all problems and is asked prompt by prompt, as in training."""
     draw, report = random.Random(0), Report()
     bayes = configured_controller(SeeleConfig(method="seele"))
     for first in range(0, problems, CHUNK):
@@ -85,7 +85,7 @@ def controller(problems: int, prompts: int) -> Report:
 
 
 def planner(problems: int, prompts: int, curriculum: str) -> Report:
-    """The step planner draws problems and hears of them."""
+    """Measure the step planner, which draws problems and learns their outcomes."""
     report = Report()
     settings = SeeleConfig(method="seele", curriculum=CurriculumConfig(name=curriculum))
     rows = [{"level": problem % 5} for problem in range(problems)]
@@ -136,7 +136,7 @@ def visit(problem: int) -> Visit:
 
 
 def dump(_: int, prompts: int) -> Report:
-    """Metrics of a step, and its rollouts as they are written."""
+    """Measure a step's metrics, and writing its rollouts."""
     report, visits = Report(), [visit(problem) for problem in range(prompts)]
     with tempfile.TemporaryDirectory() as folder:
         log = RunLog(Path(folder))
@@ -156,12 +156,12 @@ PARTS: dict[str, Callable[[int, int], Report]] = {
 
 
 def peak_gib() -> float:
-    """The most memory that this process has had."""
+    """Peak memory of this process, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def measure(part: str, problems: int, prompts: int) -> list[str]:
-    """A line of the table, in a process of its own."""
+    """Measure a line of the table, in a process of its own."""
     before = peak_gib()
     report = PARTS[part](problems, prompts)
     cells = [f"{report[what]:.2f}" if what in report else "" for what in ("a step", "its state")]
@@ -175,12 +175,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--problems", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--prompts", type=int, nargs="+", default=[1_000, 10_000], help="of a step")
+    parser.add_argument("--prompts", type=int, nargs="+", default=[1_000, 10_000], help="prompts per step")
     options = parser.parse_args(arguments)
     sizes = [(problems, options.prompts[0]) for problems in options.problems]
     sizes += [(options.problems[0], prompts) for prompts in options.prompts[1:]]
     rows = []
-    # A worker ends with its task, and its memory with it.
+    # A worker ends with its task, which frees its memory.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for part in PARTS:
             for problems, prompts in sizes:

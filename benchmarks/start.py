@@ -1,10 +1,10 @@
-"""How long a run takes until its engine has answered the first problem, and as a whole: two steps of 8 x 8
-rollouts of the quickstart's model, without validation.
+"""Measure how long a run takes until its engine has answered the first problem, and in total: two steps of
+8 x 8 rollouts of the quickstart's model, without validation.
 
     python benchmarks/start.py --repeats 3      # after scripts/quickstart.sh: with its model and data
 
-Bytecode counts: with ``PYTHONDONTWRITEBYTECODE=1``, and none written before, each process compiles all that
-it imports.
+Bytecode matters: with ``PYTHONDONTWRITEBYTECODE=1``, and none written before, each process compiles
+everything that it imports.
 """
 
 import argparse
@@ -21,7 +21,7 @@ JOB += ("trainer.test_freq=-1", "trainer.val_before_train=false", "trainer.logge
 
 
 def measure(run: Path) -> tuple[float, float]:
-    """Seconds until the first rows have come from the engine, and until the run has ended."""
+    """Return the seconds until the first rows have come from the engine, and until the run has ended."""
     command = [sys.executable, "-m", "seele_verl.train", *JOB, f"trainer.default_local_dir={run}"]
     began, first = time.monotonic(), None
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -35,7 +35,7 @@ def measure(run: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

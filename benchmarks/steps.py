@@ -1,4 +1,4 @@
-"""Cuts, blank steps and answer-revealing hints in the real data at hand, as the table of docs/steps.md.
+"""Count cuts, blank steps and answer-revealing hints in the real data at hand; see docs/steps.md.
 
 python benchmarks/steps.py ../shared/data
 """
@@ -21,7 +21,7 @@ from seele.data.tasks.gsm8k import read_gsm8k
 
 @dataclass
 class Row:
-    """What was found in one source."""
+    """Counts for one source."""
 
     rows: int = 0
     pieces: int = 0
@@ -29,7 +29,7 @@ class Row:
     illegal: int = 0
     steps: int = 0
     bad: int = 0
-    """Steps of ours that are blank, cut what belongs together, or do not give the text back."""
+    """Our steps that are blank, cut what belongs together, or do not give the text back."""
     hints: int = 0
     stated: int = 0
     mentioned: int = 0
@@ -66,7 +66,7 @@ class Row:
 
 
 def count_illegal(pieces: Sequence[str], text: str) -> int:
-    """Ends of pieces, but the last one's, at which ``text`` must not be cut."""
+    """Number of ends of pieces, except the last, at which ``text`` must not be cut."""
     ends, position = [], 0
     for piece in pieces[:-1]:
         position += len(piece)
@@ -75,7 +75,7 @@ def count_illegal(pieces: Sequence[str], text: str) -> int:
 
 
 def solutions(folder: Path) -> Iterator[tuple[str, list[str], str, str | None]]:
-    """Source, pieces with their separators, way of cutting (``join`` or ``split``) and answer."""
+    """Yield the source, pieces with their separators, way of cutting (``join`` or ``split``) and answer."""
     for row in json_lines(folder / "traces.jsonl"):
         pieces = [f"{piece}{row['sep']}" for piece in row["steps"][:-1]] + row["steps"][-1:]
         yield f"traces: {row['source']}", pieces, "join", row["answer"]
@@ -93,7 +93,7 @@ def solutions(folder: Path) -> Iterator[tuple[str, list[str], str, str | None]]:
 
 
 def uft(folder: Path) -> Iterator[tuple[str, list[str], str, str | None]]:
-    """UFT's two files: their lists of hints are the steps."""
+    """Yield the rows of UFT's two files, whose lists of hints are the steps."""
     import pyarrow.parquet as pq
 
     for row in pq.read_table(folder / "countdown_test.parquet").to_pylist():
@@ -106,7 +106,7 @@ def uft(folder: Path) -> Iterator[tuple[str, list[str], str, str | None]]:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file with one a line."""
+    """Yield the objects of a file with one per line."""
     for line in path.read_text(encoding="utf-8").splitlines():
         yield json.loads(line)
 

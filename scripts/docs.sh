@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Build the documentation's site; a link that leads nowhere is an error.
+# Build the documentation site; a broken link is an error.
 #
 #   needs    python3 (3.11 or newer) with venv and pip
 #   writes   .venv-docs/ (180 MB), site/
 #
 #   bash scripts/docs.sh              # site/index.html
-#   bash scripts/docs.sh serve        # at http://127.0.0.1:8000, built again whenever a page changes
+#   bash scripts/docs.sh serve        # at http://127.0.0.1:8000, rebuilt whenever a page changes
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 run() {

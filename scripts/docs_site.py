@@ -1,6 +1,6 @@
 """Hooks of mkdocs.yml: the front page from README.md, and the reference of settings and commands from code.
 
-Links to files outside of docs/ become their paths, as code: the site has no page for them.
+Links to files outside docs/ become their paths, as code, because the site has no page for them.
 """
 
 import ast
@@ -23,7 +23,7 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     pages = {
         "index.md": front_page(),
         "reference/settings.md": settings_page(),
@@ -37,7 +37,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """A link out of docs/ becomes a path."""
+    """Replace links out of docs/ with paths."""
     here = (ROOT / "docs" / page.file.src_uri).parent
 
     def shown(link: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def notebook(page: str) -> str:
-    """A tutorial as a Jupyter notebook: its commands are cells that a shell runs."""
+    """Return a tutorial as a Jupyter notebook, with its commands as shell cells."""
     cells: list[dict[str, Any]] = []
     for number, part in enumerate(_COMMANDS.split(page)):
         if number % 2:
@@ -67,7 +67,7 @@ def notebook(page: str) -> str:
 
 
 def front_page() -> str:
-    """README.md, as seen from docs/."""
+    """Return README.md with its links seen from docs/."""
 
     def seen(link: re.Match[str]) -> str:
         path = link["path"]
@@ -79,7 +79,7 @@ def front_page() -> str:
 
 
 def settings_page() -> str:
-    """Every setting of the ``seele:`` block with type, default and what its docstring says."""
+    """Every setting of the ``seele:`` block with its type, default and docstring."""
     classes = {
         node.name: node
         for file in sorted(SETTINGS.glob("*.py"))
@@ -89,7 +89,7 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "The settings of SEELE's own, from `seele/config/`; verl's keep verl's names.",
+        "SEELE's own settings, from `seele/config/`; verl's settings keep verl's names.",
         "",
     ]
     lines += _section(classes, ROOT_CLASS, "seele")

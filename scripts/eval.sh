@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Evaluate without hints: merge the checkpoint of LAST_STEP in CKPT_DIR, then generate and grade with vLLM.
-# The same command goes on where a killed one stopped. All settings: python -m seele_eval.run --help, docs/evaluation.md.
+# The same command resumes a killed evaluation. All settings: python -m seele_eval.run --help, docs/evaluation.md.
 #
 #   needs    $CKPT_DIR/global_step_*/ of a training run (default: the newest under runs/), or MODEL: a Hugging Face
 #            folder, or a name on the hub; BENCHMARKS from the hub, or from folders below DATA_DIR (docs/evaluation.md)
@@ -12,7 +12,7 @@
 #   CKPT_DIR=runs/seele STEPS="80 160 240" BENCHMARKS=math500 bash scripts/eval.sh      # or STEPS=all
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
 #   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen   # all nine by default
-#   CKPT_DIR=runs/seele BENCHMARKS=gsm8k,mine.yaml bash scripts/eval.sh                 # one of your own (docs/evaluation.md)
+#   CKPT_DIR=runs/seele BENCHMARKS=gsm8k,mine.yaml bash scripts/eval.sh                 # your own benchmark (docs/evaluation.md)
 #   BENCHMARKS=luffy bash scripts/eval.sh --temperature 0.6 --max-tokens 8192 --after-thinking     # further options
 source "$(dirname "$0")/lib/common.sh"
 
@@ -37,7 +37,7 @@ fi
 [[ -z "${CKPT_DIR:-}" ]] || arguments+=(--run "$CKPT_DIR")
 [[ -z "$BENCHMARKS" ]] || arguments+=(--benchmarks "$BENCHMARKS")
 [[ -z "$BENCHMARKS" || -z "$DATA_DIR" ]] || arguments+=(--data-dir "$DATA_DIR")
-# shellcheck disable=SC2206  # NAME=FILE pairs stand apart by spaces
+# shellcheck disable=SC2206  # spaces separate NAME=FILE pairs
 [[ -z "$PROBLEMS" ]] || arguments+=(--problems $PROBLEMS)
 : "${OUT:=${CKPT_DIR:+$CKPT_DIR/eval}}"
 : "${OUT:=$default_out}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run what docs/evidence.md compares and fill in the tables. Finished runs are packed and skipped, killed ones go on.
+# Run what docs/evidence.md compares and fill in the tables. Finished runs are packed and skipped, killed ones resume.
 #
-#   needs    nothing: .venv is made where it is not there (scripts/setup.sh); a CPU; hours
+#   needs    nothing: .venv is made if missing (scripts/setup.sh); a CPU; hours
 #   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence.md, docs/evidence/, docs/figures/
 #
 #   bash scripts/evidence.sh                                          # learning rates, then every task
@@ -16,7 +16,7 @@ fi
 run bash scripts/setup.sh
 # The simulator of the tables multiplies small matrices: two threads that wait for each other would take five times as long.
 export OPENBLAS_NUM_THREADS=1
-# Twice for the learning rates: SFT's must be known before that of the RL behind it.
+# Learning rates take two passes: SFT's must be known before that of the RL after it.
 for each in $([ "$task" = all ] && echo tuning tuning mixed easy hard own easy_own hard_own again replication released milestones_mixed milestones_again milestones_factorial milestones_checker milestones_easy milestones_hard milestones_own milestones_hard_own methods_mixed methods_again methods_own countdown countdown_20 arc_1d arc_1d_20 || echo "$task"); do
     run python benchmarks/evidence/run.py "$each" "$@"
     run python benchmarks/evidence/tables.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole way on one machine: set-up, tiny base model, data, SEELE training, merge, evaluation, report.
 #
-#   needs    python3 (3.11 on a machine without GPU) with venv and pip
+#   needs    python3 (3.11 on a machine without a GPU) with venv and pip
 #   writes   .venv, data/prepared/chains/, models/, and $OUT: run, merged model, eval/, report/index.html
 #   takes    five minutes on two cores (docs/quickstart.md)
 #
@@ -20,6 +20,6 @@ run seele data prepare chains --out data/prepared/chains
 run seele model base --task chains --out models
 run python -m seele_verl.train method=seele hardware="$HARDWARE" job=tiny model=tiny data=chains \
     trainer.default_local_dir="$(quoted "$OUT")" "$@"
-# The default share of a GPU would be millions of blocks of cache for so small a model.
+# The default share of a GPU would be millions of cache blocks for such a small model.
 run env -u MODEL -u STEPS -u LAST_STEP -u BENCHMARKS -u PROBLEMS CKPT_DIR="$OUT" OUT="$OUT/eval" bash scripts/eval.sh --gpu-memory-share 0.1
 run seele report "$OUT" --out "$OUT/report"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Make .venv, or bring it up to date. Does nothing, in well under a second, when it is.
+# Make .venv or bring it up to date. If it is up to date, this does nothing, in well under a second.
 #
 #   needs    python3 with venv and pip: Python 3.11 for the CPU stack, 3.11 or 3.12 for the others;
 #            for the GPU stack, and for the reasoning tasks (requirements-tasks.txt), a C compiler and Python's headers
 #   writes   .venv/  (4 GB on a CPU, 11 GB for GPUs); .venv-parity/ for the parity stack (7 GB with PyPI's torch)
 #   takes    half a minute on a CPU from a warm package cache; three minutes for GPUs, 4.6 GB of downloads at 34 MB/s
 #
-#   bash scripts/setup.sh            # the stack that .venv has; at first the GPU stack where nvidia-smi lists a GPU
+#   bash scripts/setup.sh            # the stack that .venv has; at first the GPU stack if nvidia-smi lists a GPU
 #   bash scripts/setup.sh cpu
-#   bash scripts/setup.sh gpu        # wheels alone: no CUDA toolkit; with flash-attn where PIP_FIND_LINKS has its wheel
+#   bash scripts/setup.sh gpu        # wheels only: no CUDA toolkit; with flash-attn if PIP_FIND_LINKS has its wheel
 #   bash scripts/setup.sh parity     # .venv-parity: the GPU stack's versions on a CPU (scripts/test.sh --stack parity)
-#   FLASH_ATTN=source bash scripts/setup.sh gpu      # compiles flash-attn too, which takes nvcc, and up to an hour
-#   PYTHON=python3.11 PIP_FIND_LINKS=/my/wheels bash scripts/setup.sh      # this interpreter, wheels of one's own
-#   DRY_RUN=1 bash scripts/setup.sh  # only prints
+#   FLASH_ATTN=source bash scripts/setup.sh gpu      # compiles flash-attn too, which needs nvcc and up to an hour
+#   PYTHON=python3.11 PIP_FIND_LINKS=/my/wheels bash scripts/setup.sh      # this interpreter, your own wheels
+#   DRY_RUN=1 bash scripts/setup.sh  # only print the commands
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -42,7 +42,7 @@ venv_python="$venv/bin/python" uv="$venv/bin/uv"
 stamp="$venv/.seele-$stack"
 unfinished="$venv/.seele-unfinished"
 
-# What the environment depends on; pyvenv.cfg holds the version and the place of its Python.
+# What the environment depends on; pyvenv.cfg holds the version and the path of its Python.
 fingerprint() {
     { echo "$stack $PWD"; cat "$venv/pyvenv.cfg" setup.py requirements*.txt scripts/locks/* scripts/setup.sh; } | sha256sum
 }
@@ -54,7 +54,7 @@ is_up_to_date() {
         { [ -z "$flash_attn" ] || has_flash_attn; }
 }
 
-# Why an existing environment cannot be built upon; empty if it can.
+# Print why an existing environment cannot be built upon; nothing if it can.
 defect() {
     local other
     if ! "$venv_python" -m pip --version &>/dev/null; then echo "has no working Python and pip"; return; fi
@@ -69,7 +69,7 @@ defect() {
 
 fits() { "$1" -c "import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ($versions))" &>/dev/null; }
 
-# The first interpreter that fits, or an explanation and failure.
+# Print the first interpreter that fits, or explain and fail.
 find_python() {
     local python
     for python in "$@"; do
@@ -80,14 +80,14 @@ find_python() {
         for python in "$@"; do
             echo "    $python: $("$python" -c 'import sys, importlib.util as u; print(sys.version.split()[0],
                 "" if u.find_spec("ensurepip") else "without ensurepip (Debian: apt install python3-venv)")' 2>/dev/null ||
-                echo "not there")"
+                echo "not found")"
         done
         echo "Install one, or name it: PYTHON=/path/to/python3.11 bash scripts/setup.sh $stack"
     } >&2
     return 1
 }
 
-# flash-attn is compiled by nvcc, whose CUDA must have the major version of torch's; looked for where torch will look.
+# nvcc compiles flash-attn; its CUDA must have the major version of torch's. Look for it where torch will.
 check_nvcc() {
     local home="${CUDA_HOME:-${CUDA_PATH:-}}" nvcc found needed
     nvcc="${home:+$home/bin/nvcc}"
@@ -96,14 +96,14 @@ check_nvcc() {
     needed="$(sed -n 's/^cuda-toolkit==\([0-9]*\)\..*/\1/p' scripts/locks/gpu.txt)"
     if [ "$found" = "$needed" ]; then return; fi
     {
-        echo "setup: FLASH_ATTN=source needs the nvcc of CUDA $needed, with which torch is built; $nvcc" \
-            "$([ -n "$found" ] && echo "is of CUDA $found" || echo "is not there")"
-        echo "Install that toolkit and name it, CUDA_HOME=/usr/local/cuda-$needed, or leave FLASH_ATTN out: runs do without"
+        echo "setup: FLASH_ATTN=source needs the nvcc of CUDA $needed, with which torch was built; $nvcc" \
+            "$([ -n "$found" ] && echo "is of CUDA $found" || echo "is missing")"
+        echo "Install that toolkit and name it, CUDA_HOME=/usr/local/cuda-$needed, or omit FLASH_ATTN: runs work without it"
     } >&2
     return 1
 }
 
-# quietly WHAT COMMAND...: one line of progress; the end of the log where the command fails.
+# quietly WHAT COMMAND...: print one line of progress, and the end of the log if the command fails.
 quietly() {
     local what=$1 start=$SECONDS
     shift
@@ -118,7 +118,7 @@ quietly() {
 
 if is_up_to_date; then echo "setup: $venv is up to date ($stack)"; exit; fi
 if [ -z "${DRY_RUN:-}" ]; then
-    # This file is the lock, so that none is left behind. A system without flock takes the risk.
+    # This file is the lock, so no lock file is left behind. A system without flock takes the risk.
     exec 9<scripts/setup.sh
     if command -v flock >/dev/null && ! flock -n 9; then
         echo "setup: waiting for another set-up of this folder"
@@ -133,7 +133,7 @@ log="${TMPDIR:-/tmp}/seele-setup-$$.log"
 why="$(defect)"
 if [ -n "$why" ]; then
     python="$(find_python "${candidates[@]}")"
-    [ ! -e "$venv" ] || echo "setup: $venv $why and is made again"
+    [ ! -e "$venv" ] || echo "setup: $venv $why and is rebuilt"
     quietly "creating $venv ($("$python" --version))" "$python" -m venv --clear "$venv"
 elif ! fits "$venv_python"; then
     echo "setup: $venv has $("$venv_python" --version), the $stack stack needs one of $versions; remove $venv first" >&2
@@ -143,13 +143,13 @@ fi
 has_headers='import sysconfig, pathlib, sys; sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").is_file())'
 compiles() { command -v cc >/dev/null && "$venv_python" -c "$has_headers"; }
 if [ "$stack" = gpu ] && [ -z "${DRY_RUN:-}" ] && ! compiles; then
-    # Triton compiles while a run runs.
+    # Triton compiles during a run.
     echo "setup: the gpu stack needs a C compiler and Python's headers (Debian: apt install gcc python3-dev)" >&2
     exit 1
 fi
 
 if [ -z "${DRY_RUN:-}" ]; then
-    # Until the stamp is written, whatever ends this script leaves an environment that is not trusted.
+    # If this script ends before the stamp is written, the environment is not trusted.
     rm -f "$venv"/.seele-*
     touch "$unfinished"
 fi
@@ -163,7 +163,7 @@ if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX
 if [ "$stack" != gpu ]; then sources+=(--overrides "scripts/locks/$stack-overrides.txt"); fi
 
 if [[ "$("$uv" --version 2>/dev/null)" != "uv $UV_VERSION"* ]]; then
-    quietly "bringing uv $UV_VERSION" \
+    quietly "installing uv $UV_VERSION" \
         "$venv_python" -m pip install --disable-pip-version-check "uv==$UV_VERSION"
 fi
 install() { quietly "installing $1" "$uv" pip install --python "$venv_python" -r "$1" "${@:2}"; }
@@ -173,9 +173,9 @@ install "$requirements" "${locked[@]}"
 if [ -n "${DRY_RUN:-}" ] || compiles; then
     install requirements-tasks.txt "${locked[@]}"
 else
-    echo "setup: no C compiler or no Python headers (Debian: gcc, python3-dev), so no reasoning tasks: requirements-tasks.txt"
+    echo "setup: no C compiler or no Python headers (Debian: gcc, python3-dev), so the reasoning tasks are skipped: requirements-tasks.txt"
 fi
-# flash-attn needs nothing that is not there by now. Its setup.py would take a wheel for another CUDA if it found one.
+# Everything that flash-attn needs is installed by now. Its setup.py would take a wheel for another CUDA if it found one.
 if [ "$flash_attn" = source ]; then
     FLASH_ATTENTION_FORCE_BUILD=TRUE install requirements-flash-attn.txt --no-deps --no-build-isolation
 elif [ "$stack" = gpu ] && [ -n "${PIP_FIND_LINKS:-}" ]; then
@@ -194,7 +194,7 @@ if [ -z "${DRY_RUN:-}" ]; then
     rm -f "$log"
     echo "setup: $venv is ready ($stack)"
     if [ "$stack" = gpu ] && ! has_flash_attn; then
-        echo "setup: attention takes a kernel of the Hugging Face hub; for nodes without network fetch it now:"
+        echo "setup: attention uses a kernel from the Hugging Face hub; for nodes without a network, fetch it now:"
         echo "    $venv_python -c \"from kernels import install_kernel; install_kernel('kernels-community/flash-attn2', 'main')\""
     fi
 fi

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Run the test suite.
 #
-#   needs    nothing: the environment is made where it is not there (scripts/setup.sh)
-#   writes   caches of the tools only
+#   needs    nothing: the environment is made if missing (scripts/setup.sh)
+#   writes   only the tools' caches
 #
 #   bash scripts/test.sh                              # everything; the unit tests must cover 90 % of seele/
-#   bash scripts/test.sh tests/unit -k curve          # arguments go to pytest, coverage is left out
+#   bash scripts/test.sh tests/unit -k curve          # arguments go to pytest; coverage is not measured
 #   bash scripts/test.sh --stack parity               # on a CPU with the GPU stack's torch, vLLM and transformers
-#   SEELE_REQUIRE=integration bash scripts/test.sh tests/integration  # what these tests need and is missing is a failure, not a skip
+#   SEELE_REQUIRE=integration bash scripts/test.sh tests/integration  # fail these tests, rather than skip them, if something they need is missing
 source "$(dirname "$0")/lib/common.sh"
 
 stack=()
@@ -26,8 +26,8 @@ if [ $# -gt 0 ]; then
     run python -m pytest "$@"
     exit
 fi
-# A file at a time, in three processes, for many tests wait. The integration tests take longest: they begin. xdist
-# waits for ever for what a process that died should have run, unless it may not start another.
+# A file at a time, in three processes, because many tests wait. The integration tests take longest, so they run first.
+# xdist waits forever for the tests of a process that died, unless it may not start another.
 spread=(-q -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -35,9 +35,9 @@ failed=0
 part() {
     run python -m pytest "${spread[@]}" "$@" 2>&1 | tee -a "$log" || failed=1
 }
-# Traced, the libraries take twice the time: only what is measured is.
+# Tracing doubles the libraries' time, so only the measured part is traced.
 part tests/integration tests/gpu tests/contract
 part tests/unit --cov=seele --cov-report=term:skip-covered --cov-fail-under=90
-# What failed in the first part stands far above: once more, last.
+# Failures of the first part are far above, so repeat them last.
 grep -E '^(FAILED|ERROR) ' "$log" || true
 exit "$failed"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Run the core's tests where the core alone is installed: no torch, verl, Ray, vLLM, Hydra or transformers.
+# Run the core's tests with only the core installed: no torch, verl, Ray, vLLM, Hydra or transformers.
 #
-#   needs    Python 3.11 or 3.12 with venv and pip: python3, or what PYTHON names
-#   writes   .venv-core/, made again each time
+#   needs    Python 3.11 or 3.12 with venv and pip: python3, or the interpreter that PYTHON names
+#   writes   .venv-core/, rebuilt each time
 #
-#   bash scripts/test_core.sh                          # what needs a missing library is skipped, with the reason
+#   bash scripts/test_core.sh                          # tests that need a missing library are skipped, with the reason
 #   PYTHON=python3.12 bash scripts/test_core.sh -k irt # arguments go to pytest
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,7 +14,7 @@ run() {
 }
 
 run "${PYTHON:-python3}" -m venv --clear .venv-core
-# Installed from a copy, for a build leaves folders behind. The lock has versions that the tests pass with.
+# Install from a copy, because a build leaves folders behind. The lock has versions that the tests pass with.
 source=$(mktemp -d)
 trap 'rm -rf "$source"' EXIT
 cp -r setup.py LICENSE NOTICE seele seele_models verl simpleRL-reason "$source"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Any method of the comparison, from Qwen2.5-7B on one node with 8 GPUs: docs/methods/ has a page for each.
+# Train with any method of the comparison, from Qwen2.5-7B on one node with 8 GPUs: docs/methods/ has a page for each.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
-#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
 #   bash scripts/train_baseline.sh luffy

@@ -2,7 +2,7 @@
 # SEELE, or another METHOD, from Qwen2.5-3B: a base model of SEELE's published results.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
-#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
 #   bash scripts/train_qwen2.5-3b.sh

@@ -3,7 +3,7 @@
 # our controller; with the argument method=seele_paper, with the paper's.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
-#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
 #   TRAIN=data/prepared/deepmath/train.parquet VALID=data/prepared/deepmath/heldout.parquet \

@@ -3,7 +3,7 @@
 # leaves 2,048 for the response.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
-#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
 #   bash scripts/train_qwen2.5-math-7b.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A published experiment as in its paper: docs/papers.md lists them, with the problems that each needs.
+# Run a published experiment as in its paper; docs/papers.md lists them, with the problems that each needs.
 #
 #   needs    .venv of the GPU stack; the experiment's problems
-#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes what stands there
+#   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
 #   takes    not measured yet
 #
 #   bash scripts/train_recipe.sh seele_qwen2.5-3b
@@ -11,7 +11,7 @@
 #   MODEL=path/to/model TRAIN=train.parquet VALID=valid.parquet OUT=runs/try \
 #       bash scripts/train_recipe.sh luffy_qwen2.5-math-7b seele.seed=1       # overrides follow
 #
-# These variables take the place of what the recipe says: MODEL, TRAIN, VALID, OUT, METHOD, CURRICULUM, HARDWARE.
+# These variables override the recipe: MODEL, TRAIN, VALID, OUT, METHOD, CURRICULUM, HARDWARE.
 # MODEL_PATH, TRAIN_FILES and VAL_FILES, the names in LZE's launchers, mean the first three. SFT_TRAIN names the
 # files of the first stage of SFT+RL.
 source "$(dirname "$0")/lib/common.sh"
@@ -25,8 +25,8 @@ if [[ " ${allowed[*]} " != *" $RECIPE "* || -z "$RECIPE" ]]; then
 fi
 shift
 
-# Files apart by commas; one reference to the hub, which may have commas; or a Python list of strings, which is a list
-# of Hydra's, too.
+# Files separated by commas; one reference to the hub, which may have commas; or a Python list of strings, which is
+# also a Hydra list.
 file_list() {
     if [[ "$1" == \[*\] ]]; then printf '%s' "$1"
     elif [[ "$1" == *://* ]]; then printf '[%s]' "$(quoted "$1")"

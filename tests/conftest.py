@@ -1,10 +1,10 @@
-"""Markers from folders, skips for what this machine lacks; one tiny model and its problems for real runs.
+"""Markers from folders, skips for missing requirements, and a tiny model with problems for real runs.
 
 ``SEELE_FIXTURES`` is the folder that the files of ``fixtures/files.json`` are written to: made-up rows of
 benchmarks and data sets, in the real schemas.
 
 ``SEELE_REQUIRE=gpu`` (or ``integration``, or both with a comma) turns the skip into a failure, for a
-machine that must have it.
+machine that must meet the requirement.
 """
 
 import csv
@@ -31,7 +31,7 @@ from seele_verl.runs.stopping import STOPPED
 
 TESTS = Path(__file__).parent
 
-# Outlives the process of xdist that starts it, and ends with the one that started the tests.
+# Outlives the xdist process that starts it, and ends with the process that started the tests.
 LAUNCHER = """
 import os, time
 from seele_verl.cpu.fork_server import fork_server, preload
@@ -43,14 +43,14 @@ with fork_server() as executable:
 os._exit(0)
 """
 
-# Tests that import verl do so as a CPU run does, also where there is a GPU. Commands run without: see finish.
+# Tests import verl as a CPU run does, even on a machine with a GPU. Commands run without this: see finish.
 os.environ.update(ENVIRONMENT)
-# Several processes test at once: the threads of each one's small matrix products would wait for one another.
+# Several processes test at once, so the threads of their small matrix products would wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _has(module: str) -> bool:
-    # Ask for a submodule: from the repository root plain "verl" always resolves, to our own folder.
+    # Ask for a submodule: from the repository root, plain "verl" always resolves to our own folder.
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -76,7 +76,7 @@ def _write_fixtures(folder: Path) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The processes of xdist inherit the folder of the one that starts them.
+    # xdist processes inherit the folder of the process that starts them.
     if "SEELE_FIXTURES" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="seele-fixtures-")
         config.add_cleanup(folder.cleanup)
@@ -96,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _missing_for_gpu() -> str | None:
     if not _has("torch.cuda"):
         return "torch is not installed"
-    # Imported here only: unit tests must not pay for torch.
+    # Imported only here, so that unit tests do not pay for torch.
     import torch
 
     return None if torch.cuda.is_available() else "no CUDA device"
@@ -134,7 +134,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def each_yaml_file_is_parsed_once() -> Iterator[None]:
-    """Composing a run reads some forty YAML files, which takes most of its half second."""
+    """Parse each YAML file once: composing a run reads about forty, which takes most of its half second."""
     if not _has("omegaconf.omegaconf"):
         yield
         return
@@ -158,7 +158,7 @@ def each_yaml_file_is_parsed_once() -> Iterator[None]:
 
 @contextmanager
 def one_process_at_a_time(name: str) -> Iterator[Path]:
-    """A path that all processes of xdist share, for what the first of them makes."""
+    """A path that all xdist processes share, for files that the first of them makes."""
     path = Path(os.environ["SEELE_FIXTURES"], name)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -167,7 +167,7 @@ def one_process_at_a_time(name: str) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def python() -> str:
-    """Runs what Python would; the libraries that verl needs are imported already, once for all tests."""
+    """A Python executable with the libraries that verl needs imported already, once for all tests."""
     from seele_verl.train import compose
 
     with one_process_at_a_time("python") as path:
@@ -194,7 +194,7 @@ def problems(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def base_model() -> Path:
-    """A base model that has seen too little to be good: made in seconds, by one of xdist's processes."""
+    """A base model trained too little to be good; one xdist process makes it in seconds."""
     from seele_models.recipes import RECIPES
     from seele_models.training import make_base_model
 
@@ -209,7 +209,7 @@ def train_command(problems, base_model):
 
     def command(run: Path, *overrides: str) -> list[str]:
         return [
-            # Through the front door, as a user; `python -m seele_verl.train` is what supervised runs take.
+            # As a user would; supervised runs use `python -m seele_verl.train`.
             *(sys.executable, str(Path(sys.executable).parent / "seele"), "train"),
             *("method=seele", "hardware=cpu", "job=tiny"),
             f"actor_rollout_ref.model.path={base_model}",
@@ -226,7 +226,7 @@ def train_command(problems, base_model):
 
 @pytest.fixture(scope="session")
 def smollm2():
-    """Folder of the real SmolLM2-135M-Instruct, where somebody has fetched it: 90 MB from PyPI, and 40 s."""
+    """Folder of the real SmolLM2-135M-Instruct, if it has been fetched: 90 MB from PyPI, and 40 s."""
     folder = Path(os.environ.get("SEELE_SMOLLM2", TESTS.parent / "models" / "smollm2-135m"))
     if not folder.is_dir():
         reason = f"{folder} is missing (`seele model fetch smollm2-135m`); SEELE_SMOLLM2 names another one"
@@ -253,8 +253,8 @@ def supervised_command(problems, base_model, python):
 
 @pytest.fixture(scope="session")
 def kill_and_stop():
-    """Kill a run's driver once the run has come so far, and tell the run to stop once it goes on by itself;
-    what ``read`` found in between, and what was printed.
+    """Kill a run's driver once ``until`` holds, and tell the run to stop once it has resumed. Return
+    what ``read`` found in between, and the output.
     """
     import psutil
 
@@ -274,7 +274,7 @@ def kill_and_stop():
         def wait_for(condition: Callable[[], bool]) -> None:
             while not condition():
                 assert process.poll() is None, f"the run ended too early:\n{said.read_text()}"
-                assert time.monotonic() < deadline, "the run did not come so far in time"
+                assert time.monotonic() < deadline, "the run did not get that far in time"
                 time.sleep(0.02)
 
         try:
@@ -299,7 +299,7 @@ def finish():
     """Run a command to its end and return what it printed; a failure shows the run's log."""
 
     def run_to_end(command: list[str], *, log: Path | None = None, timeout_s: float = 1200) -> str:
-        # As a user's shell: what a run needs on a CPU it sets itself.
+        # As in a user's shell: a run on a CPU sets what it needs itself.
         environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
         result = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment)
         chatter = log.read_text()[-5000:] if log and log.exists() else ""

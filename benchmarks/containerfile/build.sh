@@ -3,10 +3,10 @@
 #
 #   needs    root; debootstrap and buildah (Debian: apt install debootstrap buildah); 25 GB in $WORK for the CPU stack
 #   writes   $WORK/{root,store,run}, which `rm -rf $WORK` removes
-#   takes    log.txt beside this file has a run's times
+#   takes    see a run's times in log.txt in this folder
 #
 #   WORK=/tmp/containerfile STACK=cpu bash benchmarks/containerfile/build.sh
-#   PIP_FIND_LINKS=/my/wheels bash benchmarks/containerfile/build.sh       # wheels of one's own, mounted for the build
+#   PIP_FIND_LINKS=/my/wheels bash benchmarks/containerfile/build.sh       # your own wheels, mounted for the build
 #   CERTIFICATES=/my/certificates bash benchmarks/containerfile/build.sh   # *.crt of a network that needs them
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."

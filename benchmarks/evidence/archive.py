@@ -1,12 +1,12 @@
-"""Finished runs, packed into one parquet file a task: runs/TASK.parquet, one row a run.
+"""Finished runs, packed into one parquet file per task: runs/TASK.parquet, one row per run.
 
     python benchmarks/evidence/archive.py list mixed
     python benchmarks/evidence/archive.py unpack mixed grpo/seed_0 --out runs/grpo_0
 
 An unpacked run is a run folder: ``seele report`` and ``seele compare`` read it. A row holds the name of the
-run, the text of the files in ``FILES``, and for each metric a list with one value a step, null where the step
-lacks the metric. Only the metrics in ``KEPT`` are packed, and their values exactly. Under one pyarrow, the
-same runs give the same bytes, in whatever order they were added.
+run, the text of the files in ``FILES``, and for each metric a list with one value per step, null if the
+step lacks the metric. Only the metrics in ``KEPT`` are packed, with their exact values. With the same
+pyarrow, the same runs give the same bytes, in whatever order they were added.
 """
 
 import argparse
@@ -47,8 +47,8 @@ KEPT = re.compile(
     r"|curriculum/probability/.+"
     r"|replay/.+"
 )
-"""What tables, pages, ``seele compare`` and ``seele report`` read. Phases that take 3 % of
-a step's time or less are left out: their bars are missing from the report's figure.
+"""Metrics that tables, pages, ``seele compare`` and ``seele report`` read. Phases that take
+3 % of a step's time or less are skipped: their bars are missing from the report's figure.
 """
 
 COUNTS = re.compile(r"step|(tokens/\w+|flops)_total")
@@ -57,21 +57,21 @@ COUNTS = re.compile(r"step|(tokens/\w+|flops)_total")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedRun:
-    """What is kept of a run."""
+    """The stored part of a run."""
 
     texts: Mapping[str, str]
-    """Column in ``FILES`` -> text; without the files that the run does not have."""
+    """Column in ``FILES`` -> text; omits files that the run does not have."""
     metrics: Sequence[Mapping[str, float]] = ()
-    """One entry a step."""
+    """One entry per step."""
 
 
 def task_file(task: str) -> Path:
-    """Where the runs of ``task`` are packed."""
+    """Path of the packed runs of ``task``."""
     return STORED / f"{task}.parquet"
 
 
 def run_names(task: str) -> list[str]:
-    """Names of the packed runs, ``ARM/seed_N`` as a rule, sorted; none before the first is packed."""
+    """Sorted names of the packed runs, usually ``ARM/seed_N``; empty before the first is packed."""
     file = task_file(task)
     return pq.read_table(file, columns=["run"])["run"].to_pylist() if file.exists() else []
 
@@ -102,7 +102,7 @@ def _by_step(columns: Mapping[str, Sequence[float | None]]) -> list[dict[str, fl
 
 
 def write_task(task: str, runs: Mapping[str, PackedRun]) -> None:
-    """Pack ``runs``, by name, into the file of ``task``; runs that it held before are gone."""
+    """Pack ``runs``, by name, into the file of ``task``, replacing the runs in it."""
     names = sorted(runs)
     columns: dict[str, pa.Array] = {"run": pa.array(names, pa.string())}
     for column in FILES:
@@ -132,7 +132,7 @@ def _values(rows: Sequence[Mapping[str, float]], metric: str) -> list[float | No
 
 
 def compressed(table: pa.Table, encodings: Mapping[str, str], dictionaries: Sequence[str] = ()) -> bytes:
-    """A parquet file with one page a column, which compresses best, and nothing that depends on the time."""
+    """Return a parquet file with one page per column, which compresses best, and nothing time-dependent."""
     stream = io.BytesIO()
     pq.write_table(
         table,
@@ -151,14 +151,14 @@ def compressed(table: pa.Table, encodings: Mapping[str, str], dictionaries: Sequ
 
 
 def add(task: str, name: str, folder: Path) -> None:
-    """Pack the run folder ``folder`` as the run ``name``, beside the runs that ``task`` has already."""
+    """Pack the run folder ``folder`` as the run ``name``, in addition to the runs of ``task``."""
     run = read_folder(folder)
     with _locked():
         write_task(task, read_task(task) | {name: run})
 
 
 def read_folder(folder: Path) -> PackedRun:
-    """What is kept of the run folder ``folder``, without the place of this checkout."""
+    """Return the stored part of the run folder ``folder``, without the path of this checkout."""
 
     def text(file: str) -> str:
         return (folder / file).read_text(encoding="utf-8").replace(f"{Path.cwd()}/", "")
@@ -172,7 +172,7 @@ def read_folder(folder: Path) -> PackedRun:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """One writer at a time, among threads and processes."""
+    """Allow one writer at a time among threads and processes."""
     STORED.mkdir(exist_ok=True)
     descriptor = os.open(STORED, os.O_RDONLY)
     try:
@@ -183,7 +183,7 @@ def _locked() -> Iterator[None]:
 
 
 def unpack(run: PackedRun, folder: Path) -> None:
-    """Write the run's files into ``folder``, which is made as needed."""
+    """Write the run's files into ``folder``, which is created if needed."""
     for column, text in run.texts.items():
         write_atomically(folder / FILES[column], text)
     if run.metrics:
@@ -198,7 +198,7 @@ def _packed(task: str) -> dict[str, PackedRun]:
 
 @cache
 def read(path: Path) -> RunFolder:
-    """The packed run ``TASK/ARM/seed_N`` as ``seele.report`` reads a run folder; read once."""
+    """Return the packed run ``TASK/ARM/seed_N`` as ``seele.report`` reads a run folder; cached."""
     task, _, name = path.as_posix().partition("/")
     with tempfile.TemporaryDirectory() as scratch:
         unpack(_packed(task)[name], Path(scratch) / path.name)
@@ -206,14 +206,14 @@ def read(path: Path) -> RunFolder:
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """eval/scores.json of the packed run ``TASK/ARM/seed_N``, or of the base model, ``TASK/base``."""
+    """Return eval/scores.json of the packed run ``TASK/ARM/seed_N``, or of the base model, ``TASK/base``."""
     task, _, name = path.as_posix().partition("/")
     scores: dict[str, Any] = json.loads(_packed(task)[name].texts["scores"])
     return scores
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="print the names of a task's runs")

@@ -1,4 +1,4 @@
-"""How often the base model solves each training problem of the main task under every legal hint.
+"""Measure how often the base model solves each training problem of the main task under every legal hint.
 
 python benchmarks/evidence/base_accuracy.py     # writes base_accuracy.json, the world of prediction.py
 """
@@ -36,7 +36,7 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     plan = load_plan()
     task = next(iter(plan["tasks"]))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

@@ -1,8 +1,8 @@
-"""Base models, packed into one parquet file each: base_models/NAME.parquet, one row a file of the model.
+"""Base models, packed into one parquet file each: base_models/NAME.parquet, one row per file of the model.
 
-Another CPU makes another model of the same recipe, so the weights themselves are kept. A row holds the file's
-name and bytes; of a safetensors file in single precision the bytes are those of its header, and the weights
-behind it stand in a column of their own, where their bytes compress by 16 %.
+The same recipe makes a different model on another CPU, so the weights themselves are kept. A row holds the
+file's name and bytes. For a safetensors file in single precision, the bytes are those of its header, and the
+weights are in a column of their own, where their bytes compress by 16 %.
 """
 
 import tempfile
@@ -21,12 +21,12 @@ FOLDER = Path(__file__).parent / "base_models"
 
 
 def packed_model(name: str) -> Path:
-    """Where the base model ``name`` is kept."""
+    """Path of the packed base model ``name``."""
     return FOLDER / f"{name}.parquet"
 
 
 def pack_model(folder: Path, name: str) -> None:
-    """Keep the model in ``folder`` as the base model ``name``."""
+    """Store the model in ``folder`` as the base model ``name``."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     parts = [_parted(path) for path in files]
     table = pa.table(
@@ -49,7 +49,7 @@ def _parted(file: Path) -> tuple[bytes, Any]:
 
 
 def unpack_model(name: str, folder: Path) -> None:
-    """Make ``folder`` the base model ``name``, unless it is that already.
+    """Unpack the base model ``name`` into ``folder``, unless it is already there.
 
     Raises:
         DataError: If ``folder`` holds something else.
@@ -63,7 +63,7 @@ def unpack_model(name: str, folder: Path) -> None:
     if folder.exists():
         if {path.name: path.read_bytes() for path in folder.iterdir()} == contents:
             return
-        raise DataError(f"{folder}: holds something else than the base model {name}; move it away")
+        raise DataError(f"{folder}: holds something other than the base model {name}; move it away")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as scratch:
         unfinished = Path(scratch) / "model"

@@ -12,16 +12,16 @@ from seele.report.run_folder import RunFolder
 from seele.report.series import by_tokens, moving_mean
 
 WINDOW = 9
-"""Steps that a point of the training's lines is the mean of."""
+"""Number of steps averaged in each point of the training lines."""
 
 
 def draw_front(runs: Sequence[RunFolder], without_hints: Sequence[RunFolder], *, heldout: str) -> bytes:
     """PNG of means over seeds: hint ratio and accuracy of the rollouts, and the accuracy without hints.
 
     Args:
-        runs: One arm with hints, a run a seed.
+        runs: One arm with hints, one run per seed.
         without_hints: The arm to compare with.
-        heldout: Metric of the validation.
+        heldout: The validation metric.
     """
     figure, axes = new_chart()
     target_line(axes, 0.5, label="target of the controller")

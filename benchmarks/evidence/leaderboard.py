@@ -1,11 +1,11 @@
-"""The leaderboard: every arm on every task, at equal cost, by five costs. Same runs, same page.
+"""The leaderboard: every arm on every task, at equal cost, by five costs. The same runs give the same page.
 
     python benchmarks/evidence/leaderboard.py                        # docs/evidence/leaderboard.md
-    python benchmarks/evidence/leaderboard.py --check                # exit status 1 where it would change
+    python benchmarks/evidence/leaderboard.py --check                # exit status 1 if it would change
     python benchmarks/evidence/leaderboard.py --out mine.md \\
-        --add mixed/mine=runs/mine_0 --add mixed/mine=runs/mine_1    # with run folders of one's own
+        --add mixed/mine=runs/mine_0 --add mixed/mine=runs/mine_1    # with your own run folders
 
-A run of one's own has the problems of the task (``python benchmarks/evidence/run.py`` prepares them) as its
+Your own run has the problems of the task (``python benchmarks/evidence/run.py`` prepares them) as its
 validation file, so that it logs the accuracy that the task is judged by. Differences are paired by seed.
 """
 
@@ -36,11 +36,10 @@ HEAD = """# Leaderboard
 
 Un-hinted accuracy on held-out problems at equal cost: the rank of an arm among those of the task,
 its accuracy, and in points its paired difference from `grpo` with a 95 % interval over seeds.
-Arms are in the order of the tasks on which that interval lies above zero, then of the mean
+Arms are sorted by the number of tasks on which that interval lies above zero, then by the mean
 difference.
 An empty cell has no runs, or runs that spent far less than GRPO's.
-What an arm is stands in `benchmarks/evidence/plan.yaml`, how runs were made on the page of each
-task.
+`benchmarks/evidence/plan.yaml` defines the arms; each task's page says how its runs were made.
 
 ```bash
 python benchmarks/evidence/leaderboard.py --out mine.md --add mixed/mine=runs/mine_0
@@ -50,16 +49,16 @@ adds your own runs of a task.
 """
 
 Added = Mapping[str, Mapping[str, Sequence[Path]]]
-"""Task -> arm -> run folders of the user's."""
+"""Task -> arm -> the user's run folders."""
 
 
 def tasks_shown() -> list[str]:
-    """Those of chains that differ in what is learnt, then the others."""
+    """Return the chains tasks that differ in what is learnt, then the others."""
     return [*CHAINS, *(task for task in load_plan()["tasks"] if task not in (*CHAINS, TUNING))]
 
 
 def leaderboard(tasks: Sequence[str], added: Added) -> str:
-    """The page."""
+    """Return the page."""
     tables = []
     for cost in BY:
         results = {task: found for task in tasks if (found := result(task, cost, added.get(task, {})))}
@@ -68,10 +67,11 @@ def leaderboard(tasks: Sequence[str], added: Added) -> str:
 
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
-    """The arms of a task at equal cost, ablations left out; None where there are no two, or no GRPO."""
+    """Return a task's arms at equal cost, without ablations; None if there are fewer than two, or no GRPO."""
     split = split_of(task, "heldout")
     plan = load_plan()
-    runs = {**stored_runs(task, [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]), **added}
+    arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
+    runs = {**stored_runs(task, arms), **added}
     own = {folder for folders in added.values() for folder in folders}
 
     def reader(folder: Path) -> RunFolder:
@@ -84,7 +84,7 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
 
 
 def table(results: Mapping[str, Result], cost: str) -> str:
-    """A row an arm, a column a task."""
+    """Return a table with a row per arm and a column per task."""
     cells: dict[str, dict[str, str]] = defaultdict(dict)
     gains: dict[str, list[tuple[bool, float]]] = defaultdict(list)
     for task, of_task in results.items():
@@ -118,11 +118,11 @@ def table(results: Mapping[str, Result], cost: str) -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where it would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if it would change")
     parser.add_argument("--add", action="append", default=[], metavar="TASK/ARM=RUN")
-    parser.add_argument("--out", type=Path, help="another page; needed with --add")
+    parser.add_argument("--out", type=Path, help="file to write; needed with --add")
     arguments = parser.parse_args()
     tasks = tasks_shown()
     added: dict[str, dict[str, list[Path]]] = {}
@@ -135,10 +135,10 @@ def main() -> None:
             )
         added.setdefault(task, {}).setdefault(arm, []).append(Path(folder))
     if added and arguments.out is None:
-        parser.error("--add needs --out FILE: the page of the repository has the stored runs alone")
+        parser.error("--add needs --out FILE: the repository's page has only the stored runs")
     page, out = leaderboard(tasks, added).encode(), arguments.out or PAGE
     if arguments.check:
-        sys.exit(0 if out.exists() and out.read_bytes() == page else f"{out} is not what the runs give")
+        sys.exit(0 if out.exists() and out.read_bytes() == page else f"{out} does not match the runs")
     write_atomically(out, page)
 
 

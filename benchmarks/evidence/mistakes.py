@@ -28,11 +28,11 @@ KINDS = ("value", "misread", "other")
 
 
 def first_mistake(problem: Instance, response: str) -> tuple[str, int] | None:
-    """The kind of the first mistake, and how many operations were worked before it; None if there is none.
+    """Return the first mistake's kind and the number of operations before it; None if there is no mistake.
 
-    ``value``: the result of a step whose operations are the question's. ``misread``: an operation that is
-    not the question's next one. ``other``: no step at all, a step that begins with another value than the
-    last ended with, too few or too many steps, a wrong box.
+    ``value``: the result of a step whose operations match the question. ``misread``: an operation that is
+    not the question's next one. ``other``: no step at all, a step that does not begin with the last one's
+    result, too few or too many steps, a wrong box.
     """
     start, *operations = problem.question.split()
     value, worked = int(start), 0
@@ -58,10 +58,10 @@ def first_mistake(problem: Instance, response: str) -> tuple[str, int] | None:
 
 
 def count(problems: Sequence[Instance], responses: Iterable[str]) -> dict[str, Any]:
-    """Solutions, those without a mistake, and by operation how many came to it and failed there.
+    """Count solutions, those without a mistake, and by operation those that reached it and that failed there.
 
     Position ``n`` of a list is the operation after ``n`` others; a mistake at the end of a solution, where
-    there is no operation left, stands one behind that of its last one.
+    no operation is left, is one position after the last operation.
     """
     reached, firsts = Counter[int](), {kind: Counter[int]() for kind in KINDS}
     right, longest = 0, max(len(problem.question.split()) for problem in problems)
@@ -108,14 +108,14 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
 def _model(argument: str) -> tuple[str, Path]:
     name, _, folder = argument.partition("=")
     if not Path(folder, "config.json").is_file():
-        raise argparse.ArgumentTypeError(f"{argument}: NAME=FOLDER is expected, with config.json in FOLDER")
+        raise argparse.ArgumentTypeError(f"{argument}: expected NAME=FOLDER, with config.json in FOLDER")
     return name, Path(folder)
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("task", help="its held-out problems")
+    parser.add_argument("task", help="task with the held-out problems")
     parser.add_argument("models", nargs="+", type=_model, metavar="NAME=FOLDER", help="base, or arm/seed_N")
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)

@@ -17,7 +17,7 @@ TUNED = HERE / "tuned.json"
 BASE_ACCURACY = HERE / "base_accuracy.json"
 MISTAKES = HERE / "mistakes.json"
 TUNING = "tuning"
-"""Name of the runs that choose learning rates, among those of the tasks."""
+"""Name, among the tasks, of the runs that choose learning rates."""
 LEARNING_RATE = "actor_rollout_ref.actor.optim.lr"
 _NO_STOP = "seele.credit.stop=false"
 _SHARE = re.compile(r"\{([01]\.\d+)\}")
@@ -31,12 +31,12 @@ class Job:
     """``TASK/ARM/seed_N``: the row ``ARM/seed_N`` of the file of packed runs of TASK."""
     overrides: tuple[str, ...]
     sampled: str | None = None
-    """File of problems on which the trained model is sampled, for pass@k; None: it is not."""
+    """File of problems on which the trained model is sampled, for pass@k; None for no sampling."""
 
 
 @cache
 def load_plan() -> dict[str, Any]:
-    """plan.yaml."""
+    """Return plan.yaml."""
     plan: dict[str, Any] = yaml.safe_load((HERE / "plan.yaml").read_text())
     return plan
 
@@ -52,49 +52,49 @@ def heldout_of(task: str) -> str:
 
 
 def response_tokens(plan: Mapping[str, Any]) -> int:
-    """The longest response of every run."""
+    """Return the longest response of every run, in tokens."""
     (setting,) = (each for each in plan["common"] if each.startswith("data.max_response_length="))
     return int(setting.partition("=")[2])
 
 
 def all_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the comparison, with credit and its changes, other authors' and as these released them, the
-    ablations, and what was only tried on the tuning problems.
+    """Return the arms of the comparison: those with credit and its changes, other authors' methods and their
+    released forms, the ablations, and those that were only tried on the tuning problems.
     """
     rest = {**plan["published"], **plan["released"], **plan["ablations"], **plan["tried"]}
     return {**plan["arms"], **credit_arms(plan), **rest}
 
 
 def credit_arms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Those with credit by milestones, then each with each change."""
+    """Return the arms with credit by milestones, then each with each change."""
     arms = dict(plan["credit"])
     for name, arm in plan["credit"].items():
         for change, changes in plan["credit_changes"].items():
             overrides = [*arm["overrides"], *changes]
             if _NO_STOP in overrides:
-                # A run refuses settings of what it leaves off.
+                # A run refuses settings of a part that it turns off.
                 overrides = [each for each in overrides if not each.startswith("seele.credit.stop_below=")]
             arms[f"{name}-{change}"] = {"overrides": overrides, "tuned_as": arm.get("tuned_as", name)}
     return arms
 
 
 def default_arms(plan: Mapping[str, Any], task: str) -> list[str]:
-    """Those that the task names; on the main task, which names none, all of them, the ablations last."""
+    """Return the arms that the task names; for the main task, which names none, all, with ablations last."""
     if task == TUNING:
         return tuned_arms(plan)
     return plan["tasks"][task].get("arms", [*plan["arms"], *plan["ablations"]])
 
 
 def tuned_arms(plan: Mapping[str, Any]) -> list[str]:
-    """Arms that have learning rates of their own."""
+    """Arms that have their own learning rates."""
     arms = {**plan["arms"], **plan["credit"], **plan["published"]}
     return [name for name, arm in arms.items() if "tuned_as" not in arm]
 
 
 def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
-    """One run for each arm and learning rate; arms that start from another's result once that is tuned.
+    """Yield a run for each arm and learning rate; arms that start from another's result, once that is tuned.
 
-    An arm that takes another's rate may be among them: a change that is tried before it is reported on.
+    Arms that take another's rate are allowed: changes that are tried before they are reported on.
     """
     tuning, tuned = plan["tuning"], _tuned()
     size = tuning | {"splits": ["tune"]}
@@ -110,9 +110,9 @@ def tuning_jobs(plan: Mapping[str, Any], arms: Sequence[str]) -> Iterator[Job]:
 
 
 def task_jobs(plan: Mapping[str, Any], task: str, arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """One run for each arm and seed; all arms have the first seed before any has the second.
+    """Yield one run for each arm and seed; all arms have the first seed before any has the second.
 
-    ``seeds`` may be empty: then those of the plan. Ablations have their own seeds and budget.
+    If ``seeds`` is empty, the plan's apply. Ablations have their own seeds and budget.
     """
     size, tuned = plan["tasks"][task] | {"splits": ["heldout", "harder"]}, _tuned()
     sizes = {name: size | plan["ablation_size"] if name in plan["ablations"] else size for name in arms}

@@ -1,10 +1,10 @@
-"""What the simulator expects of a run's hint controller, to be laid beside what it did.
+"""What the simulator expects of a run's hint controller, for comparison with what it did.
 
 The world is the base model's own accuracy under every hint (base_accuracy.json), raised to a power that falls
-from 1 as the run learns: a chain of steps is solved if each is, so a policy that errs half as often at each
-of them takes about the square root. The power is the one at which the world without hints is as accurate as
-the run's validation on held-out problems. Order of problems, rounds, rollouts and the controller with its
-settings are the run's; nothing else is taken from it.
+from 1 as the run learns: a chain of steps is solved if each is, so for a policy that errs half as often at
+each step the accuracy is about the square root. The power is the one at which the world without hints is as
+accurate as the run's validation on held-out problems. The order of problems, rounds, rollouts and the
+controller with its settings are the run's; nothing else comes from it.
 
 Axes: P problems, N visits of them in the order of the run, J legal hint ratios, S steps.
 """
@@ -36,12 +36,12 @@ PANELS = {
     "worth_S": "a(1 - a)",
     "hint_ratio_S": "hint ratio",
 }
-"""Field of ``Course`` -> what it is called."""
+"""Field of ``Course`` -> its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What hints did, step by step."""
+    """What the hints did, step by step."""
 
     first_round_S: Array
     """Mean accuracy of the first round, which knows only earlier visits."""
@@ -61,12 +61,12 @@ class _Visits:
     accuracy_NJ: Array
 
     def accuracy(self, ability_N: Array) -> Array:
-        """Ability is in it already."""
+        """Return the accuracies, which include ability already."""
         return self.accuracy_NJ
 
 
 def measured(run: RunFolder) -> Course:
-    """From the metrics of a run whose every step had rounds."""
+    """Return the course from the metrics of a run whose every step had rounds."""
     rows = [row for row in run.metrics if "accuracy/round_0" in row]
     rounds = run.settings["seele"]["hints"]["rounds"]
 
@@ -116,8 +116,8 @@ def predicted(run: RunFolder, *, heldout: str) -> Course:
 
 @cache
 def base_world() -> tuple[list[str], Array, Any, Array]:
-    """Names of the problems in the order of their file; hint ratios, which of them are legal, and accuracies,
-    padded as ``Cuts`` are.
+    """Return the problems' names in the order of their file, hint ratios, which of these are legal, and
+    accuracies, padded as in ``Cuts``.
     """
     measured_once = json.loads(BASE_ACCURACY.read_text())
     samples, accuracies = measured_once["conditions"]["samples"], measured_once["accuracy"]
@@ -127,14 +127,14 @@ def base_world() -> tuple[list[str], Array, Any, Array]:
         here = problem, slice(len(values))
         ratio_PJ[here] = np.arange(len(values)) / len(values)
         is_legal_PJ[here] = True
-        # No success in 32 samples is no proof that there are none: the mean of Jeffreys' posterior.
+        # No success in 32 samples does not prove that there are none, hence the mean of Jeffreys' posterior.
         accuracy_PJ[here] = (np.array(values) * samples + 0.5) / (samples + 1.0)
     return [*accuracies], ratio_PJ, is_legal_PJ, accuracy_PJ
 
 
 @cache
 def power_of(unhinted: float) -> float:
-    """At which the mean un-hinted accuracy over all problems is ``unhinted``; 1 where it is lower."""
+    """Return the power that makes the mean un-hinted accuracy over all problems ``unhinted``; at most 1."""
     *_, accuracy_PJ = base_world()
     low, high = 0.0, 1.0
     for _ in range(20):
@@ -154,7 +154,7 @@ def by_thirds(runs: Sequence[Array]) -> str:
 
 
 def draw(pairs: Mapping[str, tuple[Sequence[Course], Sequence[Course]]]) -> bytes:
-    """PNG: a row for each of ``PANELS``, a column an arm; means over its runs, measured and simulated."""
+    """Return a PNG with a row for each of ``PANELS``, a column per arm, and measured and simulated means."""
     figure = Figure(figsize=(4.2 * len(pairs), 8.4), dpi=120, layout="constrained")
     grid = figure.subplots(len(PANELS), len(pairs), sharex="col", sharey="row", squeeze=False)
     for column, (arm, both) in zip(grid.T, pairs.items(), strict=True):

@@ -1,10 +1,10 @@
-"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K. Killed runs go on; finished ones are stored.
+"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K. Killed runs resume; finished ones are stored.
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
     python benchmarks/evidence/pretrained.py table      # tables and figure of the page, from the stored runs
 
-It needs what scripts/recipes/smollm2_gsm8k.sh makes before it trains (ONLY=curves). A run is an ordinary one
+It needs what scripts/recipes/smollm2_gsm8k.sh makes before training (ONLY=curves). A run is an ordinary run
 of ``seele_verl.train`` in runs/evidence/. Its last model answers the first 500 held-out problems without a
 hint, greedily and four times at the temperature of training (in tuning: the tuning problems, sampled). Then
 run card, settings, metrics and scores are packed into benchmarks/evidence/runs/pretrained.parquet, and the
@@ -45,7 +45,7 @@ ARMS = {
     "grpo": ("method=grpo", *BUDGET),
     "seele": ("method=seele", "seele.hints.revealing=forbid", *BUDGET),
     "milestones": ("method=milestones", "seele.credit.stop=false", *BUDGET),
-    # Its hints end with the planned steps, so it has no budget of tokens.
+    # Its hints end with the planned steps, so it has no token budget.
     "uft": (*("method=uft", "seele.hints.rollouts_per_prompt=8", "trainer.total_training_steps=40"),),
     "sft": (
         *("method=sft", "seele.sft.epochs=1", "seele.sft.batch_size=16", "seele.sft.learning_rate=1e-4"),
@@ -67,7 +67,7 @@ TUNED_ON = (f"tuning={PROBLEMS}/tuning.parquet", "--temperature", str(TEMPERATUR
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, and how its model is asked."""
+    """One run, and how its model is evaluated."""
 
     name: str
     overrides: tuple[str, ...]
@@ -75,7 +75,7 @@ class Job:
 
 
 def tuning_jobs() -> Iterator[Job]:
-    """GRPO at each learning rate, then an adapter at ten times the best; of a seed that no report has."""
+    """Yield GRPO at each learning rate, then an adapter at ten times the best; the seed is in no report."""
 
     def job(name: str, rate: float, *settings: str) -> Job:
         settings = (*settings, f"{RATE}={rate:g}", "seele.seed=1000")
@@ -87,14 +87,14 @@ def tuning_jobs() -> Iterator[Job]:
 
 
 def jobs(arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """All arms with the first seed before any has the second."""
+    """Yield all arms with the first seed before any with the second."""
     for seed, arm in product(seeds, arms):
         rate = [] if arm == "sft" else [f"{RATE}={tuned_rate():g}"]
         yield Job(f"{arm}/seed_{seed}", (*COMMON, *ARMS[arm], *rate, f"seele.seed={seed}"), REPORTED)
 
 
 def do(job: Job) -> None:
-    """Train, or go on training, and ask the trained model."""
+    """Train or resume training, and evaluate the trained model."""
     work = WORK / TASK / job.name
     finish(
         job.name,
@@ -105,15 +105,15 @@ def do(job: Job) -> None:
 
 
 def ask_models() -> None:
-    """The models that training begins with, like the trained ones."""
+    """Evaluate the models that training begins with, like the trained ones."""
     for name, model in MODELS.items():
-        # A run's folder says these of itself.
+        # A run's folder states these itself.
         settings = ("--template", "chat", "--max-tokens", "160", "--out", f"{WORK / TASK / name}/eval")
         finish(name, ["seele_eval.run", "--model", model, *settings, *SAMPLED, "--problems", *REPORTED])
 
 
 def finish(name: str, *commands: Sequence[str]) -> None:
-    """Run the modules of a run and store it, unless it is there; ends the command where one fails."""
+    """Run the modules of a run and store it, unless it is stored already; exit if one fails."""
     if name in run_names(TASK):
         return
     work = WORK / TASK / name
@@ -135,7 +135,7 @@ def tuned_accuracy(name: str) -> float:
 
 
 def accuracy(name: str, *, temperature: float) -> float:
-    """Mean over samples of a stored run's last model, in percent."""
+    """Mean accuracy over samples of a stored run's last model, in percent."""
     (score,) = (
         each for each in read_scores(Path(TASK) / name)["scores"] if each["temperature"] == temperature
     )
@@ -143,7 +143,7 @@ def accuracy(name: str, *, temperature: float) -> float:
 
 
 def tuning_table() -> str:
-    """Every run of the tuning."""
+    """Return a table of the tuning runs."""
     rows = []
     for name in run_names(TASK):
         if name.startswith(f"{TUNING}/"):
@@ -155,7 +155,7 @@ def tuning_table() -> str:
 
 
 def contents() -> dict[Path, bytes]:
-    """The page with its tables made anew, and the figure beside it."""
+    """Return the page with updated tables, and its figure."""
     made = {"pretrained": table() + "\n", "pretrained-tuning": tuning_table() + "\n"}
     files = {PAGE: with_tables(PAGE.read_text(encoding="utf-8"), made).encode()}
     # Supervised training generates nothing.
@@ -168,7 +168,7 @@ def contents() -> dict[Path, bytes]:
 
 
 def table() -> str:
-    """Every arm at the end of its runs: mean over seeds, with all of them, and what a run cost on average."""
+    """Every arm at the end of its runs: the mean over seeds, each seed, and the average cost of a run."""
     names = run_names(TASK)
     rows = [
         [
@@ -210,7 +210,7 @@ def _over_seeds(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,11 @@
-"""Run what docs/evidence.md compares: killed runs go on, finished ones are stored and skipped.
+"""Run what docs/evidence.md compares: killed runs resume, finished ones are stored and skipped.
 
     python benchmarks/evidence/run.py tuning                                  # the learning rates
     python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
 
-A run is an ordinary one of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
+A run is an ordinary run of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
 on the held-out problems for pass@k; run card, settings, metrics and scores are packed into
-benchmarks/evidence/runs/TASK.parquet, and the rest is removed. The base model is sampled once a task; the
+benchmarks/evidence/runs/TASK.parquet, and the rest is removed. The base model is sampled once per task; the
 model itself is kept in benchmarks/evidence/base_models/.
 """
 
@@ -51,7 +51,7 @@ SAMPLED = ("--temperature", "1", "--samples", "32")
 
 
 def prepare(task: str) -> None:
-    """Write the task's problems, and the ones that learning rates are tuned on; make its base model."""
+    """Write the task's problems and those for tuning learning rates; make its base model."""
     plan = load_plan()
     source, settings = plan["tasks"][task]["source"], plan["tasks"][task]["settings"]
     splits = draw(source, settings)
@@ -67,8 +67,8 @@ def prepare(task: str) -> None:
         began = [other for other, size in plan["tasks"].items() if size["base_model"] == name]
         if stored := [other for other in began if run_names(other)]:
             sys.exit(
-                f"{packed_model(name)} is missing, and runs of {', '.join(stored)} began with it. Another "
-                "CPU makes another model of the same recipe, so new runs could not be compared with them."
+                f"{packed_model(name)} is missing, and runs of {', '.join(stored)} began with it. "
+                "Another CPU makes another model of the same recipe, so new runs could not be compared."
             )
         seen |= {instance.question for instance in splits["tune"]}
         pack_model(make_model(plan["base_models"][name], source, settings, seen, folder / "base_text"), name)
@@ -78,7 +78,7 @@ def prepare(task: str) -> None:
 def make_model(
     base: Mapping[str, Any], source: str, settings: Mapping[str, Any], seen: Set[str], text_folder: Path
 ) -> Path:
-    """Folder of a base model of the plan, made now; of its text, no question is among ``seen``."""
+    """Make a base model of the plan and return its folder; its text has no question in ``seen``."""
     changes = dict(base.get("changes", {}))
     if text := base.get("text"):
         instances = [each for each in draw(source, settings | text)["train"] if each.question not in seen]
@@ -96,16 +96,16 @@ def draw(source: str, settings: Mapping[str, Any]) -> dict[str, list[Instance]]:
 
 
 def is_stored(job: Job) -> bool:
-    """Whether the job's run has finished and is packed."""
+    """Return True if the job's run has finished and is packed."""
     task, _, name = job.name.partition("/")
     return name in run_names(task)
 
 
 def do(job: Job) -> str:
-    """Run, or go on with, one job; what became of it."""
+    """Run or resume one job, and return its outcome."""
     work = WORK / job.name
     if is_stored(job):
-        return "is there"
+        return "stored already"
     began = time.monotonic()
     commands = [["seele_verl.train", *job.overrides, f"trainer.default_local_dir={work}"]]
     if job.sampled:
@@ -127,7 +127,7 @@ def sample_base(task: str, model: str) -> None:
         return
     problems, folder = f"heldout={heldout_of(task)}", f"models/{model}"
     where = ["--model", folder, "--problems", problems, "--out", f"{work}/eval"]
-    # A run's folder says these of itself.
+    # A run's folder states these itself.
     settings = ["--template", "plain", "--max-tokens", str(response_tokens(load_plan()))]
     if status := run_modules([["seele_eval.run", *where, *settings, *SAMPLED]], work):
         sys.exit(f"sampling the base model failed with status {status}, see {work}/launcher.log")
@@ -135,12 +135,12 @@ def sample_base(task: str, model: str) -> None:
 
 
 def run_modules(commands: Sequence[Sequence[str]], work: Path, *, threads: int = 1) -> int:
-    """Run modules one after the other; the first exit status that is not 0.
+    """Run modules one after the other, and return the first exit status that is not 0.
 
     Args:
-        commands: Module and arguments each.
+        commands: Module and arguments of each.
         work: Folder of the run, for the log.
-        threads: Of sampling; training has settings of its own.
+        threads: Threads for sampling; training has its own settings.
     """
     work.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -161,7 +161,7 @@ def store(name: str) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     plan = load_plan()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("task", choices=[TUNING, *plan["tasks"]])
@@ -177,7 +177,7 @@ def main() -> None:
     else:
         task, seeds = arguments.task, [int(seed) for seed in arguments.seeds.split(",") if seed]
         jobs = [*task_jobs(plan, task, arms, seeds)]
-    # A task that is done needs no base model, and two of them were not kept.
+    # A task that is done needs no base model, and two base models were not kept.
     if not all(map(is_stored, jobs)):
         prepare(task)
         if arguments.task != TUNING:

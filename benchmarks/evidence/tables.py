@@ -1,8 +1,9 @@
-"""Tables and figures of docs/evidence.md and docs/evidence/, and README's figure, from the packed runs: same
-runs, same bytes. A task of the plan without a page gets one.
+"""Make the tables and figures of docs/evidence.md and docs/evidence/, and README's figure, from packed runs.
+
+The same runs give the same bytes. A task of the plan without a page gets one.
 
 python benchmarks/evidence/tables.py            # tuned.json, the tables in the pages, the figures beside them
-python benchmarks/evidence/tables.py --check    # exit status 1 where one of them would change
+python benchmarks/evidence/tables.py --check    # exit status 1 if one of them would change
 """
 
 import argparse
@@ -52,18 +53,18 @@ PREDICTED_ARMS = ("seele", "seele-imitation", "seele_paper")
 REFERENCE, OURS = "grpo", "seele"
 PAPER, HALF = "seele_paper", "seele-n8"
 UFT, LATE = "uft-n8", "seele-n8-late"
-# Hint controllers under which the rollouts of a round have one prompt; a prefix stands in the response.
+# Hint controllers under which the rollouts of a round have one prompt; a prefix is in the response.
 ONE_PROMPT = ("none", "uft", "prefix_rft")
-# Tasks that differ in their seeds alone, so that their runs are one arm's.
+# Tasks that differ only in their seeds, so that their runs belong to the same arm.
 TEN_SEEDS = "mixed+replication"
 CONTROLLERS = (PAPER, "seele-m2", OURS)
-# Those with worked solutions on which something is learnt: a teacher's, the model's own, another base model.
+# Tasks with worked solutions on which something is learnt: a teacher's, the model's own, another base model.
 CHAINS = ("easy", "mixed", "hard", "easy_own", "own", "hard_own", "again")
 HEADLINE_ARMS = (
     *(REFERENCE, "grpo-n8", "uft", UFT, "prefix_rft", PAPER),
     *("seele-imitation", "seele-m2", OURS, HALF, LATE),
 )
-# Methods as their authors' released code has them -> as they were here before, or what they build on.
+# Methods as in their authors' released code -> our earlier version, or what they build on.
 RELEASED = {
     "luffy-released": "luffy",
     "rl_sft_loss-released": "rl_sft_loss",
@@ -71,7 +72,7 @@ RELEASED = {
     "uft-n8-released": UFT,
     "exgrpo-released": "drgrpo",
 }
-# Those that train on a part of what they generate, and what they are compared with.
+# Arms that train on a part of what they generate, and what they are compared with.
 SPARING_ARMS = (REFERENCE, "dapo", "grpo+lze", UFT, OURS, "seele+lze", HALF)
 COST, TRAINED = "tokens_generated", "tokens_trained"
 # docs/evidence/milestones.md: what is claimed, and at which cost.
@@ -96,7 +97,7 @@ def tuning_trials() -> dict[str, dict[float, float]]:
 
 
 def tuned_rates(trials: Mapping[str, Mapping[float, float]], rates: Sequence[float]) -> dict[str, float]:
-    """Arm -> the rate with the best trial, the lower one of equals; only arms with all their trials."""
+    """Arm -> the rate with the best trial, or the lowest of equals; only arms with all their trials."""
     return {
         arm: max(sorted(of_arm), key=lambda rate: of_arm[rate])
         for arm, of_arm in sorted(trials.items())
@@ -105,7 +106,7 @@ def tuned_rates(trials: Mapping[str, Mapping[float, float]], rates: Sequence[flo
 
 
 def tuning_table(plan: Mapping[str, Any]) -> str:
-    """A row an arm, a column a learning rate, the best one in bold."""
+    """Return a table with a row per arm and a column per learning rate, the best one in bold."""
     rates, trials = plan["tuning"]["learning_rates"], tuning_trials()
     chosen = tuned_rates(trials, rates)
     rows = []
@@ -138,7 +139,7 @@ def compare_task(
     splits: tuple[str, ...] = GREEDY,
     enough: float | None = None,
 ) -> Comparison | None:
-    """The arms at equal cost, as ``compare_runs``."""
+    """Compare the arms at equal cost, as ``compare_runs``."""
     names = tuple(split_of(task, split) for split in splits)
     return compare_runs(stored_runs(task, arms), cost, splits=names, enough=enough)
 
@@ -151,10 +152,10 @@ def compare_runs(
     enough: float | None = None,
     reader: Callable[[Path], RunFolder] = read,
 ) -> Comparison | None:
-    """Arms by their runs, at equal cost; None before there is anything to compare.
+    """Compare arms by their runs, at equal cost; None before there is anything to compare.
 
-    A comparison ends with its shortest run, so arms that spent far less than GRPO are left out: supervised
-    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` takes the place of
+    A comparison ends with its shortest run, so arms that spent far less than GRPO are skipped: supervised
+    ones generate nothing, and DAPO trains on little of what it generates. ``enough`` replaces
     ``ENOUGH``.
     """
     spent = {
@@ -178,7 +179,7 @@ def results_on(
     references: Sequence[str],
     enough: float | None = None,
 ) -> dict[str, Result]:
-    """Reference -> all arms at equal cost on one split; without the references that cannot be compared."""
+    """Reference -> all arms at equal cost on one split; omits references that cannot be compared."""
     comparison = compare_task(task, tuple(arms), cost, enough=enough)
     if comparison is None:
         return {}
@@ -235,7 +236,7 @@ def equal_cost_table(
 
 
 def released_table(task: str, cost: str) -> str:
-    """The methods of ``RELEASED`` beside those that they are compared with, GRPO and SEELE, seed by seed."""
+    """The methods of ``RELEASED`` against those that they are compared with, GRPO and SEELE, by seed."""
     others = (REFERENCE, OURS, HALF, LATE)
     arms = [*dict.fromkeys([*others, *RELEASED.values(), *RELEASED])]
     results = results_on("heldout", task, arms, cost, [*others, *RELEASED.values()])
@@ -287,9 +288,9 @@ def average_table(
 
 
 def claim_table(arms: Sequence[str]) -> str:
-    """Milestones against the best of ``arms``, task by task and cost by cost: paired t tests, Holm (1979).
+    """Compare milestones with the best of ``arms``, by task and cost: paired t tests, Holm (1979).
 
-    Only once all planned runs are there, so that no claim is looked at on the way.
+    This waits until all planned runs are stored, so that no claim is looked at on the way.
     """
     rows, p_values = [], []
     for task, (cost, budget) in product(CLAIM_TASKS, CLAIM_BUDGETS.items()):
@@ -335,7 +336,7 @@ def claim_table(arms: Sequence[str]) -> str:
 
 
 def holm_adjusted(p_values: Sequence[float]) -> list[float]:
-    """P-values of several tests such that any of them below 0.05 may be claimed (Holm, 1979)."""
+    """Adjusted p-values of several tests, any of which may be claimed if below 0.05 (Holm, 1979)."""
     adjusted, least = [0.0] * len(p_values), 0.0
     for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
@@ -360,7 +361,7 @@ def headline_table(task: str, arms: Mapping[str, Sequence[str]]) -> str:
 
 
 def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
-    """What SEELE with half of the rollouts gains, task by task, among all of ``arms``, cost by cost."""
+    """The gain of SEELE with half of the rollouts, by task, among all of ``arms``, by cost."""
     references, rows = (REFERENCE, UFT), []
     for task in tasks:
         found = [results_on("heldout", task, arms[cost], cost, references) for cost in (COST, TRAINED)]
@@ -389,7 +390,7 @@ def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
 
 
 def final_table(task: str, arms: Sequence[str]) -> str:
-    """Every arm at the end of its runs, with what they cost; first of all, the base model."""
+    """Every arm at the end of its runs, with their cost; the base model comes first."""
     rows = []
     for arm, folders in stored_runs(task, arms).items():
         runs = [read(folder) for folder in folders]
@@ -420,15 +421,15 @@ def final_table(task: str, arms: Sequence[str]) -> str:
 
 
 def packed_total(run: RunFolder) -> float | None:
-    """Tokens trained on, what rows of a group begin with counted once, over the run.
+    """Tokens trained on over the run, with what a group's rows have in common at their start counted once.
 
-    A run that did not count them tells all the same where it trained on all of its groups and a group's rows
-    have one prompt: every row but for its response is then an n-th of the group's. None for other runs.
+    If a run did not count them, they are known if it trained on all of its groups and a group's n rows have
+    one prompt: all tokens but the responses are then divided by n. None for other runs.
     """
     first, last = run.metrics[0], run.metrics[-1]
     if "tokens/trained_packed_total" in last:
         return float(last["tokens/trained_packed_total"])
-    if run.setting("seele.method") == "sft":  # one row a problem
+    if run.setting("seele.method") == "sft":  # one row per problem
         return float(last["tokens/trained_total"])
     if (
         run.setting("seele.hints.controller") not in ONE_PROMPT
@@ -437,7 +438,7 @@ def packed_total(run: RunFolder) -> float | None:
         or run.setting("algorithm.filter_groups.enable")
     ):
         return None
-    # What an earlier stage trained on had one row a problem.
+    # An earlier stage trained on one row per problem.
     before = first.get("tokens/trained_total", 0.0)
     trained, generated, forced = (
         last.get(f"tokens/{name}_total", 0.0) - first.get(f"tokens/{name}_total", 0.0)
@@ -449,7 +450,7 @@ def packed_total(run: RunFolder) -> float | None:
 
 
 def informative_total(run: RunFolder) -> float | None:
-    """The same of rows that had a gradient, as every row has through KL and entropy. None for a run without
+    """The same for rows that had a gradient, as every row has through KL and entropy. None for a run without
     these that did not count such rows.
     """
     if "tokens/trained_informative_total" in run.metrics[-1]:
@@ -466,17 +467,17 @@ def _mean_amount(values: Sequence[float | None]) -> str:
 
 
 def _unbroken_times(runs: Sequence[RunFolder]) -> list[float]:
-    """Seconds of the runs that no process had to go on with: the others' run cards know their end only."""
+    """Seconds of the runs that were never resumed: the others' run cards cover only their end."""
     return [run.card["wall_s"] for run in runs if run.card["resumed_at_step"] is None]
 
 
 def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
-    """Mean over runs of the greedy validation that is number ``at``, split by split."""
+    """Mean over runs of the greedy validation at index ``at``, by split."""
     return [share(fmean(validations(run, task, split)[at] for run in runs)) for split in GREEDY]
 
 
 def _sampled(folders: Sequence[Path]) -> list[str]:
-    """Means over runs of what 32 samples of each held-out problem gave."""
+    """Means over runs of the scores from 32 samples of each held-out problem."""
     estimates = [read_scores(folder)["scores"][0]["estimates"] for folder in folders]
     return [share(fmean(each[name]["value"] for each in estimates)) for name in SAMPLED]
 
@@ -515,7 +516,7 @@ def training_table(task: str, arms: Sequence[str]) -> str:
 
 
 def runs_table(task: str) -> str:
-    """Where the runs of a task were made: a row a commit and CPU, in the order of the arms."""
+    """Where the runs of a task were made: a row per commit and CPU, in the order of the arms."""
     made: dict[tuple[str, str], dict[str, list[str]]] = {}
     for arm, folders in stored_runs(task, [*all_arms(load_plan())]).items():
         for folder in folders:
@@ -547,7 +548,7 @@ def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
 
 
 def prediction_table(task: str) -> str:
-    """What the hints did beside what the simulator expects of them, by thirds of the steps."""
+    """What the hints did, and what the simulator expects of them, by thirds of the steps."""
     rows = [
         [
             f"`{arm}`",
@@ -563,7 +564,7 @@ def prediction_table(task: str) -> str:
 
 
 def mistakes_table(task: str) -> str:
-    """What goes wrong first in un-hinted solutions, of those that come as far without a mistake."""
+    """First mistakes in un-hinted solutions, as shares of those that get as far without a mistake."""
     ranges = {"1 to 3": slice(0, 3), "4": slice(3, 4), "5 and on": slice(4, None)}
     rows = []
     for name, counts in json.loads(MISTAKES.read_text()).items():
@@ -597,7 +598,7 @@ def _ends(interval: tuple[float, float] | None, show: Callable[[float], str]) ->
 
 
 def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Every table by the name in its mark."""
+    """Every table by the name in its marker."""
     arms, ablations = [*plan["arms"]], [OURS, PAPER, "seele-m2", *plan["ablations"]]
     # Supervision has spent half of the trained tokens before RL is first validated.
     from_base = [arm for arm in arms if "after" not in plan["arms"][arm]]
@@ -643,7 +644,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_tables(page: str, tables: Mapping[str, str]) -> str:
-    """The page with each block between its marks made anew."""
+    """Return the page with each block between its markers replaced."""
     return _BLOCK.sub(
         lambda block: f"<!-- table {block['name']} -->\n{tables[block['name']]}<!-- end -->\n", page
     )
@@ -659,7 +660,7 @@ def new_page(task: str) -> str:
 
 
 def pages(plan: Mapping[str, Any], tables: Mapping[str, str]) -> dict[Path, bytes]:
-    """Every page with its tables made anew, and a new page for each task that has none."""
+    """Return every page with its tables updated, and a new page for each task without one."""
     texts = {TASK_PAGES / f"{task}.md": new_page(task) for task in plan["tasks"]}
     found = [page for page in (*PAGES, *sorted(TASK_PAGES.glob("*.md"))) if page.exists()]
     texts |= {page: page.read_text(encoding="utf-8") for page in found}
@@ -667,11 +668,9 @@ def pages(plan: Mapping[str, Any], tables: Mapping[str, str]) -> dict[Path, byte
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail where something would change"
-    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     check = parser.parse_args().check
     plan = load_plan()
     tables = all_tables(plan)
@@ -692,7 +691,7 @@ def main() -> None:
         path for path, content in contents.items() if not path.exists() or path.read_bytes() != content
     ]
     if check:
-        sys.exit("".join(f"{path} is not what the stored runs give\n" for path in changed) or 0)
+        sys.exit("".join(f"{path} does not match the stored runs\n" for path in changed) or 0)
     for path in changed:
         write_atomically(path, contents[path])
 

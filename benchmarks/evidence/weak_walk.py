@@ -1,7 +1,7 @@
 """Walks of chains by a checker that sees less and errs: ``seele.credit.walk=FILE:visible_85_errors_2``.
 
 It sees the values of a share of the milestones. Of those it calls some right values wrong (false alarms) and
-some wrong ones right (false passes). What it makes of a line is always the same: a hash of the worked
+some wrong ones right (false passes). Its verdict on a line is always the same: a hash of the worked
 solution and the line decides.
 """
 
@@ -14,7 +14,7 @@ from seele.reward.milestones import walk as exact
 
 
 def weak_walk(*, visible: float, false_alarms: float, false_passes: float) -> Callable[..., Walk]:
-    """A walk with these shares, each in [0, 1]; 1, 0 and 0 make it the exact one."""
+    """Return a walk with these shares, each in [0, 1]; 1, 0 and 0 make it exact."""
 
     def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0) -> Walk:
         last = len(milestones) - 1
@@ -53,7 +53,7 @@ def weak_walk(*, visible: float, false_alarms: float, false_passes: float) -> Ca
 
 
 def _draw(what: str, milestones: Sequence[Milestone], index: int, line: str = "") -> float:
-    """A number in [0, 1) for a milestone of a problem, and for a line about it."""
+    """Return a number in [0, 1) for a milestone of a problem, and for a line about it."""
     solution = "".join(equation for milestone in milestones for equation in milestone.equations)
     return zlib.crc32(f"{what} {solution} {index} {line}".encode()) / 2**32
 

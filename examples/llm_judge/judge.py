@@ -1,6 +1,6 @@
 """A model behind an OpenAI-compatible server judges each response.
 
-Reads JUDGE_URL, such as http://localhost:8000/v1, JUDGE_MODEL, and JUDGE_KEY where the server asks for one.
+Reads JUDGE_URL, such as http://localhost:8000/v1, JUDGE_MODEL, and JUDGE_KEY if the server requires one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A staircase: a longer hint after a round below the target accuracy, a shorter one after others."""
+"""A staircase: a longer hint after a round below the target accuracy, else a shorter one."""
 
 from seele.hints import SequentialController, nearest_legal
 

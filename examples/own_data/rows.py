@@ -1,4 +1,4 @@
-"""Rows that no mapping of columns reads: the box with the answer is not in the file."""
+"""Rows that no mapping of columns can read: the box with the answer is not in the file."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read(split: str) -> Iterator[dict[str, Any]]:
-    """A row a problem: its worked solution as steps, the last of which states the answer in a box."""
+    """Yield a row per problem: its worked solution as steps, the last of which states the answer in a box."""
     for line in (Path(__file__).parent / f"{split}.jsonl").read_text().splitlines():
         row = json.loads(line)
         *steps, last = row["worked"]

@@ -1,10 +1,10 @@
-"""Negative log-likelihood of the policy's own right responses, beside the surrogate."""
+"""Negative log-likelihood of the policy's own right responses, in addition to the surrogate."""
 
 from seele.losses.term import Axis, LossTerm
 
 
 class RightResponses(LossTerm):
-    """The mean over the tokens of all right responses of an update."""
+    """The mean over the tokens of all right responses in an update."""
 
     name = "right_response_loss"
     columns = {"right": Axis.RESPONSE}

@@ -1,10 +1,10 @@
-"""Partial credit: a wrong answer earns something for the worked steps that come before its first mistake."""
+"""Partial credit: a wrong answer earns a reward for the worked steps before its first mistake."""
 
 from seele.reward.extract import last_boxed
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info, most=0.5):
-    """1 for the right answer, else up to ``most`` for right steps. The hint earns nothing."""
+    """Return 1 for the right answer, else up to ``most`` for right steps. The hint earns nothing."""
     worked = "".join(extra_info["steps"]).removeprefix(extra_info["hint"]).splitlines()
     written = [line.strip() for line in solution_str.splitlines()]
     right = 0

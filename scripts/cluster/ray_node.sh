@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One node's part in a run over several: start Ray, on the first node the run as well, and end Ray with the run. Started
-# on every node at the same time; slurm.sbatch and skypilot.yaml beside this file do so.
+# Do one node's part of a run over several: start Ray, on the first node also the run, and end Ray with the run. Start
+# this on every node at the same time, as slurm.sbatch and skypilot.yaml in this folder do.
 #
 #   needs    .venv; the same folder on every node; the node's number from 0 in NODE_RANK, SLURM_PROCID or SKYPILOT_NODE_RANK
 #   writes   what the command writes; Ray's own files in $RAY_TMPDIR (/tmp)
@@ -28,7 +28,7 @@ read -ra options <<<"${RAY_START_OPTIONS:-}"
 log=$(mktemp)
 ray='' child=''
 
-# Every process started in the background has a group of its own, for it may have children.
+# Every process started in the background has a group of its own, because it may have children.
 set -m
 end() {
     if [ -n "$1" ]; then kill -TERM -- "-$1" 2>/dev/null || true; wait "$1" || true; fi
@@ -58,7 +58,7 @@ attend() {
     return "$status"
 }
 
-# `ray start` gives up after 30 seconds on a node under load, and where a worker comes before the head.
+# `ray start` gives up after 30 seconds on a node under load, and if a worker comes before the head.
 start_ray() {
     local attempt
     DRY_RUN=1 run ray start "$@" --block "${options[@]}"
@@ -88,7 +88,7 @@ else
     # The head's Ray ends with the run.
     while attend ray health-check --address "$address" >/dev/null 2>&1; do
         if [ -n "${DRY_RUN:-}" ]; then exit; fi
-        kill -0 "$ray" 2>/dev/null || { echo "ray_node: Ray has died on node $rank" >&2; exit 1; }
+        kill -0 "$ray" 2>/dev/null || { echo "ray_node: Ray died on node $rank" >&2; exit 1; }
         attend sleep "$RAY_POLL_S" >/dev/null
     done
 fi

@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# Sourced by every script: fail early, stand in the root, use .venv, and print each command before it runs.
+# Sourced by every script: fail early, change to the root, use .venv, and print each command before it runs.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH="$PWD/.venv/bin:$PATH"
-# Or each of a run's processes compiles all that it imports.
+# Otherwise each of a run's processes compiles everything it imports.
 unset PYTHONDONTWRITEBYTECODE
 [ -x .venv/bin/python ] || echo "There is no .venv yet; scripts/setup.sh makes it." >&2
 run() {
     printf '+%s\n' "$(printf ' %q' "$@")"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
-# A training run, which goes on by itself after a fault; an override of yours comes later and wins.
+# A training run, which restarts by itself after a fault; your own override comes later and wins.
 train() { run python -m seele_verl.train trainer.max_restarts=3 "$@"; }
-# A path as a value of Hydra's, whatever characters it has; paths apart by commas as a list; and back.
+# Quote a path as a Hydra value, whatever characters it has; comma-separated paths as a list; and undo it.
 quote="'"
 quoted() { printf '%s' "$quote${1//$quote/\\$quote}$quote"; }
 quoted_list() {

@@ -1,4 +1,4 @@
-"""What the commands that ask a server about every problem share: options, progress, the end of a run."""
+"""Options, progress line and exit shared by the commands that ask a server about every problem."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,36 +16,39 @@ if TYPE_CHECKING:
     from seele.data.annotation.report import Maker
 
 File = Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)]
-Address = Annotated[str, typer.Option(help="Address; ends in /v1 as a rule.", show_default=False)]
+Address = Annotated[
+    str, typer.Option(help="Address of the server, usually ending in /v1.", show_default=False)
+]
 Model = Annotated[str, typer.Option(help="The server's name for the model.", show_default=False)]
 Calls = Annotated[
     Path | None,
-    typer.Option(help="Where replies are kept.", show_default="OUT with the ending .calls.jsonl"),
+    typer.Option(help="File that stores the replies.", show_default="OUT with the ending .calls.jsonl"),
 ]
 PromptFile = Annotated[
-    Path | None, typer.Option(help="Text with {question} in place of ours.", show_default=False)
+    Path | None,
+    typer.Option(help="File with your own prompt, which contains {question}.", show_default=False),
 ]
-Attempts = Annotated[int, typer.Option(help="Replies that a problem may cost.")]
-Temperature = Annotated[float, typer.Option(help="Of the first attempt.")]
-RetryTemperature = Annotated[float, typer.Option(help="Of the others.")]
-MaxTokens = Annotated[int, typer.Option(help="Longest reply.")]
-Seed = Annotated[int, typer.Option(help="Sent with the number of the attempt added.")]
+Attempts = Annotated[int, typer.Option(help="Most replies per problem.")]
+Temperature = Annotated[float, typer.Option(help="Sampling temperature of the first attempt.")]
+RetryTemperature = Annotated[float, typer.Option(help="Sampling temperature of later attempts.")]
+MaxTokens = Annotated[int, typer.Option(help="Most tokens of a reply.")]
+Seed = Annotated[int, typer.Option(help="Seed of a request; the number of the attempt is added.")]
 Extra = Annotated[
-    str, typer.Option(help="JSON object of further fields of the request; null leaves one of ours out.")
+    str, typer.Option(help="JSON object of extra request fields; null removes a default field.")
 ]
-Concurrency = Annotated[int, typer.Option(min=1, help="Requests under way at the same time.")]
-Tries = Annotated[int, typer.Option(min=1, help="Requests for one reply before it is given up.")]
-TimeoutS = Annotated[float, typer.Option(min=0.1, help="For one reply.")]
-KeyVariable = Annotated[str, typer.Option(help="Environment variable with the key.")]
-PriceIn = Annotated[float, typer.Option(help="For a million tokens of prompts.")]
-PriceOut = Annotated[float, typer.Option(help="For a million tokens of replies.")]
-ReplyTokens = Annotated[int, typer.Option(min=1, help="Expected of a reply, for the estimate.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Requests in flight at the same time.")]
+Tries = Annotated[int, typer.Option(min=1, help="Requests for one reply before giving up.")]
+TimeoutS = Annotated[float, typer.Option(min=0.1, help="Timeout of one reply, in seconds.")]
+KeyVariable = Annotated[str, typer.Option(help="Environment variable that holds the API key.")]
+PriceIn = Annotated[float, typer.Option(help="Price of a million prompt tokens.")]
+PriceOut = Annotated[float, typer.Option(help="Price of a million reply tokens.")]
+ReplyTokens = Annotated[int, typer.Option(min=1, help="Expected tokens of a reply, for the estimate.")]
 MaxCost = Annotated[
     float | None,
-    typer.Option(help="Ends the run before it costs more, earlier runs included.", show_default=False),
+    typer.Option(help="Stop before the total cost, earlier runs included, exceeds this.", show_default=False),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Start although more may be spent than allowed.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Start even if the expected cost exceeds the limit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the expected cost.")]
 
 
 def ask(
@@ -56,10 +59,10 @@ def ask(
     concurrency: int,
     grader_name: str | None = None,
 ) -> None:
-    """Ask about every problem, write the file, and say what became of them.
+    """Ask about every problem, write the file and print a summary.
 
     Raises:
-        Exit: With status 1, if the money did not suffice for all problems.
+        Exit: With status 1, if the budget ran out before all problems were done.
     """
     from seele.endpoint import Patience
 
@@ -78,7 +81,7 @@ def ask(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[["Outcome"], None]]:
-    """A line on standard error while outcomes come."""
+    """Show a progress line on standard error as outcomes arrive."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -95,7 +98,7 @@ def _progress(total: int) -> Iterator[Callable[["Outcome"], None]]:
 
 
 def read_prompt(path: Path) -> str:
-    """The text of ``--prompt``.
+    """Return the text of the ``--prompt`` file.
 
     Raises:
         ConfigError: If it cannot be read.
@@ -107,10 +110,10 @@ def read_prompt(path: Path) -> str:
 
 
 def parse_extra(text: str) -> dict[str, Any]:
-    """The fields of ``--extra``.
+    """Return the fields of ``--extra``.
 
     Raises:
-        ConfigError: If it is no JSON object.
+        ConfigError: If it is not a JSON object.
     """
     try:
         extra = json.loads(text)

@@ -1,4 +1,4 @@
-"""``seele cost``: what a training step would cost on how many GPUs, and when rounds start to hurt."""
+"""``seele cost``: predict what a training step costs on given GPUs, and warn if rounds cost too much."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seele.simulate.cost_setup import Efficiency, Setup
 
 WARN_ABOVE = 0.15
-"""Share of the step that rounds may take before the command says so."""
+"""Share of the step that rounds may take before the command warns."""
 
 PHASES = {
     "prefill_s": "prefill",
@@ -31,7 +31,7 @@ PHASES = {
     "weight_sync_s": "weight sync",
     "step_s": "**step, s**",
 }
-"""Field of ``StepCost`` -> head of its column, in seconds."""
+"""Field of ``StepCost`` -> heading of its column, in seconds."""
 
 HEADS = (
     *("GPUs", "prompts", "an engine", "rounds", "cv"),
@@ -40,7 +40,7 @@ HEADS = (
 )
 
 
-# Another process, because nothing here may know verl.
+# Run in another process, because ``seele`` must not import verl.
 _MEASURER = "seele_verl.measured_cost"
 
 
@@ -49,36 +49,39 @@ def cost_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...", help="With --measure: the run's, as seele train takes them."
+            metavar="[KEY=VALUE]...", help="With --measure: settings of the run, as for seele train."
         ),
     ] = None,
     measure: Annotated[
         bool,
         typer.Option(
-            "--measure", help="Train one step of a run here, in about two minutes, and tell its cost."
+            "--measure", help="Train one step of a run here, in about two minutes, and print its cost."
         ),
     ] = False,
     model: Annotated[
         str, typer.Option(help="qwen2.5-{0.5b,1.5b,3b,7b,14b,32b,72b} and others.")
     ] = "qwen2.5-7b",
     gpu: Annotated[str, typer.Option(help="a100, a100-40gb, h100 or h200.")] = "h100",
-    gpus: Annotated[list[int] | None, typer.Option(help="GPUs; several are compared. [default: 8]")] = None,
-    tensor_parallel: Annotated[int, typer.Option(help="GPUs of one engine.")] = 2,
-    prompts: Annotated[list[int] | None, typer.Option(help="Prompts of a step. [default: 256]")] = None,
+    gpus: Annotated[
+        list[int] | None, typer.Option(help="Number of GPUs; repeat to compare. [default: 8]")
+    ] = None,
+    tensor_parallel: Annotated[int, typer.Option(help="GPUs per engine.")] = 2,
+    prompts: Annotated[list[int] | None, typer.Option(help="Prompts per step. [default: 256]")] = None,
     weak: Annotated[
-        bool, typer.Option("--weak", help="--prompts are those of 8 GPUs, and grow with them.")
+        bool, typer.Option("--weak", help="--prompts is for 8 GPUs and scales with the number of GPUs.")
     ] = False,
-    rollouts: Annotated[int, typer.Option(help="Rollouts of a prompt, over all its rounds.")] = 32,
-    rounds: Annotated[list[int] | None, typer.Option(help="Rounds of a prompt. [default: 4]")] = None,
+    rollouts: Annotated[int, typer.Option(help="Rollouts per prompt, over all its rounds.")] = 32,
+    rounds: Annotated[list[int] | None, typer.Option(help="Rounds per prompt. [default: 4]")] = None,
     response_tokens: Annotated[float, typer.Option(help="Mean length of a response.")] = 1000.0,
     cv: Annotated[
-        list[float] | None, typer.Option(help="Spread of the lengths: deviation over mean. [default: 1]")
+        list[float] | None,
+        typer.Option(help="Spread of response lengths: standard deviation over mean. [default: 1]"),
     ] = None,
-    max_response_tokens: Annotated[int, typer.Option(help="Where a response is cut.")] = 2048,
+    max_response_tokens: Annotated[int, typer.Option(help="Length at which a response is cut.")] = 2048,
     prompt_tokens: Annotated[float, typer.Option(help="Mean length of a prompt.")] = 200.0,
     hint_tokens: Annotated[float, typer.Option(help="Mean length of a hint.")] = 300.0,
-    mini_batches: Annotated[int, typer.Option(help="Updates of a step.")] = 4,
-    ppo_epochs: Annotated[int, typer.Option(help="Times that a step's rollouts are trained on.")] = 1,
+    mini_batches: Annotated[int, typer.Option(help="Updates per step.")] = 4,
+    ppo_epochs: Annotated[int, typer.Option(help="Passes over a step's rollouts in training.")] = 1,
     old_log_probs: Annotated[
         bool, typer.Option(help="The trainer's own pass for old log-probabilities.")
     ] = True,
@@ -90,26 +93,27 @@ def cost_command(
     prefix_cache: Annotated[
         bool, typer.Option(help="Later rounds find the prompt in the engine's cache.")
     ] = True,
-    max_sequences: Annotated[int, typer.Option(help="Sequences of one engine (verl's max_num_seqs).")] = 256,
+    max_sequences: Annotated[int, typer.Option(help="Sequences per engine (verl's max_num_seqs).")] = 256,
     engine_memory_share: Annotated[float, typer.Option(help="verl's gpu_memory_utilization.")] = 0.7,
     assume: Annotated[
-        list[str] | None, typer.Option(help="An efficiency, as in update_mfu=0.35; see docs/scaling.md.")
+        list[str] | None,
+        typer.Option(help="Set an efficiency, such as update_mfu=0.35; see docs/scaling.md."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the response lengths.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the response lengths.")] = 0,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Show the memory of each GPU and node, too (docs/memory.md).")
+        bool, typer.Option("--memory", help="Also show the memory of each GPU and node (docs/memory.md).")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for cost.json and cost.md.", file_okay=False)
     ] = None,
 ) -> None:
-    """Predict the seconds of a training step by phase, a line for every combination of repeated options.
+    """Predict the seconds of a training step by phase, one line per combination of repeated options.
 
-    With --measure, those of a run on this machine: seele cost --measure recipe=smollm2_gsm8k hardware=cpu
+    With --measure, measure a run on this machine: seele cost --measure recipe=smollm2_gsm8k hardware=cpu
 
     Raises:
-        ConfigError: If a name is unknown or a number not allowed.
+        ConfigError: If a name is unknown or a number is not allowed.
     """
     if measure:
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -180,7 +184,7 @@ def cost_command(
 
 
 def _memory(model: str, setup: "Setup") -> str:
-    """The memory of such a run under FSDP2 with fused kernels, nothing offloaded, three checkpoints kept."""
+    """Return a memory table for FSDP2 with fused kernels, nothing offloaded, and three checkpoints kept."""
     from seele.maths.memory import Engine, Passes, Plan, Trained, memory_table, predict
     from seele.maths.model_shapes import SHAPES
 
@@ -230,7 +234,7 @@ def _efficiency(assumptions: Sequence[str]) -> "Efficiency":
 
 
 def _markdown(rows: "Sequence[tuple[Setup, StepCost]]") -> str:
-    """Seconds by phase and what they amount to, a line a row."""
+    """Return a Markdown table of seconds by phase and their totals, one line per row."""
     from seele.maths.tables import markdown_table
 
     lines = []
@@ -245,9 +249,9 @@ def _markdown(rows: "Sequence[tuple[Setup, StepCost]]") -> str:
 
 
 def _warning(setup: "Setup", cost: "StepCost") -> str:
-    """What rounds cost here, and what to do."""
+    """Return a warning: what rounds cost, and what to do."""
     job, engines = setup.job, setup.cluster.engines
-    advice = "take fewer rounds, more prompts or larger engines"
+    advice = "use fewer rounds, more prompts or larger engines"
     if job.prompts < engines:
         advice += f"; {engines - job.prompts} of {engines} engines have no prompt"
     return (

@@ -1,4 +1,4 @@
-"""``seele data annotate``: worked solutions in a few steps from a server that speaks OpenAI's interface."""
+"""``seele data annotate``: get worked solutions of a few steps from an OpenAI-compatible server."""
 
 import os
 from functools import partial
@@ -24,10 +24,10 @@ def annotate_command(
     model: options.Model,
     calls: options.Calls = None,
     prompt: options.PromptFile = None,
-    min_steps: Annotated[int, typer.Option(help="Of a solution that is kept.")] = 2,
-    max_steps: Annotated[int, typer.Option(help="Of a solution that is kept.")] = 5,
+    min_steps: Annotated[int, typer.Option(help="Fewest steps of a kept solution.")] = 2,
+    max_steps: Annotated[int, typer.Option(help="Most steps of a kept solution.")] = 5,
     answer_only: Annotated[
-        bool, typer.Option("--answer-only", help="Do not show the reference solution, but its answer.")
+        bool, typer.Option("--answer-only", help="Show the model only the answer, not the worked solution.")
     ] = False,
     attempts: options.Attempts = 3,
     temperature: options.Temperature = 0.0,
@@ -50,10 +50,10 @@ def annotate_command(
     ] = RewardConfig().grader,
     graders: Annotated[int, typer.Option(min=1, help="Grading processes.")] = _GRADERS,
 ) -> None:
-    """Have every problem solved in a few steps, and keep what the grader accepts.
+    """Ask for a solution of a few steps to every problem, and keep those that the grader accepts.
 
-    The same command goes on where a killed one stopped; what was answered is never paid for again. Exit
-    status 1: the money did not suffice for all problems.
+    The same command continues where a killed one stopped; no stored reply is paid for again. Exit status
+    1: the budget ran out before all problems were done.
     """
     from seele.data.annotation.calls import Annotator
     from seele.data.annotation.cost import Prices
@@ -95,6 +95,6 @@ def annotate_command(
         if dry_run:
             return
         ready.check_cost()
-        # One that does not start is found before anything is paid.
+        # A grader that does not start fails here, before anything is paid for.
         pool.grade_answer("1", "2")
         options.ask(ready, make_solutions, tries=tries, concurrency=concurrency, grader_name=grader)

@@ -1,4 +1,4 @@
-"""``seele data filter``: problems that a model solves neither too often nor too seldom."""
+"""``seele data filter``: keep problems that a model solves neither too often nor too rarely."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,35 +12,36 @@ from seele.errors import ConfigError
 def filter_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Parquet file of those within the band.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Parquet file of the kept problems.", show_default=False)],
     band: Annotated[
-        str, typer.Option(help="LEAST:MOST correct samples of a problem that is kept, both included.")
+        str, typer.Option(help="LEAST:MOST correct samples of a kept problem, both inclusive.")
     ] = "0:0",
     samples_dir: Annotated[
         Path | None,
-        typer.Option(help="Where samples and counts are kept.", show_default="FILE with the ending .samples"),
+        typer.Option(help="Folder of samples and counts.", show_default="FILE with the ending .samples"),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Sample with this Hugging Face folder or name what has no samples yet.", show_default=False
+            help="Hugging Face folder or name of a model to sample the problems without samples.",
+            show_default=False,
         ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Of each problem.", show_default="8, as in the paper")
+        int | None, typer.Option(min=1, help="Samples per problem.", show_default="8, as in the paper")
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(min=0.0, help="Of the samples.", show_default="0.6, as in the paper")
+        float | None, typer.Option(min=0.0, help="Sampling temperature.", show_default="0.6, as in the paper")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest sample.", show_default="2048, as in the paper")
+        int | None, typer.Option(min=1, help="Most tokens of a sample.", show_default="2048, as in the paper")
     ] = None,
 ) -> None:
     """Keep the problems whose number of correct samples lies within a band.
 
-    With --model, what has no samples yet is sampled with vLLM, on all GPUs; the same command goes on where a
-    killed one stopped. Without it, the counts that are there are used, under any band. After -- come further
-    options of the sampler, such as --server URL, --template, --grader, --tensor-parallel or --seed.
+    With --model, vLLM samples the problems without samples on all GPUs; the same command continues where a
+    killed one stopped. Without --model, the existing counts are used, under any band. Put further options of
+    the sampler after --, such as --server URL, --template, --grader, --tensor-parallel or --seed.
     """
     from seele.data.difficulty import COUNTS, SAMPLES, Band, filter_file
     from seele.data.storage.files import check_output
@@ -57,7 +58,5 @@ def filter_command(
             [str(file), "--out", str(folder), "--model", model, *given, *context.args],
         )
     elif given or context.args:
-        raise ConfigError(
-            f"{' '.join([*given, *context.args])}: for sampling only, and nothing is sampled without --model"
-        )
+        raise ConfigError(f"{' '.join([*given, *context.args])}: only for sampling, which needs --model")
     typer.echo(filter_file(file, out, folder / COUNTS, wanted))

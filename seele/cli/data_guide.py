@@ -1,4 +1,4 @@
-"""``seele data guide``: problems, and copies of the hard ones with the beginning of a solution."""
+"""``seele data guide``: add copies of the hard problems with the beginning of a solution."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +11,14 @@ from seele.cli.sampling import run_sampler
 def guide_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
-    model: Annotated[Path, typer.Option(help="Hugging Face folder.", show_default=False)],
+    model: Annotated[Path, typer.Option(help="Hugging Face folder of the model.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
 ) -> None:
-    """Copy each problem that a model does not solve, with as short a hint in its question as is needed.
+    """Copy each problem that a model does not solve, with the shortest sufficient hint in its question.
 
-    Data for method=pope. The same command goes on where a killed one stopped. After -- come further
-    options of the sampler, such as --longest 0.25, --request TEXT, --samples 8, --samples-dir DIR (of `seele
-    data filter`), --template, --max-tokens or --seed.
+    Data for method=pope. The same command continues where a killed one stopped. Put further options of the
+    sampler after --, such as --longest 0.25, --request TEXT, --samples 8, --samples-dir DIR (of `seele data
+    filter`), --template, --max-tokens or --seed.
     """
     run_sampler(
         "seele_eval.guided_problems", [str(file), "--model", str(model), "--out", str(out), *context.args]

@@ -1,4 +1,4 @@
-"""``seele data hints``: hints in tiers from a server that speaks OpenAI's interface."""
+"""``seele data hints``: get hints in tiers from an OpenAI-compatible server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,7 @@ def hints_command(
         ),
     ] = "levels",
     parts: Annotated[
-        int | None, typer.Option(help="Tiers of each kind of a scaffold.", show_default="4")
+        int | None, typer.Option(help="Tiers of each kind in a scaffold.", show_default="4")
     ] = None,
     calls: options.Calls = None,
     prompt: options.PromptFile = None,
@@ -45,10 +45,11 @@ def hints_command(
     yes: options.Yes = False,
     dry_run: options.DryRun = False,
 ) -> None:
-    """Have hints in tiers written for every problem, and keep those that do not state its answer.
+    """Ask for hints in tiers for every problem, and keep those that do not state its answer.
 
-    The column ``tiers`` is null where none were kept. The same command goes on where a killed one stopped;
-    what was answered is never paid for again. Exit status 1: the money did not suffice for all problems.
+    The column ``tiers`` is null where none were kept. The same command continues where a killed one
+    stopped; no stored reply is paid for again. Exit status 1: the budget ran out before all problems were
+    done.
     """
     from seele.data.annotation.calls import Annotator
     from seele.data.annotation.cost import Prices

@@ -1,4 +1,4 @@
-"""``seele data inspect`` and ``milestones``: the hints and milestones of problems, and what a file holds."""
+"""``seele data inspect`` and ``milestones``: show a file's hints, add milestones, and print statistics."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ GROUPS_SIDE_BY_SIDE = 4
 
 def inspect_problems(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
-    num: Annotated[int, typer.Option(min=0, help="How many problems, from the start.")] = 3,
+    num: Annotated[int, typer.Option(min=0, help="Number of problems, from the start.")] = 3,
     html: Annotated[
         Path | None,
         typer.Option(help="Write them as one HTML page.", dir_okay=False, show_default="the terminal"),
@@ -61,10 +61,10 @@ def inspect_problems(
 def milestones_command(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="Where the file goes.", dir_okay=False, show_default="FILE itself")
+        Path | None, typer.Option(help="Parquet file to write.", dir_okay=False, show_default="FILE itself")
     ] = None,
 ) -> None:
-    """Add the milestones of the worked solutions, and say how many there are."""
+    """Add the milestones of the worked solutions, and print how many there are."""
     from seele.data.storage.schema import read_problems, write_milestones
     from seele.reward.milestones import coverage, find_milestones
 
@@ -95,7 +95,7 @@ def _print_statistics(console: "Console", groups: Iterable["ProblemStatistics"])
     from rich.table import Table
     from rich.text import Text
 
-    # Transposed: thirteen columns do not fit a terminal, a few groups do.
+    # Transposed, because thirteen columns do not fit a terminal but a few groups do.
     columns = list(map(_cells, groups))
     for first in range(0, len(columns), GROUPS_SIDE_BY_SIDE):
         table = Table(show_header=False)
@@ -129,7 +129,7 @@ def _print_problem(console: "Console", instance: "Instance") -> None:
 
 
 def _printable(text: str) -> str:
-    """``text`` with its control characters shown, so that it cannot steer the terminal."""
+    """Return ``text`` with control characters escaped, so that it cannot control the terminal."""
     return "".join(
         character if character.isprintable() or character == "\n" else f"\\x{ord(character):02x}"
         for character in text

@@ -1,4 +1,4 @@
-"""``seele data limr``: problems on which a run learnt as it did on average."""
+"""``seele data limr``: keep problems whose learning curve is close to the run's average."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -14,30 +14,32 @@ from seele.errors import DataError
 def limr_command(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     run: Annotated[Path, typer.Option(help="A run without hints on these problems.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Parquet file of those that are kept.", show_default=False)],
-    visits: Annotated[int, typer.Option(min=1, help="Of each problem, from the run's first on.")] = 4,
-    threshold: Annotated[float, typer.Option(max=1.0, help="Smallest score that is kept.")] = 0.2,
+    out: Annotated[Path, typer.Option(help="Parquet file of the kept problems.", show_default=False)],
+    visits: Annotated[
+        int, typer.Option(min=1, help="Visits of each problem to score, from the run's first.")
+    ] = 4,
+    threshold: Annotated[float, typer.Option(max=1.0, help="Lowest score to keep.")] = 0.2,
 ) -> None:
-    """Keep the problems on which a run learnt as it did on average (LIMR, arXiv:2502.11886)."""
+    """Keep the problems whose learning curve is close to the run's average (LIMR, arXiv:2502.11886)."""
     from seele.data.alignment import first_visits, keep_aligned
 
     typer.echo(keep_aligned(file, out, first_visits(_visits(run), visits), threshold))
 
 
 def _visits(run: Path) -> Iterator[tuple[str, float]]:
-    """Problem and accuracy of each visit of the run, step by step."""
+    """Yield problem and accuracy of each visit of the run, step by step."""
     from seele.report.run_folder import read_lines, rollout_files
 
     files = rollout_files(run)
     if not files:
-        raise DataError(f"{run}: no rollouts there; name the folder of a run (trainer.default_local_dir)")
+        raise DataError(f"{run}: no rollouts found; give the folder of a run (trainer.default_local_dir)")
     for step in sorted(files):
         rows = sorted(read_lines(files[step], []), key=lambda row: str(row["instance_id"]))
         for problem, of_problem in groupby(rows, key=lambda row: str(row["instance_id"])):
             rewards = []
             for row in of_problem:
                 if row["hint_steps"]:
-                    raise DataError(f"{run}: has rollouts with hints, which say nothing of what is learnt")
+                    raise DataError(f"{run}: has rollouts with hints, which do not show what was learnt")
                 if row["origin"] == "policy":
                     rewards.append(float(row["reward"] == 1))
             if rewards:

@@ -1,4 +1,4 @@
-"""``seele data prepare``: from named sources, the Hugging Face hub and local files to parquet files."""
+"""``seele data prepare``: write parquet files from named sources, the Hugging Face hub and local files."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -29,10 +29,10 @@ DEFAULT_GRADER = RewardConfig().grader
 
 
 class SourceGroup(TyperGroup):
-    """Takes what is none of its commands as the name of a source, or as a reference."""
+    """A group that reads an unknown command as the name of a source or as a reference."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """``deepmath ...`` means ``source deepmath ...``."""
+        """Resolve ``deepmath ...`` as ``source deepmath ...``."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = ["source", *args]
         return super().resolve_command(ctx, args)
@@ -48,18 +48,24 @@ prepare_app = typer.Typer(
 
 OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]
 GraderOption = Annotated[
-    str, typer.Option(help="Grades a sample of the reference answers against themselves, as training would.")
+    str,
+    typer.Option(
+        help="Grader that checks a sample of the reference answers against themselves, as in training."
+    ),
 ]
 MaxFailingOption = Annotated[
     float,
     typer.Option(
-        "--max-failing-golds", min=0.0, max=1.0, help="Share of them that may fail before nothing is written."
+        "--max-failing-golds",
+        min=0.0,
+        max=1.0,
+        help="Share of reference answers that may fail; above it, nothing is written.",
     ),
 ]
 MaxCharsOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Leave out problems whose question and solution have more characters.", show_default="all"
+        min=1, help="Skip problems whose question and solution have more characters.", show_default="all"
     ),
 ]
 
@@ -97,14 +103,14 @@ def prepare_source(
     tokenizer: TokenizerOption = None,
     template: TemplateOption = DEFAULT_TEMPLATE,
 ) -> None:
-    """Any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
+    """Prepare any other source: `seele data prepare deepmath` and `... source deepmath` are the same."""
     from seele.data.sources import find_settings
     from seele.data.sources.prepare_source import prepare_source
     from seele.reward.golds import GoldCheck
 
     changes = parse_settings(settings or [])
     if splits:
-        # In place of all that the source has.
+        # Replaces all splits of the source.
         changes = {"heldout_share": 0.0} | changes | {"splits": parse_settings(splits, option="--split")}
     if max_chars is not None:
         changes["max_chars"] = max_chars
@@ -154,7 +160,7 @@ def prepare_gsm8k(
     steps: Annotated[
         str | None,
         typer.Option(
-            help="Only problems with that many steps, such as 2-4; the last step states the answer.",
+            help="Only problems with this number of steps, such as 2-4; the last step states the answer.",
             show_default="all",
         ),
     ] = None,
@@ -203,7 +209,7 @@ def prepare_gsm8k(
 
 
 def _steps_range(text: str) -> range:
-    """``2-4`` or ``3``."""
+    """Return the range that ``2-4`` or ``3`` stands for."""
     low, _, high = text.partition("-")
     if not (low.isdecimal() and (high or low).isdecimal() and 1 <= int(low) <= int(high or low)):
         raise ConfigError(f"--steps {text}: expected a number or a range, such as 2-4")
@@ -211,7 +217,7 @@ def _steps_range(text: str) -> range:
 
 
 def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":
-    """A split of the problems within the limit, if there is one."""
+    """Return a split of the problems within the limit, or of all if there is none."""
     from seele.data.prepare import Split
     from seele.data.sources import Counts
 
@@ -222,15 +228,15 @@ def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":
 
 
 def _say_revision(reference: str, manifest: Mapping[str, Any]) -> None:
-    """A data set without a commit is another one tomorrow."""
+    """Print the revision of a data set that is not pinned to a commit, because it may change."""
     origins = [entry.get("origin", {}) for entry in manifest["splits"].values()]
     for revision in sorted({origin["revision"] for origin in origins if "revision" in origin}):
         if revision not in reference:
-            typer.echo(f"{reference}: not pinned to a commit; now it was {revision} (manifest.json)")
+            typer.echo(f"{reference}: not pinned to a commit; this time {revision} was read (manifest.json)")
 
 
 def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origin: Mapping[str, Any]) -> None:
-    """Write each split, then ``manifest.json`` with counts and checksums. Same input, same bytes.
+    """Write each split, then ``manifest.json`` with counts and checksums. Same input gives same bytes.
 
     Raises:
         DataError: As ``seele.data.prepare.prepare``.
@@ -243,7 +249,7 @@ def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origi
 
 
 def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, Any]:
-    """``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, or else text.
+    """Return ``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, or else text.
 
     Raises:
         ConfigError: If a setting has no ``=``.
@@ -270,7 +276,7 @@ def _say(out: Path, manifest: Mapping[str, Any]) -> None:
         )
         if (columns := entry.get("columns", PLAIN)) != PLAIN:
             said = " ".join(f"{name}={path}" for name, path in columns.items())
-            typer.echo(f"  columns by their names: {said} (--map takes others)")
+            typer.echo(f"  columns recognised by name: {said} (use --map for others)")
         golds = entry["golds"]
         if golds["failing"]:
             typer.echo(

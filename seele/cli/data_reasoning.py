@@ -20,11 +20,11 @@ SetOption = Annotated[
     typer.Option("--set", help="KEY=VALUE of the task's settings, such as num_train=64 (docs/reasoning.md)."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, help="Processes that draw problems.", show_default="one a core, at most 8")
+    int, typer.Option(min=1, help="Processes that draw problems.", show_default="one per core, at most 8")
 ]
 
 
-# Task -> what its command says, and how many processes draw its problems unless told otherwise.
+# Task -> the help of its command, and the default number of processes that draw its problems.
 _COMMANDS = {
     "countdown": ("Countdown: reach a target with 3 to 6 numbers; with worked steps.", _WORKERS),
     "zebra": (

@@ -1,6 +1,6 @@
-"""Commands of the packages that need engines: found by entry point, and given their arguments untouched.
+"""Commands of packages that need engines: found by entry point, and given their arguments unchanged.
 
-The core knows their names and a line of help each, so that ``seele --help`` imports no engine.
+The core has only their names and one line of help each, so that ``seele --help`` imports no engine.
 """
 
 from collections.abc import Callable
@@ -9,21 +9,21 @@ from importlib.metadata import entry_points
 from seele.errors import DependencyError
 
 GROUP = "seele.commands"
-"""Entry points ``name = package.module:function``; a function reads ``sys.argv``, returns its status."""
+"""Entry points ``name = package.module:function``; it reads ``sys.argv`` and returns a status."""
 
 HELP = {
-    "train": "Train a model: settings and groups as NAME=VALUE; docs/methods has the methods.",
-    "eval": "Evaluate a model without hints, on benchmarks or on problems of one's own.",
+    "train": "Train a model: settings and groups as NAME=VALUE; docs/methods lists the methods.",
+    "eval": "Evaluate a model without hints, on benchmarks or on your own problems.",
     "merge": "Merge a run's checkpoint into a Hugging Face folder.",
     "model": "Fetch a pretrained model, warm-start it, or make a small base model on a CPU.",
 }
 
 
 def find_engine_command(name: str) -> Callable[[], int | None]:
-    """The function of a command.
+    """Return the function of a command.
 
     Raises:
-        DependencyError: The command's package, or a library that it imports, is not installed.
+        DependencyError: If the command's package, or a library that it imports, is not installed.
     """
     points = tuple(entry_points(group=GROUP, name=name))
     if not points:
@@ -38,5 +38,5 @@ def find_engine_command(name: str) -> Callable[[], int | None]:
 def _not_installed(name: str, why: str) -> DependencyError:
     return DependencyError(
         f"seele {name}: {why}. This command needs the training stack: in a checkout, "
-        "`bash scripts/setup.sh` makes an environment that has it, and `seele doctor` lists what is missing"
+        "`bash scripts/setup.sh` creates an environment that has it, and `seele doctor` lists what is missing"
     )

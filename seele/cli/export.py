@@ -11,14 +11,14 @@ import typer
 
 from seele.errors import CheckpointError, ConfigError
 
-# Other processes, because nothing here may know verl.
+# Run in other processes, because ``seele`` must not import verl.
 _MERGER = "seele_verl.merge"
 _DEFAULTS = "seele_verl.checks.method_defaults"
 LAST = "last"
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="Run folder, of a finished or an interrupted run.")],
+    run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/export by default.")] = None,
     step: Annotated[str, typer.Option(help="Step of the checkpoint, or last.")] = LAST,
     push: Annotated[
@@ -28,24 +28,27 @@ def export_command(
     licence: Annotated[
         str | None,
         typer.Option(
-            "--licence", "--license", help="As the hub names it.", show_default="what the base model states"
+            "--licence",
+            "--license",
+            help="Licence, as the hub names it.",
+            show_default="what the base model states",
         ),
     ] = None,
     base_model: Annotated[
         str | None,
-        typer.Option(metavar="OWNER/NAME", help="The base model on the hub, where the run had a local copy."),
+        typer.Option(metavar="OWNER/NAME", help="The base model on the hub, if the run used a local copy."),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export that was changed since.")
+        bool, typer.Option("--overwrite", help="Replace an export that was changed afterwards.")
     ] = False,
 ) -> None:
     """Write weights, tokenizer and a model card with data, method, settings and scores.
 
-    The checkpoint is merged where it is not yet. The card names only what the run folder holds.
+    The checkpoint is merged if necessary. The card states only what the run folder contains.
 
     Raises:
         CheckpointError: If RUN is not a run folder, or has no such checkpoint.
-        ConfigError: If an option cannot be, or the folder to write holds something else.
+        ConfigError: If an option is not allowed, or the output folder contains something else.
     """
     from seele.export.folder import Wish, export
     from seele.export.push import check_push, open_hub
@@ -54,7 +57,7 @@ def export_command(
     if step != LAST and not step.isdecimal():
         raise ConfigError(f"--step {step}: expected a step's number or {LAST!r}")
     if private and push is None:
-        raise ConfigError("--private: is for --push OWNER/NAME; nothing is uploaded without")
+        raise ConfigError("--private: needs --push OWNER/NAME, without which nothing is uploaded")
     wish = Wish(
         run=run,
         out=run / "export" if out is None else out,
@@ -86,10 +89,10 @@ def _method_defaults(method: str) -> Mapping[str, Any]:
 
 
 def _ask(module: str, *arguments: str) -> str:
-    """What a module of the bindings prints.
+    """Return what a module of the bindings prints.
 
     Raises:
-        CheckpointError: It failed; with what it said.
+        CheckpointError: If it failed; the message is its error output.
     """
     command = [sys.executable, "-m", module, *arguments]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)

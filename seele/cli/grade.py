@@ -1,4 +1,4 @@
-r"""``seele grade``: verdicts on a file of answers, by the graders that training uses."""
+r"""``seele grade``: grade a file of answers with the graders that training uses."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from seele.records import Grade
 _DEFAULTS = RewardConfig()
 _CROSS_CHECKED = ("mathruler", "math_verify")
 
-# A process takes a second to start and 100 MB.
+# A process takes 100 MB, and a second to start.
 _WORKERS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row of the file, what is graded in it, and where it stands."""
+    """A row of the file, its location, and what is graded in it."""
 
     at: str
     row: dict[str, Any]
@@ -32,18 +32,18 @@ class Case:
 
     @property
     def data_source(self) -> str:
-        """Where the row's problem comes from, if it says so; some data sources have a checker."""
+        """Source of the row's problem, or an empty text; some data sources have a checker."""
         return str(self.row.get("data_source", ""))
 
 
 def grade_command(
     cases: Annotated[
-        Path, typer.Argument(help='One {"gold": text, "pred": text} a line.', show_default=False)
+        Path, typer.Argument(help='File with one {"gold": text, "pred": text} per line.', show_default=False)
     ],
     out: Annotated[
         Path,
         typer.Option(
-            help="Where the same rows go, with `correct` and `reason`.", dir_okay=False, show_default=False
+            help="File of the same rows with `correct` and `reason`.", dir_okay=False, show_default=False
         ),
     ],
     grader: Annotated[
@@ -58,22 +58,21 @@ def grade_command(
         typer.Option(help="Page of the rows that MathRuler and Math-Verify disagree on.", show_default=False),
     ] = None,
     workers: Annotated[
-        int, typer.Option(help="Grading processes.", show_default="one a core, at most 8")
+        int, typer.Option(help="Grading processes.", show_default="one per core, at most 8")
     ] = _WORKERS,
     time_limit_s: Annotated[
-        float, typer.Option(help="Processor time for one answer.")
+        float, typer.Option(help="CPU time for one answer, in seconds.")
     ] = _DEFAULTS.time_limit_s,
-    max_chars: Annotated[int, typer.Option(help="Longer texts are not graded.")] = 10_000,
+    max_chars: Annotated[int, typer.Option(help="Texts longer than this are not graded.")] = 10_000,
 ) -> None:
     r"""Compare each prediction with its reference answer.
 
-    The last \boxed{} of a text counts; Math-Verify looks at the whole text. A text without any box is taken
-    as the answer itself, unlike in training, where it is no answer. Numbers are taken as text, and a
-    prediction that is neither is no answer. multiple_choice reads the texts of the options, where a row has
-    them, from the list `options`. A row whose `data_source` is countdown, zebra or arc_1d is graded by the
-    checker of that task, whatever the grader of ours. A reward function of your own grades every row, whose
-    solution it finds in the list `steps`; its reward, and what else it returns, are written as `reward` and
-    `reward_extra`.
+    The last \boxed{} of a text counts; Math-Verify reads the whole text. A text without a box is itself the
+    answer, while in training it counts as no answer. Numbers are read as text; any other prediction counts
+    as no answer. multiple_choice reads the texts of a row's options, if given, from the list `options`. A row
+    whose `data_source` is countdown, zebra or arc_1d is graded by that task's checker, whichever built-in
+    grader is chosen. Your own reward function grades every row and finds its solution in the list `steps`;
+    its reward and its other values are written as `reward` and `reward_extra`.
     """
     from seele.data.storage.files import read_json_lines, write_atomically
     from seele.reward.graders import GRADERS
@@ -176,7 +175,7 @@ def _choose(case: Case) -> Grade:
 def _write_cross_check(
     path: Path, cases: Sequence[Case], first: Sequence[Grade], second: Sequence[Grade]
 ) -> str:
-    """Write the page, and tell in a line what is on it."""
+    """Write the page and return a one-line summary."""
     from seele.data.storage.files import write_atomically
     from seele.reward.cross_check import TwiceGraded, disagreements_page
 
@@ -201,7 +200,7 @@ def _read_case(at: str, row: Any) -> Case:
     if gold is None:
         raise DataError(f"{at}, key 'gold': expected a text, got {reprlib.repr(row.get('gold'))}")
     if "pred" not in row:
-        raise DataError(f"{at}: no key 'pred', the answer to grade; null is no answer")
+        raise DataError(f"{at}: no key 'pred', the answer to grade; use null for no answer")
     return Case(at, row, answer=_as_text(row["pred"]), gold=gold)
 
 

@@ -1,4 +1,4 @@
-"""Entry point of the ``seele`` command: its sub-commands, and how an error that a user can fix ends."""
+"""Entry point of the ``seele`` command: its sub-commands, and the exit on errors that a user can fix."""
 
 import inspect
 import os
@@ -30,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="SEELE: reinforcement learning with hints, each problem at the edge of what the model can do.",
+    help="SEELE: reinforcement learning with hints that keep problems at the edge of the model's ability.",
 )
 data_reasoning.register(prepare_app)
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, annotate, filter and inspect problems.")
@@ -38,7 +38,7 @@ data_app.add_typer(prepare_app, name="prepare")
 
 
 def _add(group: typer.Typer, name: str, command: Callable[..., None], *, passes_on: bool = False) -> None:
-    """A command whose help is its docstring without the errors, and which may take arguments of others."""
+    """Add a command; its help is its docstring without the errors. ``passes_on`` allows extra arguments."""
     about = (inspect.getdoc(command) or "").partition("\n\nRaises:")[0]
     settings = {"allow_extra_args": True} if passes_on else {}
     group.command(name, help=about, context_settings=settings)(command)
@@ -69,7 +69,7 @@ _add(app, "view", view_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run ``seele``, by default on the command line.
+    """Run ``seele`` with ``arguments``, by default those of the command line.
 
     Exit status 2: an error that a user can fix, such as a file that cannot be read or written.
     """
@@ -84,13 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(2)
     if command is not None:
-        # Outside, for its errors are its own.
+        # Outside the ``try``, because the command handles its own errors.
         sys.argv = [f"seele {given[0]}", *given[1:]]
         sys.exit(command())
 
 
 def _make_current_folder_importable() -> None:
-    """As ``python -m`` does, so that settings can name a module there: ``package.module:Name``."""
+    """Let settings name a module in the current folder (``package.module:Name``), as ``python -m`` does."""
     folder = os.getcwd()
     if not sys.flags.safe_path and folder not in sys.path:
         sys.path.insert(0, folder)

@@ -17,16 +17,16 @@ from seele.errors import ConfigError
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(help="Run folder, of a finished or an interrupted run.")],
+    run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/report by default.")] = None,
 ) -> None:
-    """Write index.html with figures and summary.json from what a run left.
+    """Write index.html with figures, and summary.json, from a run folder.
 
     Raises:
         CheckpointError: If RUN is not a run folder.
         ConfigError: If --out is a file.
     """
-    # Matplotlib takes half a second to import, which every other sub-command would wait for.
+    # Imported here, so that other sub-commands do not wait half a second for Matplotlib.
     from seele.report.build import build_report
 
     folder = run / "report" if out is None else out
@@ -39,7 +39,7 @@ def report_command(
 
 def compare_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, of finished or interrupted runs.")
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders of finished or interrupted runs.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for index.html, figures, comparison.md and summary.json.")
@@ -57,15 +57,15 @@ def compare_command(
     ] = None,
     accuracy: Annotated[
         float | None,
-        typer.Option(help="Accuracy in [0, 1] whose cost is asked for; the reference's last by default."),
+        typer.Option(help="Accuracy in [0, 1] whose cost is compared; the reference's last by default."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(help="What the one --cost may come to; by default as far as every run goes."),
+        typer.Option(help="Budget of the one --cost; by default the most that every run reaches."),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="Settings that make arms of a method's runs, as in seele.advantage.baseline."),
+        typer.Option(help="Settings that split a method's runs into arms, such as seele.advantage.baseline."),
     ] = None,
     label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: the arm of a run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
@@ -73,10 +73,10 @@ def compare_command(
     """Compare un-hinted accuracy between methods, over seeds and at equal cost; docs/compare.md explains it.
 
     Raises:
-        CheckpointError: If a RUN is no run folder or lacks what is compared.
+        CheckpointError: If a RUN is not a run folder or lacks what is compared.
         ConfigError: If an option is not allowed, or the runs cannot be compared.
     """
-    # Matplotlib and numpy take a second to import, which every other sub-command would wait for.
+    # Imported here, so that other sub-commands do not wait a second for Matplotlib and numpy.
     from seele.report.comparison.analysis import compare
     from seele.report.comparison.build import build_files, summary_text
     from seele.report.comparison.tables import markdown
@@ -103,7 +103,7 @@ def runs_command(
     folder: Annotated[Path, typer.Argument(help="A run folder, or one that holds runs.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the runs below a folder with state, step, un-hinted accuracy and age, the last active first.
+    """List the runs below a folder with state, step, un-hinted accuracy and age, most recently active first.
 
     Raises:
         ConfigError: If there is no such folder.

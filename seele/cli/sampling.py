@@ -1,4 +1,4 @@
-"""Commands that sample run in another process, because nothing here may know an engine."""
+"""Run sampling commands in another process, because ``seele`` must not import an engine."""
 
 import subprocess
 import sys
@@ -8,10 +8,10 @@ import typer
 
 
 def run_sampler(module: str, arguments: Sequence[str]) -> None:
-    """Run ``python -m module`` to its end; it says itself what went wrong.
+    """Run ``python -m module`` to its end; the module reports its own errors.
 
     Raises:
-        typer.Exit: It failed; with its exit status.
+        typer.Exit: If it failed; with its exit status.
     """
     status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
     if status:

@@ -18,41 +18,43 @@ def simulate_command(
     controller: Annotated[
         list[str],
         typer.Option(
-            help="Name of a controller, or path/to/file.py:Name of your own, its settings behind a colon "
-            "(fixed:ratio=0.3); several are compared with the first."
+            help="Name of a controller, or path/to/file.py:Name of your own, with settings after a colon "
+            "(fixed:ratio=0.3); repeat it to compare others with the first."
         ),
     ],
-    rounds: Annotated[int, typer.Option(help="Rounds of a visit.")] = 4,
-    rollouts: Annotated[int, typer.Option(help="Rollouts of a visit, split evenly over its rounds.")] = 16,
+    rounds: Annotated[int, typer.Option(help="Rounds per visit.")] = 4,
+    rollouts: Annotated[int, typer.Option(help="Rollouts per visit, split evenly over its rounds.")] = 16,
     round_sizes: Annotated[
-        str | None, typer.Option(help="Rollouts of each round where they differ: 4,2,1,1.")
+        str | None, typer.Option(help="Rollouts of each round, if they differ: 4,2,1,1.")
     ] = None,
     when: Annotated[
-        str, typer.Option(help="always; or after_failure: a first round without hint, hints where it failed.")
+        str, typer.Option(help="always; or after_failure: no hint in the first round, hints where it failed.")
     ] = "always",
-    failing_accuracy: Annotated[float, typer.Option(help="Accuracy up to which a first round failed.")] = 0.0,
+    failing_accuracy: Annotated[
+        float, typer.Option(help="Accuracy up to which a first round counts as failed.")
+    ] = 0.0,
     dropout: Annotated[float, typer.Option(help="Probability that a rollout loses its hint.")] = 0.0,
     visits: Annotated[
-        int, typer.Option(help="Visits of each problem; of several the first is not scored.")
+        int, typer.Option(help="Visits per problem; if more than one, the first is not scored.")
     ] = 1,
     quorum: Annotated[
         float, typer.Option(help="Share of a round's rollouts after which the next round is planned.")
     ] = 1.0,
-    problems: Annotated[int, typer.Option(help="Problems of a world.")] = 3000,
+    problems: Annotated[int, typer.Option(help="Problems per world.")] = 3000,
     world: Annotated[list[str] | None, typer.Option(help="Worlds; all by default.")] = None,
     unit: Annotated[str, typer.Option(help="Where solutions are cut: steps or tokens.")] = "steps",
     batch_size: Annotated[
         int | None, typer.Option(help="Problems that are visited together; all by default.")
     ] = None,
     target_accuracy: Annotated[float, typer.Option(help="Accuracy that hints aim at.")] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of problems, drift, luck and controllers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of problems, drift, luck and controllers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for simulation.json, simulation.md and simulation.png.", file_okay=False),
     ] = None,
 ) -> None:
-    """Let controllers choose hints for made-up problems, and report how close accuracies stay to the target.
+    """Let controllers choose hints for synthetic problems, and report how close accuracy stays to the target.
 
     Raises:
         ConfigError: If a controller, a setting, a world or a number is not allowed.

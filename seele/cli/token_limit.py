@@ -1,4 +1,4 @@
-"""``--max-tokens`` of ``seele data prepare``: problems that a model's context does not hold are left out."""
+"""``--max-tokens`` of ``seele data prepare``: skip problems that do not fit a model's context."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MaxTokensOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Leave out problems whose prompt and solution, with its end, have more tokens of --tokenizer.",
+        help="Skip problems whose prompt and solution, including its end, have more tokens of --tokenizer.",
         show_default="all",
     ),
 ]
@@ -36,13 +36,13 @@ DEFAULT_TEMPLATE = PromptConfig().template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLimit:
-    """Which problems are kept, and what the manifest says of it."""
+    """A limit that decides which problems are kept, and its description for the manifest."""
 
     keeps: Callable[[Instance], bool]
     about: dict[str, Any]
 
     def within(self, instances: Iterable[Instance], counts: "Counts") -> Iterator[Instance]:
-        """Those that are kept; the others are counted."""
+        """Yield the problems that are kept, and count the others."""
         for instance in instances:
             if self.keeps(instance):
                 yield instance
@@ -51,10 +51,10 @@ class TokenLimit:
 
 
 def read_token_limit(max_tokens: int | None, tokenizer: str | None, template: str) -> TokenLimit | None:
-    """The limit that the options stand for; None without any.
+    """Return the limit that the options set; None if neither is given.
 
     Raises:
-        ConfigError: One option without the other, no such tokenizer, an unknown template.
+        ConfigError: If one option is given without the other, or the tokenizer or the template is unknown.
         DependencyError: If ``transformers`` is not installed.
     """
     if max_tokens is None and tokenizer is None:
@@ -88,6 +88,6 @@ def _load_tokenizer(name: str) -> Any:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
-            f"--tokenizer {name}: no tokenizer there ({reason}); give a Hugging Face folder or the name of a "
+            f"--tokenizer {name}: no tokenizer found ({reason}); give a Hugging Face folder or the name of a "
             "model on the hub"
         ) from error

@@ -13,14 +13,16 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def view_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN [OTHER]", help="A run's folder; two or more to compare.")
+        list[Path], typer.Argument(metavar="RUN [OTHER]", help="Run folder; give two or more to compare.")
     ],
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Who reaches it reads the rollouts.")
+        str, typer.Option(help="Address to listen on. Anyone who can reach it can read the rollouts.")
     ] = LOCAL[0],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8420,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = 8420,
 ) -> None:
-    """Serve a run's rollouts as pages for a browser, while it goes on or afterwards.
+    """Serve a run's rollouts as web pages, during or after the run.
 
     Raises:
         CheckpointError: If RUN is not a run folder.

@@ -63,19 +63,19 @@ class Endpoint:
     def __post_init__(self) -> None:
         if not _is_address(self.url):
             raise ConfigError(
-                f"{self.url!r} is no server's address; expected one such as 'http://localhost:8000/v1', "
-                "with http:// or https:// and a host, in ASCII without blanks"
+                f"{self.url!r} is not a server's address; expected one such as 'http://localhost:8000/v1', "
+                "with http:// or https:// and a host, in ASCII without spaces"
             )
         # An error that quotes the header would escape such characters, so the key could not be cut out.
         if not (self.key.isascii() and self.key.isprintable()):
             raise ConfigError(
-                f"the key in {self.key_variable} has characters that no HTTP header can hold; expected "
+                f"the key in {self.key_variable} has characters that an HTTP header cannot hold; expected "
                 "printable ASCII on one line, so set the variable again"
             )
 
     @property
     def key(self) -> str:
-        """The variable's value without surrounding blanks and line ends; may be empty."""
+        """The variable's value without surrounding whitespace; may be empty."""
         return os.environ.get(self.key_variable, "").strip()
 
 
@@ -183,10 +183,10 @@ class Reply:
     finish: Finish
     """``STOP`` or ``LENGTH``; ``ERROR`` for any other reason, such as a content filter."""
     tokens_in: int | None
-    """Prompt tokens by the server's count; None if it gives none."""
+    """Prompt tokens as counted by the server; None if it gives no count."""
     tokens_out: int
     model: str
-    """The server's name of the model; empty if it gives none."""
+    """The server's name for the model; empty if it gives none."""
 
 
 def read_reply(value: Any) -> Reply:

@@ -1,4 +1,4 @@
-"""Retry calls that fail for a while, after growing waits."""
+"""Retry calls that fail temporarily, with growing waits."""
 
 import random
 import threading
@@ -21,7 +21,7 @@ class StoppedError(Exception):
 
 
 class Patience:
-    """Retries calls that raise ``PassingError``, after growing waits. Thread-safe.
+    """Retries calls that raise ``PassingError``, with growing waits. Thread-safe.
 
     If a server asks for a wait, all threads that share this object wait.
     """
@@ -34,7 +34,7 @@ class Patience:
         longest_wait_s: float = 30.0,
         longest_retry_after_s: float = 600.0,
     ) -> None:
-        """Set the waits; the defaults give a server about three minutes to come back.
+        """Set the waits; the defaults give a server about three minutes to recover.
 
         Args:
             attempts: Total number of calls, at least 1.
@@ -53,7 +53,7 @@ class Patience:
 
         Args:
             call: Makes one attempt.
-            at: Name of the called place, for messages.
+            at: Name of the server or call, for messages.
 
         Raises:
             GaveUpError: After the last attempt.
@@ -78,7 +78,7 @@ class Patience:
         self._stopped.set()
 
     def check(self) -> None:
-        """Raise if stopped; for a call that has waited for something else.
+        """Raise if stopped; for calls that have waited for something else.
 
         Raises:
             StoppedError: If ``stop`` was called.

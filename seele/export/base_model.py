@@ -1,4 +1,4 @@
-"""What a run began with: the base model's name, and the licence that it states."""
+"""The base model of a run: its name, and the licence that it states."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from seele.report.run_folder import RunFolder, read_run
 
 MODEL_PATH = "actor_rollout_ref.model.path"
 FIRST_STAGE = "sft"
-"""Folder of a run's first stage, where it has two."""
+"""Folder of a run's first stage, if it has two."""
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[^/]+$")
@@ -26,7 +26,7 @@ _MARKS = {
     "apache-2.0": ("apache license", "version 2.0"),
     "mit": ("permission is hereby granted, free of charge",),
 }
-"""What a licence's text holds, in lower case, by its identifier on the hub."""
+"""Phrases of a licence's text, in lower case, by its identifier on the hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,33 +37,33 @@ class BaseModel:
     """Its name on the hub, or the name of its folder: never a path."""
     is_on_hub: bool
     folder: Path | None
-    """Its files on this machine, where they are here."""
+    """Its files on this machine, if they are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """A licence as the hub's front matter has it."""
+    """A licence as in the hub's front matter."""
 
     identifier: str
-    """The hub's identifier, such as ``apache-2.0``; ``other`` or ``unknown`` where there is none."""
+    """The hub's identifier, such as ``apache-2.0``; ``other`` or ``unknown`` if there is none."""
     name: str | None = None
-    """Of a licence that is ``other``."""
+    """Name of a licence that is ``other``."""
     link: str | None = None
     source: str
-    """Who says so, as a sentence."""
+    """Where the licence is stated, as a sentence."""
 
 
 def find_base_model(run: Path, folder: RunFolder, *, hub_name: str | None = None) -> BaseModel:
-    """The base model of the run; of two stages, what the first one began with.
+    """The base model of the run; with two stages, the one that the first stage began with.
 
     Args:
         run: The run folder.
-        folder: What was read from it.
-        hub_name: The base model's name on the hub, where the run had a local copy.
+        folder: Its contents.
+        hub_name: The base model's name on the hub, if the run used a local copy.
 
     Raises:
-        ConfigError: ``hub_name`` is not ``OWNER/NAME``.
-        CheckpointError: The settings do not name a model.
+        ConfigError: If ``hub_name`` is not ``OWNER/NAME``.
+        CheckpointError: If the settings do not name a model.
     """
     if hub_name is not None and not HUB_NAME.fullmatch(hub_name):
         raise ConfigError(f"--base-model {hub_name}: expected OWNER/NAME, such as Qwen/Qwen2.5-7B")
@@ -81,7 +81,7 @@ def _find(path: str) -> BaseModel:
     if cached := _CACHED.search(path.rstrip("/")):
         name = "/".join(cached.groups())
         return BaseModel(name=name, is_on_hub=True, folder=_existing(Path(path)))
-    # A local folder is in a run's settings by its whole path.
+    # A run's settings have a local folder's whole path.
     if HUB_NAME.fullmatch(path) and not Path(path).is_dir():
         return BaseModel(name=path, is_on_hub=True, folder=_cached_folder(path))
     folder = Path(path)
@@ -103,23 +103,23 @@ def _cached_folder(name: str) -> Path | None:
 
 
 def find_licence(base: BaseModel, chosen: str | None) -> Licence:
-    """The licence that was chosen, or else what the base model's card or licence file says.
+    """Return the chosen licence, or else the one in the base model's card or licence file.
 
     Raises:
-        ConfigError: The chosen licence cannot be an identifier of the hub.
+        ConfigError: If the chosen licence cannot be an identifier of the hub.
     """
     if chosen is not None:
         if not _IDENTIFIER.fullmatch(chosen.lower()):
             raise ConfigError(
                 f"--licence {chosen}: expected an identifier of the hub, such as apache-2.0, mit or other"
             )
-        return Licence(identifier=chosen.lower(), source="Chosen by who exported the model.")
+        return Licence(identifier=chosen.lower(), source="Chosen by the person who exported the model.")
     if base.folder is not None:
         if found := _licence_of_card(base.folder / "README.md"):
             return found
         if found := _licence_of_file(base.folder):
             return found
-    return Licence(identifier=UNKNOWN, source="The base model's files at hand state no licence.")
+    return Licence(identifier=UNKNOWN, source="The available files of the base model state no licence.")
 
 
 def _licence_of_card(card: Path) -> Licence | None:
@@ -138,7 +138,7 @@ def _licence_of_card(card: Path) -> Licence | None:
 
 
 def read_front_matter(card: Path) -> Mapping[str, Any]:
-    """The YAML between the ``---`` lines that a model card begins with; empty where there is none."""
+    """The YAML between the ``---`` lines that a model card begins with; empty if there is none."""
     if not card.is_file():
         return {}
     head, *rest = card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)
@@ -156,7 +156,7 @@ def _text(value: Any) -> str | None:
 
 
 def licence_files(folder: Path) -> list[Path]:
-    """The texts that go with a model's weights wherever they go."""
+    """Files that must accompany a model's weights, such as licences and notices."""
     return sorted({file for pattern in LICENCE_FILES for file in folder.glob(pattern) if file.is_file()})
 
 

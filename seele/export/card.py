@@ -1,6 +1,6 @@
-"""The model card: what was trained from what, on what and how, how well it does, and how to ask it.
+"""The model card: base model, data, training, evaluation, prompt, inference and licence.
 
-Everything comes from the run folder and the files that it names. What was not recorded is said to be unknown.
+Everything comes from the run folder and the files that it names. Unrecorded values are stated as unknown.
 """
 
 import json
@@ -22,19 +22,19 @@ PAPER = "https://arxiv.org/abs/2509.06923"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """All that a card says."""
+    """Everything that a card says."""
 
     name: str
     """The model's name."""
     loads_as: str
-    """What vLLM is told to load: a name on the hub, or the folder."""
+    """What vLLM should load: a name on the hub, or the folder."""
     run: RunFolder
     progress: Progress
     base: BaseModel
     licence: Licence
     files: Sequence[TrainingFile]
     changed: Mapping[str, tuple[Any, Any]]
-    """Value and default of the settings that are not the method's."""
+    """Value and default of the settings that differ from the method's defaults."""
     evaluations: Sequence[Evaluation]
     prompt: PromptForm
     dtype: str | None
@@ -97,7 +97,7 @@ def _evaluation(facts: CardFacts) -> str:
         which = "" if step is None else f" LAST_STEP={step}"
         command = f"CKPT_DIR=runs/{facts.run.name}{which} bash scripts/eval.sh"
         return (
-            f"{head}Not evaluated.\nThis measures accuracy; export again to have it here:\n\n"
+            f"{head}Not evaluated.\nTo add accuracy to this card, run this and export again:\n\n"
             f"```bash\n{command}\n```\n"
         )
     return head + "\n".join(_scores(evaluation) for evaluation in facts.evaluations)
@@ -115,7 +115,7 @@ def _scores(evaluation: Evaluation) -> str:
             ("top_p", "top-p"),
             ("grader", "grader"),
             ("answers", "answers in"),
-            ("after_thinking", "behind the thoughts only:"),
+            ("after_thinking", "after the thoughts only:"),
             ("seed", "seed"),
         )
         if key in said
@@ -142,10 +142,10 @@ def _prompt(facts: CardFacts) -> str:
         told = f", with `{say(dict(form.chat.kwargs))}`" if form.chat.kwargs else ""
         behind = form.behind_question.strip()
         asked = f" and, on a line of its own, `{behind}`" if behind else ""
-        how = "The tokenizer's chat template makes the prompt of one user message, "
+        how = "The tokenizer's chat template makes the prompt from one user message, "
         how += f"the question{asked}{told}.\n"
         if form.chat.open_thinking:
-            how += "In training the prompt ended with `<think>`, which the model else writes by itself.\n"
+            how += "In training the prompt ended with `<think>`, which the model otherwise writes itself.\n"
         if form.chat.system is not None:
             how += f"\nThe system message before it:\n\n{_fenced('text', form.chat.system)}"
     else:
@@ -166,7 +166,7 @@ def _licence(licence: Licence) -> str:
     name = licence.name or licence.identifier
     if licence.identifier == UNKNOWN:
         return (
-            f"## Licence\n\nUnknown. {licence.source}\nAsk who made the base model before you use this one.\n"
+            f"## Licence\n\nUnknown. {licence.source}\nAsk the base model's makers before using this one.\n"
         )
     return f"## Licence\n\n{name}. {licence.source}\n"
 
@@ -179,7 +179,7 @@ def _fenced(language: str, text: str) -> str:
 
 
 def render_data(facts: CardFacts) -> str:
-    """Files, data sets, licences, sizes and checksums."""
+    """Section on training data: files, data sets, licences, sizes and checksums."""
     rows = [
         (
             f"`{file.name}`",
@@ -197,7 +197,7 @@ def render_data(facts: CardFacts) -> str:
 
 
 def render_training(facts: CardFacts) -> str:
-    """Steps, costs, hardware, seed, commit; settings that are not the method's."""
+    """Section on training: steps, costs, hardware, seed, commit, and settings that are not the defaults."""
     card, progress = facts.run.card, facts.progress
     rows = {
         "method": f"`{facts.method}`",
@@ -230,7 +230,7 @@ def _part(run: RunFolder, key: str) -> str:
 
 
 def say(value: Any) -> str:
-    """A value as text; ``unknown`` for one that was not recorded."""
+    """Return a value as text; ``unknown`` if it was not recorded."""
     return UNKNOWN if value is None else _literal(value)
 
 
@@ -239,12 +239,12 @@ def _literal(value: Any) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that cannot end a table's cell."""
+    """Return the text escaped for a table's cell."""
     return " ".join(text.replace("|", "\\|").split())
 
 
 def _hardware(hardware: Any, *, nodes: Any) -> str:
-    """The run card describes the first node."""
+    """Describe the hardware; the run card has that of the first node."""
     if not isinstance(hardware, Mapping):
         return UNKNOWN
     gpus = Counter(hardware.get("gpus") or ())

@@ -1,4 +1,4 @@
-"""Which of a run's scores were measured on the exported weights, and the card's YAML that states them."""
+"""The run's scores on the exported weights, and the card's YAML that states them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ class Evaluation:
 
     scores: tuple[ScoreLine, ...]
     conditions: Mapping[str, Any]
-    """What the scores were measured under."""
+    """Conditions under which the scores were measured."""
 
 
 def find_evaluations(run: Path, model: Path, *, step: int | None) -> tuple[list[Evaluation], list[str]]:
-    """Evaluations of the run whose weights are the model's, byte for byte.
+    """Find the run's evaluations whose weights equal the model's byte for byte.
 
     Args:
         run: The run folder.
         model: The Hugging Face folder.
-        step: The checkpoint's step, which may have been evaluated beside others.
+        step: The checkpoint's step, which may have been evaluated along with others.
 
     Returns:
-        The evaluations, and a sentence for each that was left aside.
+        The evaluations, and a sentence for each that was skipped.
     """
     places = ["eval/scores.json", *([] if step is None else [f"eval/step_{step}/scores.json"])]
     found: list[Evaluation] = []
@@ -42,7 +42,7 @@ def find_evaluations(run: Path, model: Path, *, step: int | None) -> tuple[list[
     for place in present:
         scores, conditions = read_evaluation(run, place, notes)
         if conditions.get("weights_sha256") != weights:
-            notes.append(f"{place} was not measured on these weights, so the card does not name its scores.")
+            notes.append(f"{place} was not measured on these weights, so the card omits its scores.")
         elif scores:
             found.append(Evaluation(scores=scores, conditions=conditions))
     return found, notes
@@ -54,7 +54,7 @@ def weight_files(model: Path) -> list[Path]:
 
 
 def score_lines(evaluations: Sequence[Evaluation]) -> list[tuple[ScoreLine, Mapping[str, Any]]]:
-    """Every score with where its benchmark's rows came from, each benchmark and temperature once."""
+    """Every score with the source of its benchmark's rows; each benchmark and temperature once."""
     lines: dict[tuple[str, float], tuple[ScoreLine, Mapping[str, Any]]] = {}
     for evaluation in evaluations:
         sources = evaluation.conditions.get("benchmarks")
@@ -79,10 +79,10 @@ def render_front_matter(
     Args:
         name: The model's name.
         method: ``seele.method``.
-        base: Is named where it is on the hub: the hub knows no other.
-        licence: Of the weights.
+        base: Named only if it is on the hub.
+        licence: Licence of the weights.
         datasets: Names on the hub.
-        evaluations: Become ``model-index``, in percent; without any there is none.
+        evaluations: Become ``model-index``, in percent; it is omitted without any.
     """
     values: dict[str, Any] = {"license": licence.identifier}
     if licence.name is not None:
@@ -101,14 +101,14 @@ def render_front_matter(
 
 
 def describe_decoding(score: ScoreLine) -> str:
-    """How samples were drawn, in words."""
+    """Return how samples were drawn, in words."""
     if score.temperature == 0:
         return "greedy"
     return f"T={score.temperature:g}, mean of {score.samples} samples"
 
 
 def percent(score: ScoreLine) -> str:
-    """``41.2 (38.0 to 44.5)``."""
+    """Return accuracy and interval in percent: ``41.2 (38.0 to 44.5)``."""
     low, high = score.interval_95
     return f"{100 * score.accuracy:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 

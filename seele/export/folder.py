@@ -1,7 +1,7 @@
-"""Start here: the folder of an export, written whole or not at all.
+"""Start here: the folder of an export, written completely or not at all.
 
 Weights, configuration and tokenizer are copies of the merged checkpoint's files; ``README.md`` is the model
-card, ``seele_export.json`` says which files are the export's, so that a later one may take its place.
+card, ``seele_export.json`` lists the export's files, so that a later export may replace them.
 """
 
 import json
@@ -24,10 +24,10 @@ from seele.report.run_folder import read_run
 CARD, RECORD = "README.md", "seele_export.json"
 MERGED, STEP_FILE = "merged", "merged_step.txt"
 CHAT_TEMPLATES = "additional_chat_templates"
-"""Where transformers keeps the chat templates that are not the default one."""
+"""Folder in which transformers keeps the chat templates other than the default."""
 
 Merge = Callable[[Path, int | None], Path]
-"""Makes the Hugging Face folder of a run's checkpoint: of this step, or of the last one."""
+"""Makes the Hugging Face folder of a run's checkpoint, at this step or the last one."""
 
 Defaults = Callable[[str], Mapping[str, Any]]
 """The settings of a method, by dotted key."""
@@ -35,35 +35,35 @@ Defaults = Callable[[str], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a user asks for."""
+    """The user's options."""
 
     run: Path
     out: Path
     step: int | None = None
-    """The last checkpoint where not given."""
+    """Step of the checkpoint; None for the last."""
     name: str | None = None
-    """On the hub, where it goes there."""
+    """Name on the hub, if the model is uploaded."""
     base_model: str | None = None
-    """The base model's name on the hub, where the run had a local copy."""
+    """The base model's name on the hub, if the run used a local copy."""
     licence: str | None = None
     overwrite: bool = False
-    """Also an export that was changed since."""
+    """Also replace an export that was changed afterwards."""
 
 
 def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
     """Write the folder.
 
     Args:
-        wish: What is wanted.
-        merge: Is called once everything else has been checked.
+        wish: The user's options.
+        merge: Called once everything else has been checked.
         defaults: As ``Defaults``.
 
     Returns:
-        What the user should know, in sentences.
+        Sentences for the user.
 
     Raises:
-        CheckpointError: It is no run folder, its settings are gone, or it has no such checkpoint.
-        ConfigError: A choice cannot be, or the folder holds something else; nothing is changed then.
+        CheckpointError: If it is not a run folder, its settings are missing, or it has no such checkpoint.
+        ConfigError: If an option is not allowed, or the folder holds something else; nothing is changed.
     """
     run = read_run(wish.run)
     form = read_prompt_form(run)
@@ -100,17 +100,17 @@ def _advice(facts: CardFacts) -> Iterator[str]:
     if facts.progress.warning:
         yield facts.progress.warning
     if facts.licence.identifier == "unknown":
-        yield f"{facts.licence.source} Name it with --licence."
+        yield f"{facts.licence.source} Give one with --licence."
     if not facts.base.is_on_hub:
-        yield f"The base model {facts.base.name} was a local folder; --base-model names it on the hub."
+        yield f"The base model {facts.base.name} was a local folder; give its hub name with --base-model."
 
 
 def check_out(wish: Wish, *, base_folder: Path | None) -> None:
     """Refuse a folder that holds anything but an export.
 
     Raises:
-        ConfigError: It is a file, holds the run or a model that the run needs, holds files of other origin,
-            or is an export that was changed since and ``overwrite`` was not given.
+        ConfigError: If it is a file, holds the run or a model that the run needs, holds foreign files, or
+            is an export that was changed afterwards and ``overwrite`` was not given.
     """
     run, out = wish.run.resolve(), wish.out.resolve()
     if out.exists() and not out.is_dir():
@@ -125,10 +125,12 @@ def check_out(wish: Wish, *, base_folder: Path | None) -> None:
         return
     record = _read_record(out)
     if record is None:
-        raise ConfigError(f"--out {wish.out}: is not empty and no export; name another folder, or empty it")
+        raise ConfigError(
+            f"--out {wish.out}: is neither empty nor an export; name another folder, or empty it"
+        )
     if (changed := _changes(out, record)) and not wish.overwrite:
         raise ConfigError(
-            f"--out {wish.out}: {', '.join(changed)} are not as an export left them and would be lost; "
+            f"--out {wish.out}: {', '.join(changed)} have changed since the export and would be lost; "
             "name another folder, or give --overwrite"
         )
 
@@ -156,7 +158,7 @@ def _write_record(partial: Path, *, run: str, step: int | None) -> None:
 
 @contextmanager
 def _written_whole(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its place at the end, or goes without a trace."""
+    """Yield a folder beside ``out`` that replaces it at the end, or is removed on failure."""
     partial, old = (out.with_name(f".{out.name}.{what}") for what in ("partial", "old"))
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -184,9 +186,9 @@ def _merged_step(merged: Path) -> int | None:
 
 
 def _copy_model(merged: Path, partial: Path) -> None:
-    """Copy the files of the model itself: an evaluation may stand beside them."""
+    """Copy only the files of the model itself: an evaluation may be beside them."""
     if not (merged / "config.json").is_file() or not weight_files(merged):
-        raise CheckpointError(f"{merged}: holds no config.json with weights; remove it, and it is made again")
+        raise CheckpointError(f"{merged}: lacks config.json or weights; remove it to have it made again")
     for file in sorted(merged.iterdir()):
         if file.is_file() and file.name not in (STEP_FILE, CARD):
             shutil.copy(file, partial)
@@ -195,18 +197,18 @@ def _copy_model(merged: Path, partial: Path) -> None:
 
 
 def _dtype(model: Path) -> str | None:
-    """Single precision, which vLLM would round."""
+    """Return ``float32`` for a model in single precision, which vLLM would round; else None."""
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     dtype = config.get("dtype", config.get("torch_dtype"))
     return dtype if dtype == "float32" else None
 
 
 def _name(wish: Wish) -> str:
-    """The folder's name; of the default folder the run's."""
+    """Name of the folder; for the default folder, that of the run."""
     out = wish.out.resolve()
     return out.parent.name if out.parent == wish.run.resolve() else out.name
 
 
 def _shown(out: Path) -> str:
-    """The folder as the user wrote it, without the machine's folders above it."""
+    """Return the folder as the user gave it, without the machine's parent folders."""
     return out.name if out.is_absolute() or ".." in out.parts else out.as_posix()

@@ -1,4 +1,4 @@
-"""How an exported model is asked: the prompt of training, and ten lines of vLLM that build it."""
+"""How to prompt an exported model: the prompt of training, and ten lines of vLLM code that build it."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ EXAMPLE = "What is 7 times 8?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptForm:
-    """What stands around a question, and how long a response may be."""
+    """The text around a question, and the longest response."""
 
     template: str
-    """Its name; of a file, without folders."""
+    """Name of the template; for a file, without folders."""
     text: str | None
-    """With ``{question}`` in it; None where the tokenizer's chat template makes the prompt."""
+    """Template with ``{question}`` in it; None if the tokenizer's chat template makes the prompt."""
     chat: Chat = NO_CHAT
-    """What the chat template is given beside the question."""
+    """Inputs of the chat template other than the question."""
     max_tokens: int
     """Longest response in training."""
     stop: tuple[str, ...] = ()
@@ -29,22 +29,22 @@ class PromptForm:
 
     @property
     def behind_question(self) -> str:
-        """What a chat puts behind a question that does not mention ``\\boxed`` itself."""
+        """Text that a chat appends to a question that does not mention ``\\boxed`` itself."""
         return chat_messages(QUESTION, self.chat)[-1]["content"].removeprefix(QUESTION)
 
 
 def read_prompt_form(run: RunFolder) -> PromptForm:
-    """How the run asks.
+    """Read the prompt form of a run.
 
     Raises:
-        CheckpointError: The run's settings lack the template or the response limit.
-        ConfigError: The file that holds the template is gone.
+        CheckpointError: If the run's settings lack the template or the response limit.
+        ConfigError: If the file of the template is missing.
     """
     template, max_tokens = run.setting("seele.prompt.template"), run.setting("data.max_response_length")
     if not isinstance(template, str) or not isinstance(max_tokens, int):
         raise CheckpointError(
-            f"{run.name}: resolved.yaml does not say seele.prompt.template and data.max_response_length, "
-            "which the prompt follows from; name the folder of a training run"
+            f"{run.name}: resolved.yaml lacks seele.prompt.template or data.max_response_length, "
+            "which define the prompt; name the folder of a training run"
         )
     return PromptForm(
         template=template.rpartition("/")[2],
@@ -61,17 +61,17 @@ def read_prompt_form(run: RunFolder) -> PromptForm:
 
 
 def _stop_of(template: str, chosen: Sequence[str] | None) -> tuple[str, ...]:
-    """The run's strings; a chat ends with the model's own end of the text, which vLLM knows."""
+    """Return the run's stop strings; a chat ends with the model's own end of text, which vLLM knows."""
     return stop_strings(template, None) if chosen is None else tuple(chosen)
 
 
 def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
-    """At most ten lines of Python that answer a question greedily, with the tokens of a prompt in training.
+    """At most ten lines of Python that answer a question greedily, with the prompt tokens of training.
 
     Args:
-        form: How the model is asked.
+        form: Prompt form of the model.
         model: Name or folder for vLLM.
-        dtype: The type that vLLM must be told to keep, where it would take another by itself.
+        dtype: The type that vLLM must be told to keep, if it would choose another by default.
     """
     engine = f"LLM(model={_literal(model)}" + (f", dtype={_literal(dtype)})" if dtype else ")")
     if form.text is None:
@@ -103,5 +103,5 @@ def render_snippet(form: PromptForm, *, model: str, dtype: str | None) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as Python in double quotes, which JSON's are, too."""
+    """Return a text as a Python literal in double quotes, which JSON uses, too."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Upload of an exported folder to the Hugging Face hub, with ``huggingface_hub``.
 
-What would make an upload fail is looked for before any work; what fails all the same leaves the folder.
+Causes of failure are checked before any work; if an upload fails nevertheless, the folder stays.
 """
 
 import shlex
@@ -10,11 +10,11 @@ from typing import Any
 from seele.errors import ConfigError, DependencyError, SeeleError
 
 STALE = ("*.safetensors", "*.safetensors.index.json", "*.bin")
-"""Weights of an earlier upload go where this one has none of that name."""
+"""Weights of an earlier upload, which are deleted if this one has none of that name."""
 
 
 class UploadFailed(SeeleError):
-    """The hub did not take a folder that is complete on this machine."""
+    """The hub did not accept a folder that is complete on this machine."""
 
 
 def open_hub() -> Any:
@@ -36,11 +36,11 @@ def check_push(hub: Any, name: str, *, private: bool) -> None:
     Args:
         hub: A ``huggingface_hub.HfApi``.
         name: ``OWNER/NAME`` of the model.
-        private: Whether the repository must not be public.
+        private: True if the repository must not be public.
 
     Raises:
-        ConfigError: The name is not one, no token is there, the hub cannot be reached, or the repository is
-            public and must not be.
+        ConfigError: If the name is not valid, there is no token, the hub cannot be reached, or the repository
+            is public and must not be.
     """
     from huggingface_hub import get_token
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
@@ -63,20 +63,20 @@ def check_push(hub: Any, name: str, *, private: bool) -> None:
         return
     except _failures() as error:
         raise ConfigError(
-            f"--push {name}: the Hugging Face hub cannot be reached, or does not know the token: {error}"
+            f"--push {name}: the Hugging Face hub cannot be reached, or does not accept the token: {error}"
         ) from error
     if private and not is_private:
-        raise ConfigError(f"--push {name} --private: the repository is there and public; name another")
+        raise ConfigError(f"--push {name} --private: the repository exists and is public; name another")
 
 
 def push(hub: Any, folder: Path, name: str, *, private: bool) -> str:
-    """Make the repository where it is not there, and upload the folder in one commit.
+    """Create the repository if it does not exist, and upload the folder in one commit.
 
     Returns:
         The address of the model.
 
     Raises:
-        UploadFailed: The hub refused, or could not be reached. The message says how to go on.
+        UploadFailed: If the hub refused, or could not be reached. The message says how to continue.
     """
     try:
         address = hub.create_repo(name, private=True if private else None, exist_ok=True)
@@ -101,7 +101,7 @@ def upload_command(folder: Path, name: str, *, private: bool) -> str:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What the client raises where the hub refuses or is out of reach."""
+    """Exceptions that the client raises if the hub refuses or cannot be reached."""
     from httpx import HTTPError
 
     return (OSError, ValueError, HTTPError)

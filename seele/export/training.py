@@ -1,6 +1,6 @@
-"""What a run was trained on, how far it had come, and which of its settings are not the method's defaults.
+"""Training data of a run, its progress, and its settings that are not the method's defaults.
 
-Everything is read from the run's files and manifests. Values that are paths lose their folders.
+Everything is read from the run's files and manifests. Paths are shown without their folders.
 """
 
 import json
@@ -24,21 +24,21 @@ _PINNED = re.compile(rf"({HUB_NAME.pattern})@[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFile:
-    """One file of training problems. None is what could not be found out."""
+    """One file of training problems. None stands for what could not be determined."""
 
     name: str
-    """Without folders."""
+    """Name without folders."""
     problems: int | None = None
     sha256: str | None = None
     title: str | None = None
-    """Of the data set that it was prepared from; without a manifest, the data sources of its problems."""
+    """Title of the data set that it was prepared from; without a manifest, the sources of its problems."""
     licence: str = UNKNOWN
     hub_names: tuple[str, ...] = ()
     """Data sets on the hub that its problems come from."""
 
 
 def describe_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
-    """Count, checksum and origin of each file; of a file that is gone, the name alone."""
+    """Count, checksum and origin of each file; for a missing file, the name only."""
     return [_describe(path) for path in paths]
 
 
@@ -59,7 +59,7 @@ def _describe(path: Path) -> TrainingFile:
 
 
 def _find_manifest(path: Path, sha256: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The manifest of the folder and its entry for this very file; empty where the bytes are others."""
+    """The folder's manifest and its entry for this file; empty if no entry has the file's checksum."""
     manifest = path.with_name(MANIFEST)
     try:
         value = json.loads(manifest.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def _find_manifest(path: Path, sha256: str) -> tuple[Mapping[str, Any], Mapping[
 
 
 def _read_sources(path: Path) -> list[str] | None:
-    """The data source of each problem; None for a file that is none of problems."""
+    """The data source of each problem; None if it is not a file of problems."""
     try:
         return [str(row["data_source"]) for row in read_columns(path, ["data_source"])]
     except DataError:
@@ -92,7 +92,7 @@ def _text(value: Any) -> str | None:
 
 
 def training_files(run: Path, folder: RunFolder) -> list[Path]:
-    """The files that a run was trained on; of two stages, the first stage's before the second's."""
+    """The files that a run was trained on; with two stages, the first stage's before the second's."""
     first = run / FIRST_STAGE
     stages = [folder]
     if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
@@ -106,25 +106,25 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where the checkpoint stands in its run."""
+    """Position of the checkpoint in its run."""
 
     step: int | None
-    """None where it was not recorded."""
+    """None if it was not recorded."""
     steps: str
-    """In words."""
+    """Number of steps, in words."""
     costs: Mapping[str, str]
     """Amounts by what they count."""
     warning: str | None
-    """Says that the run is unfinished, or went on after this checkpoint."""
+    """A sentence if the run is unfinished, or continued after this checkpoint."""
 
 
 def read_progress(folder: Path, run: RunFolder, *, step: int | None) -> Progress:
-    """Progress of the run at ``step``.
+    """Return the progress of the run at ``step``.
 
     Args:
         folder: The run folder.
-        run: What was read from it.
-        step: The checkpoint's.
+        run: Its contents.
+        step: Step of the checkpoint.
     """
     costs = _costs(run, step)
     if run.setting("seele.method") == "sft_rl" and (folder / FIRST_STAGE).is_dir():
@@ -143,10 +143,10 @@ def _warning(run: RunFolder, step: int | None) -> str | None:
     status, last = run.card.get("status", "unknown"), run.card.get("steps")
     if status != "finished":
         planned = run.setting("trainer.total_training_steps")
-        of = f" of at most {planned:,} steps" if isinstance(planned, int) and planned > 0 else ""
+        of = f"; at most {planned:,} steps were planned" if isinstance(planned, int) and planned > 0 else ""
         return f"The run was unfinished when this was exported (status: {status}){of}."
     if isinstance(last, int) and step is not None and step < last:
-        return f"An intermediate checkpoint: the run went on to step {last:,}."
+        return f"An intermediate checkpoint: the run continued to step {last:,}."
     return None
 
 
@@ -166,11 +166,11 @@ def _costs(run: RunFolder, step: int | None) -> dict[str, str]:
 
 
 LEFT_OUT = frozenset({"seele.method", "seele.seed", "seele.reward.num_workers"})
-"""The card has a line for the first two; the last decides nothing but speed."""
+"""The card has lines for the first two; the last affects only speed."""
 
 
 def changed_settings(run: RunFolder, defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The run's value and the default, by dotted key, where the run has the key and they differ."""
+    """The run's value and the default, by dotted key, if the run has the key and they differ."""
     values = {key: run.setting(key) for key in defaults if key not in LEFT_OUT and _has(run, key)}
     return {
         key: (without_folders(value), defaults[key])
@@ -186,7 +186,7 @@ def _has(run: RunFolder, dotted: str) -> bool:
 
 
 def _equal(value: Any, default: Any) -> bool:
-    """YAML reads 5e-5 as a text and 5.0e-05 as a number."""
+    """Compare as numbers if possible: YAML reads 5e-5 as a text and 5.0e-05 as a number."""
     try:
         return float(value) == float(default)
     except (TypeError, ValueError):
@@ -194,7 +194,7 @@ def _equal(value: Any, default: Any) -> bool:
 
 
 def without_folders(value: Any) -> Any:
-    """The value; of an absolute path the last part, since the rest is the machine's."""
+    """Return the value; for an absolute path only the last part, because the rest depends on the machine."""
     if isinstance(value, str) and PurePath(value).is_absolute():
         return PurePath(value).name
     if isinstance(value, list):

@@ -31,7 +31,7 @@ from seele.report.series import (
 
 
 def build_report(run_folder: Path) -> dict[str, bytes]:
-    """The report's files by name: figures, ``summary.json``, ``rollouts.html`` where there are rollouts.
+    """Return the report's files by name: figures, ``summary.json``, ``rollouts.html`` if there are rollouts.
 
     The last is ``index.html``, which refers to them.
 
@@ -82,7 +82,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 
 def _milestones(metrics: Sequence[Metrics], split: str) -> dict[str, dict[str, float]]:
-    """First, last and best validation of one split; the earliest of equally good ones."""
+    """First, last and best validation of one split; the earliest if several are equally good."""
     key = VALIDATION + split
     points = [
         {"step": int(row["step"]), "accuracy": row[key], "generated_tokens": int(total)}
@@ -120,7 +120,7 @@ def _last(metrics: Sequence[Metrics], key: str) -> float | None:
 
 
 def _tokens(metrics: Sequence[Metrics]) -> dict[str, int]:
-    """Tokens of all steps and of an earlier training stage; the last two only where the run counts them."""
+    """Tokens of all steps and of an earlier training stage; the last two only if the run counts them."""
     counted = [name for name in ("trained_packed", "trained_informative") if has_totals(metrics, name)]
     names = ("generated", "prefilled", "trained", *counted)
     return {name: int([0.0, *token_totals(metrics, name)][-1]) for name in names}

@@ -13,7 +13,7 @@ INK = "#24292f"
 
 
 def new_figure(*, width_in: float = 7.2, height_in: float = 3.9) -> Figure:
-    """An empty figure whose parts make room for each other."""
+    """An empty figure whose parts do not overlap."""
     return Figure(figsize=(width_in, height_in), dpi=160, layout="constrained")
 
 
@@ -24,7 +24,7 @@ def new_chart() -> tuple[Figure, Axes]:
 
 
 def style_axes(axes: Axes, *, x_label: str, y_label: str) -> None:
-    """Labels, and lines that stay behind the data."""
+    """Set the labels, and keep grid lines behind the data."""
     axes.set_xlabel(x_label, size=9.5, color=INK)
     axes.set_ylabel(y_label, size=9.5, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
@@ -58,7 +58,7 @@ def legend_below(figure: Figure) -> None:
 
 
 def noisy_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
-    """A series as it is, pale, under its moving mean over a tenth of its steps."""
+    """Draw a series, pale, under its moving mean over a tenth of its steps."""
     window = max(1, len(series.x) // 10)
     if window > 1:
         axes.plot(series.x, series.y, color=colour, alpha=0.25, linewidth=0.8)

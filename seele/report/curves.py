@@ -15,7 +15,7 @@ from seele.report.series import spread_evenly
 
 @dataclass(frozen=True, slots=True)
 class FittedProblem:
-    """One problem's curve and the last rounds that it rests on."""
+    """One problem's curve and the last rounds that it is based on."""
 
     curve: AccuracyCurve
     observations: tuple[tuple[int, float, float], ...]
@@ -23,19 +23,19 @@ class FittedProblem:
 
     @property
     def instance_id(self) -> str:
-        """The problem."""
+        """Id of the problem."""
         return self.curve.instance_id
 
     def crossing(self, target_accuracy: float) -> float:
-        """The first of the curve's hint ratios with at least the target; the last if there is none."""
+        """The curve's first hint ratio that reaches the target, or its last if none does."""
         position = int(np.searchsorted(self.curve.accuracies, target_accuracy))
         return self.curve.hint_ratios[min(position, len(self.curve.hint_ratios) - 1)]
 
 
 def saved_controller(run: RunFolder) -> Controller | None:
-    """The controller as the newest checkpoint has it. A user's own is imported for that.
+    """Restore the controller from the newest checkpoint. A user's own controller is imported for that.
 
-    None where it cannot be built or restored, as with an older release's state or a file that is gone.
+    None if it cannot be built or restored, as with an older release's state or a missing file.
     """
     hints = run.setting("seele.hints") or {}
     try:
@@ -58,8 +58,8 @@ def saved_controller(run: RunFolder) -> Controller | None:
 
 
 def fitted_problems(run: RunFolder) -> list[FittedProblem]:
-    """The problems that the run's controller has a curve of, with the rounds that it was fitted to, or those
-    of the rollouts; without either a problem is left out.
+    """Return the problems that the run's controller has a curve for, with the rounds that it was fitted to
+    or else those of the rollouts. Problems without either are skipped.
     """
     controller = saved_controller(run)
     corrects: dict[str, dict[tuple[int, float], list[bool]]] = defaultdict(lambda: defaultdict(list))
@@ -77,18 +77,18 @@ def fitted_problems(run: RunFolder) -> list[FittedProblem]:
 
 
 def aimed_accuracy(run: RunFolder) -> float | None:
-    """The accuracy that the run's controller aims at, where its settings say so."""
+    """The accuracy that the run's controller aims at, if its settings say so."""
     name, target = run.setting("seele.hints.controller"), run.setting("seele.hints.target_accuracy")
     if not isinstance(target, int | float) or not 0 < target < 1:
         return None
     try:
         return float(target) if name is None or aims_at_target(name) else None
-    except SeeleError:  # a user's own, whose file is gone
+    except SeeleError:  # a user's own controller whose file is gone
         return None
 
 
 def choose_problems(fits: list[FittedProblem], *, count: int, target_accuracy: float) -> list[FittedProblem]:
-    """``count`` problems from easy to hard, among those whose rounds tried the most different hints."""
+    """Choose ``count`` problems, easy to hard, among those whose rounds tried the most different hints."""
     tried = {fit.instance_id: len({ratio for _, ratio, _ in fit.observations}) for fit in fits}
     most_tried = sorted(fits, key=lambda fit: (-tried[fit.instance_id], fit.instance_id))
     # Four times as many as shown: enough to span easy and hard, few enough to have tried several hints.

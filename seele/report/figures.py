@@ -53,7 +53,7 @@ MAX_PHASES = 7
 def accuracy_against_tokens(run: RunFolder) -> Figure | None:
     """Un-hinted validation accuracy of each split, and the accuracy of the training rollouts.
 
-    Over steps where nothing is generated, as in supervised training.
+    The x-axis shows tokens, or steps if nothing is generated, as in supervised training.
     """
     generates = any(generated_totals(run.metrics))
     over_costs = by_tokens if generates else by_step
@@ -165,7 +165,7 @@ def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
 
 
 def learning_signal(run: RunFolder) -> Figure | None:
-    """What the update can learn from: a(1-a) within rounds, and how many rounds agree completely."""
+    """Learning signal of the update: a(1-a) within rounds, and the share of rounds that agree completely."""
     signal = by_step(run.metrics, "rounds/mean_a_1_minus_a")
     same = by_step(run.metrics, "rounds/all_same_share")
     if not signal or not same:
@@ -177,7 +177,7 @@ def learning_signal(run: RunFolder) -> Figure | None:
     noisy_line(right, same, colour=COLOURS[1], label="")
     style_axes(left, x_label="step", y_label="mean a(1-a) within a round")
     style_axes(right, x_label="step", y_label="rounds whose rollouts all agree")
-    # The estimate of a small group is above 1/4 where the group is divided.
+    # The estimate of a small group exceeds 1/4 if the group is divided.
     left.set_ylim(0, max(0.27, 1.05 * max(signal.y)))
     share_on_y(right)
     step_axis(left)

@@ -1,8 +1,8 @@
 """HTML pages from the templates of this package: a run's report, and a file's problems with their hints.
 
-Every value that a template is given is escaped; nothing is loaded from elsewhere, and figures stand beside
-the page as PNG files. Layout and wording of the report are those of ``templates/report.html``; its numbers
-come from ``build``, its figures from ``figures``.
+Every value that a template is given is escaped. Pages load nothing from elsewhere; figures are PNG files
+beside the page. ``templates/report.html`` has the layout and wording of the report; its numbers come from
+``build``, its figures from ``figures``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ def choose_examples(rollouts: Sequence[RolloutLine], *, count: int) -> list[Roll
         for is_correct in (True, False)
     }
     for index in range(count):
-        # Alternate, and take the other kind where one is used up.
+        # Alternate, and take the other kind once one is used up.
         for is_correct in (index % 2 == 0, index % 2 == 1):
             pool = [rollout for rollout in by_verdict[is_correct] if rollout.instance_id not in shown]
             if pool:
@@ -74,10 +74,10 @@ def problem_page(
     """The page's HTML.
 
     Args:
-        title: What is shown, such as the file's name.
+        title: Heading, such as the file's name.
         instances: The problems to show.
-        header: Columns of the table of statistics, the first two of them texts.
-        rows: Its rows.
+        header: Columns of the table of statistics; the first two hold text.
+        rows: Rows of that table.
     """
     return render_template(
         "problems.html", heading=title, header=header, rows=rows, problems=instances, hint_lines=hint_lines
@@ -85,8 +85,8 @@ def problem_page(
 
 
 def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
-    """For each step: the hint ratio that ends with it, or None if no hint may; its text; and whether hints
-    from there on state the answer. The empty hint comes first.
+    """Yield each step's hint ratio (None if no hint may end with it), its text, and whether hints from there
+    on state the answer. The empty hint comes first.
     """
     ratios = {instance.num_hint_steps(ratio): ratio for ratio in instance.legal_hint_ratios}
     yield 0.0, "", False
@@ -97,7 +97,7 @@ def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
 
 NUM_EXAMPLES = 6
 
-# Generations may be thousands of tokens long; the page shows the beginning and the end of such a text.
+# Rollouts may be thousands of tokens long; the page shows the beginning and the end of a long text.
 MAX_SHOWN_CHARS = 3000
 
 
@@ -105,7 +105,7 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
     """The page's HTML.
 
     Args:
-        run: What the run folder holds.
+        run: Contents of the run folder.
         summary: ``summarise(run)``.
         figures: Names of the figures that exist as ``NAME.png`` beside the page.
     """
@@ -163,7 +163,7 @@ def _accuracies(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _last_third(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Mean accuracy by round; empty where no round was logged."""
+    """Mean accuracy by round; empty if no round was logged."""
     last_third = summary["last_third"]
     if last_third is None:
         return {}

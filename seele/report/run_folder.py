@@ -18,7 +18,7 @@ from seele.errors import CheckpointError
 Metrics = Mapping[str, float]
 """One step's finite numbers by name; ``step`` is always present."""
 
-# libyaml's where PyYAML has it: ten times as fast, and settings are read for every run of a comparison.
+# libyaml's loader if available: ten times as fast, and a comparison reads the settings of every run.
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
@@ -42,7 +42,7 @@ class RolloutLine:
 
     @property
     def is_correct(self) -> bool:
-        """Whether the answer was right; a wrong answer may earn a small reward for its form."""
+        """True if the answer was correct; a wrong answer may earn a small reward for its form."""
         return self.reason == "correct"
 
 
@@ -136,12 +136,12 @@ def read_run(path: Path) -> RunFolder:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Whether the folder holds one of the files that every run writes first."""
+    """Return True if the folder holds one of the files that every run writes first."""
     return any((path / mark).is_file() for mark in MARKS)
 
 
 def rollout_files(path: Path) -> dict[int, Path]:
-    """The run's files of rollouts by step, in no order."""
+    """The run's rollout files by step, in no particular order."""
     return _numbered(path / "rollouts", "step_*.jsonl")
 
 
@@ -161,7 +161,7 @@ def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
 
 
 def _read_newest_controller(path: Path, notes: list[str]) -> tuple[int | None, Mapping[str, Any]]:
-    """Step and state."""
+    """Return the step and state of the newest saved controller."""
     checkpoints = _numbered(path, "global_step_*")
     states = {step: f"{checkpoints[step].name}/seele/controller.json" for step in checkpoints}
     saved = [step for step, state in states.items() if (path / state).is_file()]
@@ -172,8 +172,8 @@ def _read_newest_controller(path: Path, notes: list[str]) -> tuple[int | None, M
 
 
 def read_json(path: Path, where: str, notes: list[str], consequence: str) -> Mapping[str, Any]:
-    """The JSON object in the file ``where`` of the folder ``path``; an empty one, and a note, where there is
-    none.
+    """Return the JSON object in the file ``where`` of the folder ``path``; if there is none, add a note and
+    return an empty one.
     """
     file = path / where
     if not file.is_file():
@@ -185,7 +185,7 @@ def read_json(path: Path, where: str, notes: list[str], consequence: str) -> Map
         notes.append(f"{where} is not JSON ({error}), {consequence}.")
         return {}
     if not isinstance(value, Mapping):
-        notes.append(f"{where} holds no JSON object, {consequence}.")
+        notes.append(f"{where} is not a JSON object, {consequence}.")
         return {}
     return value
 
@@ -211,16 +211,16 @@ def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
             try:
                 value = json.loads(line)
             except json.JSONDecodeError:
-                notes.append(f"{file.name}, line {number}, is cut off or not JSON and was left out.")
+                notes.append(f"{file.name}, line {number}, is cut off or not JSON and was skipped.")
                 continue
             if isinstance(value, Mapping):
                 yield value
             else:
-                notes.append(f"{file.name}, line {number}, is no JSON object and was left out.")
+                notes.append(f"{file.name}, line {number}, is not a JSON object and was skipped.")
 
 
 def read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
-    """A step's last line each, in order of steps. What is missing or damaged is added to ``notes``."""
+    """Return each step's last line, in order of steps. Missing or damaged parts are added to ``notes``."""
     if not file.is_file():
         notes.append("metrics.jsonl is missing: the run ended before its first step.")
         return ()
@@ -229,14 +229,14 @@ def read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
     for line in read_lines(file, notes):
         numbers = {key: float(value) for key, value in line.items() if _is_number(value)}
         if "step" not in numbers:
-            notes.append("metrics.jsonl holds a line without a step, which was left out.")
+            notes.append("metrics.jsonl holds a line without a step, which was skipped.")
             continue
         step = int(numbers["step"])
         repeated += step in by_step
         by_step[step] = numbers
     if repeated:
         notes.append(
-            f"{repeated} steps stand twice in metrics.jsonl (the run was resumed): the later entry counts."
+            f"{repeated} steps appear twice in metrics.jsonl (the run was resumed): the later entry counts."
         )
     if not by_step:
         notes.append("metrics.jsonl holds no complete step.")
@@ -256,7 +256,7 @@ def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
 def read_evaluation(
     path: Path, where: str, notes: list[str]
 ) -> tuple[tuple[ScoreLine, ...], Mapping[str, Any]]:
-    """The scores in the file ``where`` of the run folder ``path``, and what they were measured under.
+    """Return the scores in the file ``where`` of the run folder ``path``, and their conditions.
 
     Missing or damaged parts are added to ``notes``, one sentence each.
     """

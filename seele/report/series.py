@@ -40,8 +40,8 @@ def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
 
 
 def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
-    """(steps,) tokens ``generated``, ``prefilled``, ``trained`` and so on until the end of each step, by the
-    run's count if it keeps one.
+    """(steps,) tokens ``generated``, ``prefilled``, ``trained`` and so on up to the end of each step, from
+    the run's own count if it keeps one.
     """
     totals = []
     total = 0.0
@@ -52,7 +52,7 @@ def token_totals(metrics: Sequence[Metrics], name: str) -> list[float]:
 
 
 def has_totals(metrics: Sequence[Metrics], name: str) -> bool:
-    """Whether every training step has the run's count of such tokens; older releases lack some."""
+    """Return True if every training step has the run's count of these tokens; older releases lack some."""
     key = f"tokens/{name}_total"
     return any(key in row for row in metrics) and all(key in row for row in metrics if row["step"] > 0)
 
@@ -63,7 +63,7 @@ def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
 
 
 def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:
-    """Sorted names of metrics behind ``prefix``, without those that hold a further slash."""
+    """Sorted names of metrics after ``prefix``, without those that contain another slash."""
     rest = {key.removeprefix(prefix) for row in metrics for key in row if key.startswith(prefix)}
     return sorted(name for name in rest if "/" not in name)
 
@@ -103,10 +103,10 @@ def moving_mean(series: Series, *, window: int) -> Series:
 
 
 def courses(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
-    """Kind, name and series of what shows a run's course: hints, rounds, and each validation split.
+    """Yield kind, name and series of each curve of a run: hints, rounds, and each validation split.
 
-    A kind is ``hint``, ``first``, ``late`` or ``unhinted``; the last has its split as name. A series may be
-    empty.
+    A kind is ``hint``, ``first``, ``late`` or ``unhinted``; the name of the last is its split. A series may
+    be empty.
     """
     yield "hint", "hint ratio", by_step(metrics, "hint_ratio/mean")
     yield "first", "accuracy, first round", by_step(metrics, f"{ROUND}0")
@@ -119,7 +119,7 @@ def courses(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
 
 
 def spread_evenly(values: Sequence[Value], count: int) -> list[Value]:
-    """At most ``count`` of the values, the first and the last among them, in their order."""
+    """At most ``count`` of the values, including the first and the last, in their order."""
     if len(values) <= count:
         return list(values)
     return [values[round(index * (len(values) - 1) / (count - 1))] for index in range(count)]

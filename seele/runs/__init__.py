@@ -1,4 +1,4 @@
-"""Runs on disk, for people: a list of the runs below a folder, and one run as pandas frames."""
+"""Runs on disk, for users: a list of the runs below a folder, and one run as pandas frames."""
 
 from seele.runs.frames import Run, load_run
 from seele.runs.overview import RunState, RunSummary, list_runs

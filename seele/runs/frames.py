@@ -30,7 +30,7 @@ def load_run(folder: str | Path) -> "Run":
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. Rollouts are read when they are first asked for, all else when the run is loaded.
+    """A run folder. Rollouts are read on first use, everything else when the run is loaded.
 
     Frames of missing files are empty, and ``notes`` says what is missing or damaged.
     """
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """``resolved.yaml``: every setting, verl's too; ``setting`` reads one of them."""
+        """``resolved.yaml``: every setting, including verl's; ``setting`` reads one of them."""
         return self.files.settings
 
     @property
@@ -59,7 +59,7 @@ class Run:
 
     @cached_property
     def steps(self) -> "DataFrame":
-        """A row a step, which is the index; a column a metric (docs/metrics.md), NaN where it has none."""
+        """One row per step, which is the index; one column per metric (docs/metrics.md), NaN if missing."""
         frame = _pandas().DataFrame(self.files.metrics, columns=self._metrics)
         return frame.astype({"step": int}).set_index("step")
 
@@ -71,7 +71,7 @@ class Run:
 
     @cached_property
     def validation(self) -> "DataFrame":
-        """A row a validation of a data set: ``step``, ``data`` and un-hinted ``accuracy`` in [0, 1]."""
+        """One row per validation of a data set: ``step``, ``data`` and un-hinted ``accuracy`` in [0, 1]."""
         rows = [
             (int(line["step"]), name.removeprefix(ACCURACY), value)
             for line in self.files.metrics
@@ -82,8 +82,8 @@ class Run:
 
     @cached_property
     def evaluations(self) -> "DataFrame":
-        """A row a benchmark and temperature of ``eval/scores.json``, as ``seele eval`` wrote it. Shares and
-        accuracies are in [0, 1]; ``interval_low`` and ``interval_high`` bound the accuracy with 95 %.
+        """One row per benchmark and temperature of ``eval/scores.json``, as ``seele eval`` wrote it. Shares
+        and accuracies are in [0, 1]; ``interval_low`` and ``interval_high`` are the accuracy's 95 % interval.
         """
         rows = []
         for score in self.files.scores:
@@ -95,8 +95,8 @@ class Run:
 
     @cached_property
     def rollouts(self) -> "DataFrame":
-        """A row a rollout of all steps, with ``step`` and the fields of its line. Of a long run this may not
-        fit in memory: ``rollouts_of`` reads one step.
+        """One row per rollout of all steps, with ``step`` and the fields of its line. For a long run this may
+        not fit in memory: ``rollouts_of`` reads one step.
         """
         steps = sorted(rollout_files(self.folder))
         return self._read_rollouts(steps)
@@ -108,7 +108,9 @@ class Run:
             CheckpointError: If the run has no rollouts of this step.
         """
         if step not in (there := sorted(rollout_files(self.folder))):
-            raise CheckpointError(f"{self.folder}: no rollouts of step {step}; there are those of {there}")
+            raise CheckpointError(
+                f"{self.folder}: no rollouts of step {step}; the steps with rollouts are {there}"
+            )
         return self._read_rollouts([step])
 
     def _read_rollouts(self, steps: list[int]) -> "DataFrame":

@@ -1,4 +1,4 @@
-"""What the runs below a folder have come to, without reading whole logs: ``seele runs``."""
+"""State and progress of the runs below a folder, without reading whole logs: ``seele runs``."""
 
 import fcntl
 import json
@@ -12,14 +12,14 @@ from typing import Any
 from seele.report.run_folder import is_run_folder, read_json
 
 ACCURACY = "val/accuracy/"
-"""Un-hinted accuracy by data set, in lines of steps that were validated."""
+"""Prefix of un-hinted accuracy by data set, in lines of steps that were validated."""
 
 TAIL_BYTES = (2**16, 2**20)
-"""How much of ``metrics.jsonl`` is read from its end: more only where the first part has no validation."""
+"""Bytes of ``metrics.jsonl`` read from its end: the second only if the first has no validation."""
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -29,7 +29,7 @@ class RunState(StrEnum):
     INTERRUPTED = "interrupted"
     """It was killed: its card says running, and no process holds its lock."""
     BROKEN = "broken"
-    """It cannot be told; ``RunSummary.note`` says why."""
+    """Its state is unknown; ``RunSummary.note`` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,15 @@ class RunSummary:
     """One line of the list."""
 
     name: str
-    """The run's folder, seen from the folder that was searched."""
+    """The run's folder, relative to the folder that was searched."""
     folder: Path
     state: RunState
     last_activity: float
-    """When the last line of metrics was written, in seconds since 1970."""
+    """Time of the last line of metrics, in seconds since 1970."""
     method: str | None = None
     step: int | None = None
     planned_steps: int | None = None
-    """None for runs whose card does not say."""
+    """None if the run's card does not say."""
     accuracy: Mapping[str, float] = field(default_factory=dict)
     """Un-hinted accuracy by data set, at the newest validation."""
     accuracy_step: int | None = None
@@ -53,7 +53,7 @@ class RunSummary:
 
 
 def list_runs(folder: Path) -> list[RunSummary]:
-    """The runs below a folder, or the one that it is, the last active first."""
+    """Return the runs below a folder, or the folder itself if it is a run, most recently active first."""
     runs = [_summarise(run, _name(run, folder)) for run in _find(folder)]
     return sorted(runs, key=lambda run: (-run.last_activity, run.name))
 
@@ -90,7 +90,7 @@ def _summarise(run: Path, name: str) -> RunSummary:
 
 
 def _read(run: Path, name: str) -> RunSummary:
-    os.listdir(run)  # or a folder that may not be read would look like one without files
+    os.listdir(run)  # else a folder that may not be read would look empty
     notes: list[str] = []
     card = read_json(run, "run_card.json", notes, "so its state is unknown")
     metrics = run / "metrics.jsonl"
@@ -121,10 +121,10 @@ def _state(run: Path, card: Mapping[str, Any]) -> RunState:
 
 
 def _is_locked(lock: Path) -> bool:
-    """Whether a process holds the lock that a run has for as long as it lives."""
+    """Return True if a process holds the lock, as a run does while it lives."""
     try:
         with lock.open("rb") as file:
-            # Shared and given back at once: others may ask at the same time.
+            # Shared and released at once: others may check at the same time.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -134,7 +134,7 @@ def _is_locked(lock: Path) -> bool:
 
 
 def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
-    """The last steps of a run in order, back to one with a validation where that is near."""
+    """Return the last steps of a run in order, back to one with a validation if that is near."""
     lines: list[Mapping[str, Any]] = []
     for num_bytes in TAIL_BYTES:
         text, is_whole = _tail(file, num_bytes)
@@ -148,7 +148,7 @@ def _last_lines(file: Path, notes: list[str]) -> list[Mapping[str, Any]]:
 
 
 def _tail(file: Path, num_bytes: int) -> tuple[bytes, bool]:
-    """The end of a file, and whether that is all of it."""
+    """Return the end of a file, and whether that is the whole file."""
     with file.open("rb") as stream:
         start = max(0, stream.seek(0, os.SEEK_END) - num_bytes)
         stream.seek(start)
@@ -172,7 +172,7 @@ def _accuracy(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 def describe_age(seconds: float) -> str:
-    """An age as people say it, in its largest unit: ``40 s``, ``3 min``, ``5 h``, ``12 d``."""
+    """Return an age in its largest unit: ``40 s``, ``3 min``, ``5 h``, ``12 d``."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -183,7 +183,7 @@ COLUMNS = ("run", "method", "state", "step", "un-hinted accuracy", "age")
 
 
 def describe_runs(runs: Sequence[RunSummary], *, now: float) -> str:
-    """A table for the terminal, a line a run; ``now`` in seconds since 1970."""
+    """Return a table for the terminal, one line per run; ``now`` is in seconds since 1970."""
     rows = [COLUMNS, *(_cells(run, now) for run in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (

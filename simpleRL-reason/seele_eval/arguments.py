@@ -1,4 +1,4 @@
-"""The command line of ``seele_eval.run`` as a frozen record. This module parses and opens no files."""
+"""The command line of ``seele_eval.run`` as a frozen record. This module only parses; it opens no files."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ MAX_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What to evaluate and how; ``None`` and ``()`` stand for the run's or the benchmark's value."""
+    """What to evaluate and how; ``None`` and ``()`` mean the run's or the benchmark's value."""
 
     model: str | None = None
     revision: str | None = None
@@ -55,13 +55,13 @@ class Arguments:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Arguments:
-    """The arguments of this process, or ``argv``. Exits with status 2 when they do not parse."""
+    """Parse ``argv``, by default this process's arguments. Exits with status 2 if they do not parse."""
     parser = argparse.ArgumentParser(
         prog="seele_eval",
-        description="Evaluate a model without hints. The same command goes on where a killed one stopped.",
+        description="Evaluate a model without hints. The same command resumes a killed evaluation.",
     )
     _add_what(parser.add_argument_group("what"))
-    _add_how(parser.add_argument_group("how (default: as the run or the benchmark says)"))
+    _add_how(parser.add_argument_group("how (default: from the run or the benchmark)"))
     _add_where(parser.add_argument_group("on what"))
     values = vars(parser.parse_args(argv))
     values["stop"] = chosen_stop(parser, values["stop"])
@@ -81,9 +81,9 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
-    group.add_argument("--benchmarks", type=_names, default=(), help=f"of {known}, or FILE.yaml; with commas")
+    group.add_argument("--benchmarks", type=_names, default=(), help=f"with commas: {known}, or FILE.yaml")
     group.add_argument(
-        "--data-dir", type=Path, help="folder that holds a folder per benchmark (default: the hub)"
+        "--data-dir", type=Path, help="folder with one subfolder per benchmark (default: the hub)"
     )
     group.add_argument(
         "--problems",
@@ -93,7 +93,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=FILE",
         help="parquet in our schema",
     )
-    group.add_argument("--limit", type=positive, help="only the first LIMIT problems of each")
+    group.add_argument("--limit", type=positive, help="only the first LIMIT problems of each benchmark")
     group.add_argument(
         "--by",
         action="append",
@@ -102,10 +102,10 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         help="also score each value of this column of the rows, such as subject or level; may be repeated",
     )
     group.add_argument(
-        "--any-row-count", action="store_true", help="accept data with another number of rows than known"
+        "--any-row-count", action="store_true", help="accept data with an unexpected number of rows"
     )
     group.add_argument("--out", type=Path, help="folder to write (default with --run: RUN/eval)")
-    group.add_argument("--name", help="the model's name in tables (default: of its folder)")
+    group.add_argument("--name", help="the model's name in tables (default: its folder's)")
 
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
@@ -117,7 +117,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
         type=_temperature,
         nargs="+",
         default=(),
-        help="0 is greedy; several give several scores",
+        help="0 is greedy; each value gets its own score",
     )
     group.add_argument("--top-p", type=share, default=1.0, help="default 1")
     group.add_argument("--samples", type=positive, help="completions per problem at temperatures above 0")
@@ -128,21 +128,21 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--grader",
         default="mathruler",
-        help="of seele.reward, or a reward function of your own (FILE.py:FUNCTION); default mathruler",
+        help="a grader of seele.reward, or your own reward function (FILE.py:FUNCTION); default mathruler",
     )
     group.add_argument(
         "--answers",
         choices=ANSWERS,
-        help="where an answer may stand: in a box; without one in the last 'answer is ...' or number "
-        "(default with --template chat); or wherever Math-Verify finds it in the text",
+        help="where to look for an answer: in a box; in a box or, without one, in the last 'answer is ...' "
+        "or number (default with --template chat); or wherever Math-Verify finds it in the text",
     )
     group.add_argument(
-        "--after-thinking", action="store_true", help="only the text behind the last </think> counts"
+        "--after-thinking", action="store_true", help="only the text after the last </think> counts"
     )
 
 
 def add_chat(group: argparse._ActionsContainer) -> None:
-    """The options of ``--template chat``, which ``chosen_chat`` reads."""
+    """Add the options of ``--template chat``, which ``chosen_chat`` reads."""
     group.add_argument("--system", metavar="TEXT", help="system message, with --template chat")
     group.add_argument(
         "--chat-template-kwarg",
@@ -160,13 +160,13 @@ def add_chat(group: argparse._ActionsContainer) -> None:
         "--ask",
         metavar="TEXT",
         default=BOX_REQUEST,
-        help="what stands behind a question without \\boxed, with --template chat; empty for nothing "
+        help="text added after a question without \\boxed, with --template chat; empty for none "
         f"(default: {BOX_REQUEST} With --run: as in training)",
     )
 
 
 def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
-    """The chat template's inputs; None if no option sets any. Exits at a value without a name."""
+    """Return the chat template's inputs; None if no option sets any. Exits if a value has no name."""
     pairs = [text.partition("=") for text in values["chat_template_kwarg"]]
     if wrong := [name for name, equals, _ in pairs if not (name.isidentifier() and equals)]:
         parser.error(f"argument --chat-template-kwarg: expected NAME=VALUE, got {wrong[0]!r}")
@@ -188,7 +188,7 @@ def check_chat(template: str, chat: Chat | None) -> None:
 
 
 def advise(template: str, chat: Chat, *, answers: str, stop: Sequence[str], max_tokens: int) -> Advice:
-    """What helps against responses without an answer or an end, in the options of this package's commands."""
+    """Return advice on responses without an answer or an end, in terms of this package's options."""
     another = advise_template(template, chat, template_option="--template ", ask_option="--ask")
     last = f"--answers {BOX_OR_LAST}: without a box the last 'answer is ...' or number counts"
     start = "a warm start on worked solutions: seele model warm-start MODEL --problems FILE"
@@ -196,13 +196,13 @@ def advise(template: str, chat: Chat, *, answers: str, stop: Sequence[str], max_
         no_answer=(*another, *([last] if answers == BOX else []), start),
         truncated=(
             f"longer responses: --max-tokens, which is {max_tokens}",
-            f"where texts go on behind the answer: --stop, which is {list(stop)}",
+            f"where texts continue after the answer: --stop, which is {list(stop)}",
         ),
     )
 
 
 def add_stop(group: argparse._ActionsContainer) -> None:
-    """The option ``--stop``, whose values ``chosen_stop`` reads."""
+    """Add the option ``--stop``, whose values ``chosen_stop`` reads."""
     group.add_argument(
         "--stop",
         action="append",
@@ -218,26 +218,26 @@ def chosen_stop(parser: argparse.ArgumentParser, given: Sequence[str] | None) ->
     if given is None:
         return None
     if "" in given and len(given) > 1:
-        parser.error(f"argument --stop: an empty one means none at all and stands alone, got {list(given)}")
+        parser.error(f"argument --stop: an empty one means none and must stand alone, got {list(given)}")
     return tuple(dict.fromkeys(filter(None, given)))
 
 
 def _add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--graders", type=positive, default=2, help="grading processes; default 2")
-    group.add_argument("--concurrency", type=positive, default=64, help="requests under way at a server")
+    group.add_argument("--concurrency", type=positive, default=64, help="concurrent requests to a server")
     group.add_argument("--data-parallel", type=positive, help="copies of the model (default: all GPUs)")
     group.add_argument("--tensor-parallel", type=positive, default=1, help="GPUs per copy")
-    group.add_argument("--gpu-memory-share", type=share, default=0.9, help="for weights and cache")
+    group.add_argument("--gpu-memory-share", type=share, default=0.9, help="share for weights and cache")
     add_dtype(group)
 
 
 def add_dtype(group: argparse._ActionsContainer) -> None:
-    """The option ``--dtype``, of the engine's weights."""
+    """Add the option ``--dtype`` for the engine's weights."""
     group.add_argument(
         "--dtype",
         choices=("auto", "float32", "bfloat16"),
         default="auto",
-        help="of the engine's weights; auto is the model's own on a GPU, float32 on a CPU",
+        help="data type of the engine's weights; auto is the model's own on a GPU, float32 on a CPU",
     )
 
 
@@ -253,7 +253,7 @@ def _named_file(text: str) -> tuple[str, Path]:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, as an argument's type."""
+    """Parse a whole number of at least 1, as an argument's type."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
@@ -261,7 +261,7 @@ def positive(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """A number above 0 and at most 1, as an argument's type."""
+    """Parse a number above 0 and at most 1, as an argument's type."""
     value = float(text)
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"must be above 0 and at most 1, got {text}")

@@ -46,11 +46,11 @@ class Benchmark:
     files: tuple[str, ...] = ()
     """Paths below the data folder; the first existing one is read."""
     hub: HubSource | None = None
-    """Source of the rows without a data folder; None if the set exists as a file only."""
+    """Source of the rows if no data folder is given; None if the set exists only as a file."""
     open: Callable[[], OpenSplit] | None = None
     """Function that opens the rows, in place of ``files`` and ``hub``."""
     prompt: str = QUESTION
-    """Text around the question and its options; the template goes around this text."""
+    """Text around the question and its options; the template wraps this text."""
     version: str = ""
     """Part of the problems' ids: samples of another version are not counted."""
     extract: Extract = extract_boxed
@@ -62,7 +62,7 @@ class Benchmark:
     hub_rows: int | None = None
     """Number of problems in the hub's copy, if it differs."""
     may_be_published: bool = True
-    """Whether questions may stand in result files."""
+    """True if questions may appear in result files."""
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -115,7 +115,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         temperature=0.6,
         samples=32,
     ),
-    # MathArena's rows (arXiv:2505.23281); LaTeX golds, a few of them several answers, in HMMT's.
+    # MathArena's rows (arXiv:2505.23281). HMMT's golds are LaTeX, and a few hold several answers.
     "aime26": Benchmark(
         title="AIME26",
         rows=30,

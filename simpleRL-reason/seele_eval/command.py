@@ -1,6 +1,6 @@
-"""Helpers of this package's commands: print result and progress, errors in one line, end with the parent.
+"""Helpers for this package's commands: print results, progress and one-line errors; end with the parent.
 
-Progress is one rewritten line on a terminal, a line now and then in a log.
+Progress is one rewritten line on a terminal, and an occasional line in a log.
 """
 
 import os
@@ -19,7 +19,7 @@ def run_command(command: Callable[[], str]) -> int:
 
     Exit status: 0, 2 for an error that the user can fix, 130 for an interrupt.
     """
-    # Before torch is imported, which reads it once. Spinning threads starve what else runs, and each other.
+    # Set before torch is imported, which reads it once. Spinning threads starve other work and each other.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         text = command()
@@ -45,7 +45,7 @@ def check_folder(out: Path) -> None:
 def end_with_standard_input() -> None:
     """End this process when its standard input closes, that is, when the process that started it ends.
 
-    So a killed parent leaves no process on its GPUs. Input that still arrives is dropped.
+    A killed parent thus leaves no process on its GPUs. Input that still arrives is dropped.
     """
 
     def watch() -> None:
@@ -81,11 +81,11 @@ class Progress:
     def __init__(
         self, stream: TextIO, *, total: int, done: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin to count.
+        """Start counting.
 
         Args:
             stream: Output.
-            total: Number of samples of the whole evaluation.
+            total: Number of samples in the whole evaluation.
             done: Number of samples finished by earlier processes.
             clock: Monotonic clock in seconds.
         """

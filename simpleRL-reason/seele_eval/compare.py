@@ -1,7 +1,7 @@
 """Compare two models on the same problems: ``python -m seele_eval.compare A B [--out DIR]``.
 
 A and B are output folders of ``seele_eval.run``. Problems are paired by id, so that a problem's own
-difficulty does not blur the difference; unpaired problems are left out and counted. The p-values are not
+difficulty does not blur the difference; unpaired problems are skipped and counted. The p-values are not
 corrected for several benchmarks.
 """
 
@@ -50,7 +50,7 @@ class Difference:
     benchmark: str
     temperature: float
     problems: int
-    """Number of problems of which both models have all samples."""
+    """Number of problems for which both models have all samples."""
     first: float
     second: float
     difference: Estimate
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """pass@k of both models on one benchmark, on the problems of which both have all samples."""
+    """pass@k of both models on one benchmark, on the problems for which both have all samples."""
 
     benchmark: str
     temperature: float
@@ -106,7 +106,7 @@ def compare(first: Path, second: Path) -> Comparison:
     groups_a, groups_b = _by_benchmark(file_a.predictions), _by_benchmark(file_b.predictions)
     notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
     notes += [
-        f"{folder}: unfinished, for it holds no {SCORES[0]}"
+        f"{folder}: unfinished: it has no {SCORES[0]}"
         for folder in dict.fromkeys((first, second))
         if not (folder / SCORES[0]).is_file()
     ]

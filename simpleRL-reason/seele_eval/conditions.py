@@ -1,6 +1,6 @@
-"""Conditions of a score besides the model: the run's settings and the versions of libraries.
+"""Conditions of a score other than the model: the run's settings and the versions of libraries.
 
-This module knows settings, but neither vLLM nor the benchmarks.
+This module depends on settings, but not on vLLM or the benchmarks.
 """
 
 import importlib.metadata
@@ -31,8 +31,8 @@ DISTRIBUTIONS = (
 
 
 def describe_chat(chat: Chat) -> dict[str, Any]:
-    """The chat template's inputs as conditions; older files lack ``open_thinking`` and ``ask``, so they are
-    left out if false and empty.
+    """Return the chat template's inputs as conditions, without a false ``open_thinking`` and an empty
+    ``ask``, which older files lack.
     """
     described = asdict(chat)
     return {name: value for name, value in described.items() if value or name not in ("open_thinking", "ask")}
@@ -47,7 +47,7 @@ UNLESS_RECORDED: Mapping[str, Any] = {
     # the earlier name of dtype, which did nothing on a CPU
     "gpu_dtype": "auto",
 }
-"""Conditions that apply to a file without them."""
+"""Conditions assumed for a file that does not record them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,11 @@ class RunDefaults:
     chat: Chat
     max_tokens: int
     problem_files: Mapping[str, Path]
-    """Validation file by the stem of its name."""
+    """Validation file by its stem."""
 
 
 def read_run_defaults(run: Path) -> RunDefaults:
-    """Template, response limit and validation files from ``RUN/resolved.yaml``.
+    """Read the template, response limit and validation files from ``RUN/resolved.yaml``.
 
     Raises:
         DataError: If the file is missing.
@@ -100,14 +100,14 @@ def read_run_defaults(run: Path) -> RunDefaults:
 
 
 def _select(config: Any, dotted: str) -> Any:
-    """The value under a dotted key, None where there is none."""
+    """Return the value under a dotted key, or None."""
     for key in dotted.split("."):
         config = config.get(key) if isinstance(config, Mapping) else None
     return config
 
 
 def installed_versions() -> dict[str, str]:
-    """Version of Python and of each of ``DISTRIBUTIONS`` that is installed."""
+    """Versions of Python and of the installed ``DISTRIBUTIONS``."""
     found = {package.name: package.version for package in importlib.metadata.distributions()}
     return {"python": platform.python_version()} | {
         name: found[name] for name in DISTRIBUTIONS if name in found

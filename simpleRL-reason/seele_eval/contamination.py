@@ -1,4 +1,4 @@
-"""Find training problems that benchmarks also ask: ``python -m seele_eval.contamination FILE... [options]``.
+"""Find training problems that occur in benchmarks: ``python -m seele_eval.contamination FILE... [options]``.
 
 FILE is a parquet file of problems. ``seele.data.contamination`` defines an overlap. This module
 reads the benchmarks with the loaders of ``seele_eval``, writes the report, and copies files without the
@@ -103,7 +103,7 @@ class Report:
 def check(
     file: Path, tasks: Sequence[Task], questions: Questions, *, min_shared: float = 0.0, examples: int = 2
 ) -> Report:
-    """Look up every problem of a file among the questions.
+    """Check every problem of a file against the questions.
 
     Raises:
         DataError: As ``seele.data.storage.schema.read_problems``.
@@ -133,11 +133,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="seele_eval.contamination", description=__doc__.splitlines()[0])
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="parquet files of problems")
     parser.add_argument(
-        "--benchmarks", default="all", help="names, groups or your own, with commas (default: all nine)"
+        "--benchmarks", default="all", help="comma-separated names, groups or your own (default: all nine)"
     )
     parser.add_argument("--data-dir", type=Path, help="folder with the benchmarks' files (default: the hub)")
     parser.add_argument("--any-row-count", action="store_true", help="accept incomplete benchmarks")
-    parser.add_argument("--n", type=int, default=DEFAULT_N, help="words in a row (default: %(default)s)")
+    parser.add_argument("--n", type=int, default=DEFAULT_N, help="words per n-gram (default: %(default)s)")
     parser.add_argument(
         "--common",
         type=int,
@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=0.0,
         help="smallest share of a question's n-grams that counts (default: any)",
     )
-    parser.add_argument("--examples", type=int, default=2, help="shown per benchmark (default: %(default)s)")
+    parser.add_argument("--examples", type=int, default=2, help="per benchmark (default: %(default)s)")
     parser.add_argument(
         "--remove", type=Path, metavar="OUT", help="folder for copies without the overlapping problems"
     )
@@ -167,7 +167,7 @@ def _run(arguments: argparse.Namespace) -> str:
     tasks = [
         load_benchmark(
             name,
-            # Questions are compared, not what a benchmark writes around them.
+            # Only questions are compared, not the text that a benchmark puts around them.
             replace(each, prompt=QUESTION),
             data_dir=arguments.data_dir,
             any_row_count=arguments.any_row_count,
@@ -202,10 +202,10 @@ def _run(arguments: argparse.Namespace) -> str:
 def _check_targets(files: Sequence[Path], folder: Path) -> None:
     names = [file.name for file in files]
     if len(set(names)) < len(names):
-        raise ConfigError(f"--remove {folder}: {names} would overwrite each other; run the command for each")
+        raise ConfigError(f"--remove {folder}: {names} would overwrite each other; run once per file")
     for file in files:
         if (folder / file.name).resolve() == file.resolve():
-            raise ConfigError(f"--remove {folder}: {file} lies there itself; name another folder")
+            raise ConfigError(f"--remove {folder}: {file} is in this folder; name another folder")
 
 
 def _remove(report: Report, target: Path) -> str:

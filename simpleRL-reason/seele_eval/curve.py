@@ -46,7 +46,7 @@ def _read(path: Path) -> Any:
         _accuracies(written), written["conditions"]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{path}: is damaged ({error!r}); run the evaluation again, which writes it"
+            f"{path}: is damaged ({error!r}); run the evaluation again to rewrite it"
         ) from error
     return written
 
@@ -74,7 +74,7 @@ def _accuracies(written: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 def curve_table(curves: Mapping[str, Curve]) -> str:
-    """One line for each step, accuracies in percent with their intervals."""
+    """Return a table with one line per step: accuracies in percent with their intervals."""
     steps = sorted({step for curve in curves.values() for step in curve})
     rows = [
         {"step": str(step)}

@@ -43,12 +43,12 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
         allow_abbrev=False,
     )
     parser.add_argument("file", type=Path, help="parquet in our schema")
-    parser.add_argument("--samples", default=str(SAMPLES), help=f"of each problem; default {SAMPLES}")
+    parser.add_argument("--samples", default=str(SAMPLES), help=f"samples per problem; default {SAMPLES}")
     parser.add_argument("--temperature", default=str(TEMPERATURE), help=f"default {TEMPERATURE}")
     options, further = parser.parse_known_args(argv)
     own = ["--problems", f"{TASK}={options.file}"]
     own += ["--samples", options.samples, "--temperature", options.temperature]
-    # Answers count in boxes, as in training, whatever the template; a later --answers overrides this one.
+    # As in training, only boxed answers count, whatever the template; a later --answers overrides this one.
     return options.file, parse_arguments(["--answers", BOX, *further, *own])
 
 
@@ -58,16 +58,20 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
     Args:
         file: The problems.
         arguments: Arguments of the evaluation; ``out`` is the folder of samples.
-        complete: What completes requests; chosen from the arguments when not given.
+        complete: Function that completes requests; chosen from the arguments if not given.
 
     Raises:
         SeeleError: For anything that the user can fix.
     """
     [temperature], samples, out = arguments.temperature, arguments.samples or 1, arguments.out
     if out is None or arguments.benchmarks or arguments.run or arguments.limit:
-        raise ConfigError("sampling for a filter needs --out, and is of the whole file and nothing else")
+        raise ConfigError(
+            "sampling for a filter needs --out and the whole file; omit --benchmarks, --run and --limit"
+        )
     if temperature == 0 and samples > 1:
-        raise ConfigError(f"--temperature 0 gives one sample, not {samples}; name --samples 1 or another one")
+        raise ConfigError(
+            f"--temperature 0 gives one sample, not {samples}; set --samples 1 or another temperature"
+        )
     evaluate(arguments, complete=complete)
     drawn = read_predictions(out)
     correct: Counter[str] = Counter()

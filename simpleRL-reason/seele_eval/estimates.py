@@ -66,13 +66,13 @@ def pass_at_k(num_correct: int, num_samples: int, k: int) -> float:
 
         1 - C(n - c, k) / C(n, k)
 
-    Unbiased for the chance that k new samples would (arXiv:2107.03374, equation 1). 1 <= k <= n.
+    Unbiased for the chance that k new samples hold one (arXiv:2107.03374, equation 1). 1 <= k <= n.
     """
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
 def attempts(samples: int) -> list[int]:
-    """The k of a curve over ``samples`` samples of each problem: 1, 2, 4, ... and ``samples`` itself."""
+    """The values of k in a curve over ``samples`` per problem: 1, 2, 4, ... and ``samples`` itself."""
     return sorted({2**exponent for exponent in range(samples.bit_length())} | {samples})
 
 
@@ -140,7 +140,7 @@ def random_flips_p_value(differences_N: Array, generator: np.random.Generator) -
     differing = differences_N[differences_N != 0]
     if not len(differing):
         return 1.0
-    # Rounding may move equal sums, also a sum of 0, apart in their last digits.
+    # Rounding may make equal sums, even sums of 0, differ in their last digits.
     bound = abs(differing.sum()) - ROUNDING * np.abs(differing).sum()
     at_least = 0
     for start in range(0, FLIPS, FLIPS_AT_ONCE):

@@ -1,8 +1,8 @@
 """A model's files, and responses from them with vLLM in this process, on a CPU or a GPU.
 
-The files stand in a Hugging Face folder, or on the hub, from which they are fetched once. This module knows
-prompts as token ids and responses as records, but neither benchmarks nor grading. vLLM is imported only when
-there is something to generate, after all checks of the user's input.
+The files are in a Hugging Face folder, or on the hub, from which they are fetched once. This module handles
+prompts as token ids and responses as records; it knows nothing of benchmarks or grading. vLLM is imported
+only when there is something to generate, after all checks of the user's input.
 """
 
 import os
@@ -45,12 +45,14 @@ def find_model(name: str, *, revision: str | None = None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise DependencyError(f"{name} from the hub needs 'huggingface_hub'; run: pip install it") from error
+        raise DependencyError(
+            f"{name} from the hub needs 'huggingface_hub'; run: pip install huggingface_hub"
+        ) from error
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{name}: no such folder, and the Hugging Face hub does not hand it out: {error}. Gated models "
+            f"{name}: no such folder, and the Hugging Face hub did not provide it: {error}. Gated models "
             "need HF_TOKEN; without a network, name a folder"
         ) from error
 
@@ -83,11 +85,11 @@ class EngineSettings:
     """GPUs per copy of the model."""
     gpu_memory_share: float = 0.9
     dtype: str = "auto"
-    """vLLM's data type of the weights; ``auto`` is single precision on a CPU."""
+    """vLLM's data type for the weights; ``auto`` is single precision on a CPU."""
 
 
 def complete_here(model: Path, requests: Sequence[Request], settings: EngineSettings) -> Responses:
-    """One response per request, from vLLM in this process.
+    """Draw one response per request with vLLM in this process.
 
     Raises:
         SeeleError: As ``encode_requests``, before vLLM is loaded.
@@ -96,7 +98,7 @@ def complete_here(model: Path, requests: Sequence[Request], settings: EngineSett
 
 
 def generate(model: Path, prompts: Sequence[Prompt], settings: EngineSettings) -> Responses:
-    """One response per prompt, from an engine that is started for them."""
+    """Draw one response per prompt from an engine that is started for them."""
     engine = start_engine(model, settings, context_tokens=longest_prompt(prompts) + settings.max_tokens)
     yield from complete(engine, prompts, settings)
 
@@ -104,8 +106,9 @@ def generate(model: Path, prompts: Sequence[Prompt], settings: EngineSettings) -
 def complete(engine: Any, prompts: Sequence[Prompt], settings: EngineSettings) -> Responses:
     """Draw one response per prompt. Each ends at an end-of-sequence token, a stop string or ``max_tokens``.
 
-    Greedy prompts come first and alone: vLLM's CPU sampler ignores the seeds of all requests of a batch in
-    which one has none, and a greedy one has none (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
+    Greedy prompts come first, in batches of their own: vLLM's CPU sampler ignores all seeds of a batch in
+    which one request has none, and greedy requests have none
+    (vllm/v1/sample/ops/topk_topp_sampler.py, forward_cpu).
     """
     for is_greedy in (True, False):
         for index, prompt in enumerate(prompts):
@@ -119,20 +122,20 @@ def complete(engine: Any, prompts: Sequence[Prompt], settings: EngineSettings) -
 
 
 def start_engine(model: Path, settings: EngineSettings, *, context_tokens: int) -> Any:
-    """vLLM with this model, in this process."""
+    """Start vLLM with this model in this process."""
     # The engine core runs in this process: no second interpreter starts, and a kill leaves none behind.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     # Only vLLM's CPU back end reads these: GiB of cache, and no pinning to cores that a container may lack.
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    # Seeds as in training (docs/rollout.md).
+    # Seeds work as in training (docs/rollout.md).
     os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
     from vllm import EngineArgs, LLMEngine
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
 
-    # On GPUs the usage context sets the batch's sequences and tokens: many, as in vLLM's own LLM.
+    # On GPUs the usage context sets a batch's number of sequences and tokens: many, as in vLLM's own LLM.
     context = UsageContext.ENGINE_CONTEXT if current_platform.is_cpu() else UsageContext.LLM_CLASS
     return LLMEngine.from_engine_args(
         EngineArgs(
@@ -187,7 +190,7 @@ def _device_settings(settings: EngineSettings) -> dict[str, Any]:
         if dtype == "bfloat16":
             check_bfloat16("--dtype: got 'bfloat16'")
         # On a model small enough for a CPU, compiling costs more than it saves.
-        # A prefill in pieces makes vLLM rewind a seeded request's generator, which torch cannot do on a CPU.
+        # Chunked prefill makes vLLM rewind a seeded request's generator, which torch cannot do on a CPU.
         return {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}
     return {
         "tensor_parallel_size": settings.tensor_parallel,

@@ -35,8 +35,8 @@ Judge = Callable[[Grader, Problem, str | None], Grade]
 
 BOX, BOX_OR_LAST, WHOLE_TEXT = "box", "box-or-last", "text"
 ANSWERS = (BOX, BOX_OR_LAST, WHOLE_TEXT)
-"""Where an answer may stand: in a box; without one in the last "answer is ..." or number; or wherever
-Math-Verify finds it in the text.
+"""Where to look for an answer: in a box; in a box or, without one, in the last "answer is ..." or number; or
+wherever Math-Verify finds it in the text.
 """
 
 READ_TEXTS = ("math_verify", "strict+")
@@ -53,7 +53,7 @@ class FoundAnswer:
     answer: str | None
     """None if the response has no answer."""
     is_unboxed: bool = False
-    """Whether the answer was found without a box."""
+    """True if the answer was found without a box."""
     text: str | None = None
     """Text in which the grader itself looks for the answer; None if it grades ``answer``."""
 
@@ -65,9 +65,9 @@ class Reading:
     answers: str = BOX
     """One of ``ANSWERS``."""
     after_thinking: bool = False
-    """Whether only the text behind ``</think>`` counts."""
+    """True if only the text after ``</think>`` counts."""
     begun: bool = False
-    """Whether the prompt ends with ``<think>``."""
+    """True if the prompt ends with ``<think>``."""
 
     def counted(self, text: str) -> str | None:
         """Return the part of a response that counts; None if its thoughts never end."""
@@ -93,7 +93,7 @@ IN_BOXES = Reading()
 
 
 def judge_found(judge: Judge, grader: Grader, problem: Problem, found: FoundAnswer) -> Grade:
-    """The verdict on an answer, or the grader's on the text in which it stands."""
+    """Return the verdict on an answer, or the grader's verdict on the text that contains it."""
     if found.text is not None:
         return grader.grade_answer(found.text, problem.answer)
     return judge(grader, problem, found.answer)
@@ -136,10 +136,10 @@ def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 
 
 def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """Right if the grader accepts the whole text, as the paper's harness asks, or each of the answers in any
+    """Right if the grader accepts the whole text, as the paper's harness requires, or each answer in any
     order, as OlympiadBench's own judge does (arXiv:2402.14008).
 
-    The verdict on the whole says why an answer is wrong.
+    The reason for a wrong answer is that of the whole text.
     """
     bare = None if answer is None else drop_unit(answer, problem.unit)
     whole = grader.grade_answer(bare, problem.answer)

@@ -1,14 +1,14 @@
 """Guided copies of problems (POPE): ``python -m seele_eval.guided_problems FILE --model M --out OUT``.
 
-Each problem of FILE is sampled without a hint; where no sample is right, with the first step of its worked
+Each problem of FILE is sampled without a hint; if no sample is right, with the first step of its worked
 solution in the user's turn, then with two, and so on, up to a share of the solution's characters. The
-shortest hint that has a right sample goes into a copy of the problem: its question asks to build upon the
-hint and to go on from it (arXiv:2601.18779). Where no hint has one, the longest goes there, as a summary of
-the paper says.
+shortest hint that has a right sample goes into a copy of the problem, whose question asks the model to build
+upon the hint and continue from it (arXiv:2601.18779). If no hint has one, the longest goes there, as a
+summary of the paper says.
 
-OUT holds all problems as they are, each guided copy behind its problem, with the column ``guided_by``: the
-steps in the question, 0 where it is the problem's own. How the command searches, and goes on when it was
-killed, is in ``seele_eval.hint_search``.
+OUT holds all problems unchanged, each followed by its guided copy, with the column ``guided_by``: the number
+of steps in the question, 0 for the original. ``seele_eval.hint_search`` describes how the command searches,
+and how it resumes after a kill.
 """
 
 import argparse
@@ -32,10 +32,10 @@ from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
 from seele_eval.prompts import Complete, Request
 
 GUIDED_BY = "guided_by"
-"""The column of OUT."""
+"""The column added to OUT."""
 
 LONGEST = 0.25
-"""Share of a solution's characters in the longest hint, as summaries of the paper have it."""
+"""Share of a solution's characters in the longest hint, as in summaries of the paper."""
 
 REQUEST = (
     f"{QUESTION}\n\nHere is how a correct solution begins:\n{HINT}\n\n"
@@ -45,7 +45,7 @@ REQUEST = (
 
 
 def steps_within(steps: Sequence[str], longest: float) -> int:
-    """How many leading steps have at most the share ``longest`` of the solution's characters; never all."""
+    """Number of leading steps with at most the share ``longest`` of the solution's characters; never all."""
     ends = [*accumulate(map(len, steps))]
     return sum(end <= longest * ends[-1] for end in ends[:-1])
 
@@ -58,10 +58,10 @@ def guided_copy(instance: Instance, hint_steps: int, request: str) -> Instance:
 
 
 def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> str:
-    """Draw what is missing, write the file, and say what is in it.
+    """Draw the missing samples, write the file, and return a summary of it.
 
     Args:
-        options: Of ``parse``.
+        options: The result of ``parse``.
         complete: As for ``seele_eval.hint_search.search``.
 
     Raises:
@@ -82,7 +82,7 @@ def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> 
         longest=longest, give=give, conditions={"request": options.request, "longest": options.longest}
     )
     right = solved(search(options, problems, hints, complete=complete))
-    # A hint without a right sample may have one yet in training, which comes back to it.
+    # A hint without a right sample may still get one in training, which comes back to it.
     guides = [
         right[each.instance_id].hint_steps if each.instance_id in right else longest(each)
         for each in problems
@@ -107,14 +107,14 @@ def _say(
     guides: Sequence[int],
     right: Mapping[str, Tried],
 ) -> str:
-    # Whether a problem was solved, and whether it has a guided copy.
+    # The keys say whether a problem was solved and whether it has a guided copy.
     count = Counter(
         (each.instance_id in right, steps > 0) for each, steps in zip(problems, guides, strict=True)
     )
     return (
         f"{options.out}: {len(problems)} problems, {count[True, True] + count[False, True]} of them with a "
         f"guided copy ({count[True, True]} with the shortest hint that had a right sample, "
-        f"{count[False, True]} with the longest, for none had); without one {count[True, False]} solved "
+        f"{count[False, True]} with the longest, as none had); without one, {count[True, False]} solved "
         f"without a hint, and {count[False, False]} whose first step is more than {options.longest:.0%} of "
         "the solution\n"
     )
@@ -146,7 +146,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _request(text: str) -> str:
     if text.count(HINT) != 1 or QUESTION not in text:
-        raise argparse.ArgumentTypeError(f"must have {QUESTION} and, once, {HINT} in it, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must contain {QUESTION}, and {HINT} exactly once, got {text!r}")
     return text
 
 

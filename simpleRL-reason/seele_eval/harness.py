@@ -29,7 +29,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far the two agree on the samples of one file."""
+    """Agreement of the two on the samples of one file."""
 
     name: str
     theirs: int
@@ -37,7 +37,7 @@ class Agreement:
     paired: int
     """Number of prompts that both have."""
     same_texts: int
-    """Number of equal responses to them."""
+    """Number of equal responses to these prompts."""
     same_verdicts: int
     """Number of equal verdicts on equal texts."""
     our_accuracy: float
@@ -47,7 +47,7 @@ class Agreement:
 
 
 def read_samples(path: Path) -> list[Logged]:
-    """The samples of a file of ``lm_eval --log_samples``.
+    """Read the samples from a file of ``lm_eval --log_samples``.
 
     Raises:
         DataError: If it is missing, empty, or holds anything else.
@@ -71,12 +71,12 @@ def agree(name: str, ours: dict[str, Prediction], theirs: Sequence[Logged]) -> A
     """Pair the samples of one file with ours by their prompts.
 
     Raises:
-        DataError: If no prompt is the same.
+        DataError: If they share no prompt.
     """
     pairs = [(ours[logged.prompt], logged) for logged in theirs if logged.prompt in ours]
     if not pairs:
         raise DataError(
-            f"{name}: none of its {len(theirs)} prompts is one of our {len(ours)}; the first is "
+            f"{name}: none of its {len(theirs)} prompts is among our {len(ours)}; the first is "
             f"{theirs[0].prompt!r}, ours is {next(iter(ours), None)!r}"
         )
     same = [(prediction, logged) for prediction, logged in pairs if prediction.text == logged.text]
@@ -142,7 +142,9 @@ def _verdict(correct: bool) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
-    parser = argparse.ArgumentParser(prog="seele_eval.harness", description="Beside lm-evaluation-harness.")
+    parser = argparse.ArgumentParser(
+        prog="seele_eval.harness", description="Compare with lm-evaluation-harness."
+    )
     parser.add_argument("out", type=Path, help="output folder of seele_eval.run")
     parser.add_argument("samples", type=Path, nargs="+", help="samples_*.jsonl of lm_eval --log_samples")
     options = parser.parse_args(argv)

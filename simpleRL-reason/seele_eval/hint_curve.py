@@ -1,8 +1,8 @@
-"""Measure a model's accuracy against the number of revealed steps: the worth of a hint before training.
+"""Measure a model's accuracy against the number of revealed steps, before training.
 
     python -m seele_eval.hint_curve --model M --problems FILE.parquet --out O [--steps 5] [--limit 200]
 
-Only problems with exactly ``--steps`` steps are asked, each with every legal hint, so that all points rest on
+Only problems with exactly ``--steps`` steps are used, each with every legal hint, so that all points share
 the same problems. The table corresponds to the paper's figure 8 (arXiv:2509.06923).
 """
 
@@ -52,7 +52,7 @@ class Point:
     no_answer_share: float
     """Share of responses without an answer."""
     truncated_share: float
-    """Share of responses that the limit of tokens ended."""
+    """Share of responses that the token limit ended."""
 
 
 def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
@@ -65,7 +65,7 @@ def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
     chosen = [problem for problem in problems if len(problem.steps) == steps][:limit]
     if not chosen:
         counts = sorted({len(problem.steps) for problem in problems})
-        raise DataError(f"{path}: no problem has {steps} steps; their numbers of steps are {counts}")
+        raise DataError(f"{path}: no problem has {steps} steps; the problems have {counts}")
     return chosen
 
 
@@ -114,8 +114,8 @@ def markdown(points: Sequence[Point]) -> str:
 
 
 def measure(options: argparse.Namespace) -> list[Point]:
-    """Generate and grade every hint length of every problem, and warn where most responses have no answer or
-    no end.
+    """Generate and grade every problem with every hint length, and warn where most responses lack an answer
+    or an end.
     """
     check_folder(options.out)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
@@ -162,18 +162,18 @@ def sample_hinted(
     chat: Chat = NO_CHAT,
     answers: str = BOX,
 ) -> list[list[Graded]]:
-    """``samples`` graded completions of each problem behind its revealed steps.
+    """Return ``samples`` graded completions of each problem after its revealed steps.
 
     Args:
         model: Hugging Face folder.
         asked: Problem and number of revealed steps.
-        samples: Number of completions of each.
+        samples: Number of completions per problem.
         template: The prompt's template.
         temperature: 0 is greedy.
         settings: Longest response, and the seed from which each completion's seed is derived.
         stop: Strings that end a completion; None for the template's.
         chat: Further inputs of the template ``chat``.
-        answers: Where an answer may stand in a completion, ``BOX`` or ``BOX_OR_LAST``.
+        answers: Where to look for an answer in a completion, ``BOX`` or ``BOX_OR_LAST``.
     """
     ends = stop_of(template, stop, model)
     requests = [
@@ -214,7 +214,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"
     )
-    parser.add_argument("--steps", type=positive, default=5, help="ask problems with exactly this many steps")
+    parser.add_argument("--steps", type=positive, default=5, help="use problems with exactly this many steps")
     parser.add_argument("--limit", type=positive, default=200, help="largest number of problems")
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
@@ -226,7 +226,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--answers",
         choices=(BOX, BOX_OR_LAST),
         default=BOX,
-        help="where an answer may stand: in a box, as in training; or without one in the last "
+        help="where to look for an answer: in a box, as in training; or, without a box, in the last "
         "'answer is ...' or number",
     )
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
-"""The search for the shortest hint behind which a model solves a problem, for commands that need one.
+"""The search for the shortest hint with which a model solves a problem, for commands that need one.
 
-Each problem is sampled without a hint; where no sample is right, behind one step of its worked solution, then
-behind two, and so on, up to the longest hint that the command allows. Samples are kept beside the command's
-output, in OUT.samples.jsonl, some problems at a time: a killed command goes on.
+Each problem is sampled without a hint; if no sample is right, with one step of its worked solution, then with
+two, and so on, up to the longest hint that the command allows. Samples are saved next to the command's
+output, in OUT.samples.jsonl, some problems at a time, so that a killed command can resume.
 """
 
 import argparse
@@ -50,24 +50,24 @@ AT_A_TIME = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A problem behind a hint."""
+    """A problem sampled with a hint."""
 
     instance_id: str
     hint_steps: int
     text: str | None
-    """The first right response; None where no sample was right."""
+    """The first right response; None if no sample was right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Which hints a search tries, and where in a request they stand."""
+    """The hints that a search tries, and their place in a request."""
 
     longest: Callable[[Instance], int]
-    """Steps of a problem's longest hint; 0 for none."""
+    """Number of steps in a problem's longest hint; 0 for none."""
     give: Callable[[Request, Instance, int], Request]
-    """A request without hint as one with this many steps of the problem's solution."""
+    """Add this many steps of the problem's solution to a request without a hint."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What samples depend on besides the options that all searches have."""
+    """Conditions of the samples in addition to the options that all searches have."""
 
 
 def search(
@@ -77,13 +77,13 @@ def search(
     *,
     complete: Complete | None = None,
 ) -> list[Tried]:
-    """Draw what is missing; every problem behind every hint that it was tried behind.
+    """Draw the missing samples, and return every problem with every hint that was tried.
 
     Args:
-        options: Of ``parse``.
-        problems: Those of ``options.file``.
-        hints: Of the command.
-        complete: What completes requests; an engine in this process when not given.
+        options: The result of ``parse``.
+        problems: The problems of ``options.file``.
+        hints: The command's hints.
+        complete: Function that completes requests; an engine in this process if not given.
 
     Raises:
         SeeleError: For anything that the user can fix.
@@ -97,7 +97,7 @@ def search(
     def ask(instance: Instance, hint_steps: int, number: int) -> Request:
         return hints.give(_request(instance, hint_steps, number, options, stop), instance, hint_steps)
 
-    # The longest prompt of all comes first, so that one engine serves every hint.
+    # Each problem's longest prompt sizes the engine, so that one engine serves every hint.
     complete = complete or _engine(options, [ask(each, hints.longest(each), 0) for each in problems])
     with GraderPool() as grader, appender:
         for hint_steps, batch in _untried(problems, found, hints.longest):
@@ -115,16 +115,16 @@ def search(
 
 
 def solved(found: Sequence[Tried]) -> dict[str, Tried]:
-    """The problems with a right response, by id, behind the shortest hint that had one."""
+    """The problems with a right response, by id, with the shortest hint that had one."""
     return {each.instance_id: each for each in found if each.text is not None}
 
 
 def _untried(
     problems: Sequence[Instance], found: Sequence[Tried], longest: Callable[[Instance], int]
 ) -> Iterator[tuple[int, list[Instance]]]:
-    """Hint length by hint length, the problems that have no right response yet and were not tried there.
+    """Yield each hint length with problems that have no right response yet and were not tried at that length.
 
-    ``found`` may grow meanwhile.
+    ``found`` may grow during the iteration.
     """
     for hint_steps in range(max(map(longest, problems)) + 1):
         tried = {each.instance_id for each in found if each.hint_steps == hint_steps}
@@ -135,7 +135,7 @@ def _untried(
 
 
 def _engine(options: argparse.Namespace, longest: Sequence[Request]) -> Complete:
-    """An engine that is started with the first request, and has room for the longest.
+    """Return an engine that starts with the first request and has room for the longest.
 
     Raises:
         SeeleError: As ``encode_requests``.
@@ -178,7 +178,7 @@ def _request(
 
 
 def _conditions(options: argparse.Namespace) -> dict[str, Any]:
-    """What the samples of every search depend on."""
+    """Conditions on which the samples of every search depend."""
     weights = find_weights(find_model(str(options.model)))
     return {
         "problems": file_sha256(options.file),
@@ -191,10 +191,10 @@ def _conditions(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], LineAppender]:
-    """What an earlier command found, and where more goes; a new ledger begins with its conditions.
+    """Return what an earlier command found, and the ledger; a new ledger begins with its conditions.
 
     Raises:
-        ConfigError: The ledger is of other conditions, or another process writes to it.
+        ConfigError: If the ledger has other conditions, or another process writes to it.
     """
     conditions = json.loads(json.dumps(conditions))
     ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
 
 
 def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
-    """What samples of ``seele data filter`` say of problems that nothing is known of, without a hint."""
+    """Return the un-hinted results of ``seele data filter`` for problems that are not ``known``."""
     texts: dict[str, str | None] = {}
     for each in read_predictions(folder).predictions:
         if each.instance_id not in known and texts.get(each.instance_id) is None:
@@ -223,19 +223,19 @@ def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
 
 
 def parser_of(prog: str, description: str, *, samples: int) -> argparse.ArgumentParser:
-    """A command line with the options that all searches have; ``samples`` is the default of its option."""
+    """Return a parser with the options of all searches; ``samples`` is the default of ``--samples``."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("file", type=Path, help="parquet in our schema")
     parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
     parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
     parser.add_argument(
-        "--samples-dir", type=Path, help="samples of `seele data filter`, of the same problems, to begin with"
+        "--samples-dir", type=Path, help="samples of `seele data filter` of the same problems, to start from"
     )
     parser.add_argument(
         "--samples",
         type=positive,
         default=samples,
-        help="of each problem behind each hint; default %(default)s",
+        help="per problem and hint; default %(default)s",
     )
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--template", default="plain", help="prompt template")
@@ -248,10 +248,10 @@ def parser_of(prog: str, description: str, *, samples: int) -> argparse.Argument
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line of a parser of ``parser_of``.
+    """Parse the command line with a parser from ``parser_of``.
 
     Raises:
-        ConfigError: The template would ignore the options of a chat.
+        ConfigError: If the template would ignore the chat options.
     """
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)

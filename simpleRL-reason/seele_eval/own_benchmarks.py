@@ -29,24 +29,24 @@ class BenchmarkFile:
     """The keys of a benchmark's YAML file."""
 
     reference: str
-    """Where the rows are, as of a data source (``SourceSettings``); paths begin at the YAML file."""
+    """Location of the rows, as of a data source (``SourceSettings``); paths are relative to the YAML file."""
     split: str = "test"
-    """The source's name of the split, where the reference does not say it."""
+    """The source's name for the split, if the reference does not give it."""
     columns: RowColumns = field(default_factory=RowColumns)
     prompt: str = QUESTION
-    """Text around the question and its options; the template goes around that."""
+    """Text around the question and its options; the template wraps this text."""
     judge: str | None = None
-    """``path/to/file.py:function`` that takes an answer and the reference answer and says whether it is
-    right, in place of the evaluation's grader.
+    """``path/to/file.py:function`` that takes an answer and the reference answer and returns True if it
+    is right, in place of the evaluation's grader.
     """
     temperature: float = 0.0
     """Sampling temperature; 0 is greedy."""
     samples: int = 1
     """Completions per problem at a temperature above 0."""
     rows: int | None = None
-    """Problems of the whole set; any number where it is not given."""
+    """Number of problems in the whole set; any number if not given."""
     may_be_published: bool = True
-    """Whether questions may stand in result files."""
+    """True if questions may appear in result files."""
 
     def __post_init__(self) -> None:
         if QUESTION not in self.prompt:
@@ -58,14 +58,14 @@ class BenchmarkFile:
 
 
 def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
-    """The benchmarks of these names, groups spelt out.
+    """Return the benchmarks with these names; groups are expanded.
 
     Args:
-        names: Of ``BENCHMARKS`` and ``GROUPS``; YAML files, which are called by their stem; import paths of a
-            ``Benchmark``, called by the object's name; entry points of ``seele.benchmarks``.
+        names: Names in ``BENCHMARKS`` and ``GROUPS``; YAML files, named by their stem; import paths of a
+            ``Benchmark``, named by the object; entry points of ``seele.benchmarks``.
 
     Raises:
-        ConfigError: For an unknown name, a file with a mistake, or two benchmarks of one name.
+        ConfigError: For an unknown name, a file with a mistake, or two benchmarks with the same name.
     """
     spelt_out = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
     found: dict[str, Benchmark] = {}
@@ -79,7 +79,7 @@ def find_benchmarks(names: Sequence[str]) -> dict[str, Benchmark]:
             continue
         name, benchmark = _own(spec)
         if name in found or name in BENCHMARKS or name in GROUPS:
-            raise ConfigError(f"--benchmarks {spec}: there is another benchmark {name!r}; rename one")
+            raise ConfigError(f"--benchmarks {spec}: another benchmark is named {name!r}; rename one")
         found[name] = benchmark
     if unknown:
         known = [*BENCHMARKS, *installed_names(ENTRY_POINTS)]
@@ -131,14 +131,14 @@ def _open(reference: str, split: str) -> OpenSplit:
     parsed = parse_reference(reference)
     if isinstance(parsed, HubReference) and parsed.split:
         split = parsed.split
-    # Whole rows, because scores may be asked for by any column.
+    # Whole rows, because scores may be split by any column.
     return open_split(
         SourceSettings(data_source="benchmark", reference=reference, detect=("question",)), split
     )
 
 
 def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
-    """The judge, and the checksum of its file."""
+    """Return the judge and the checksum of its file."""
     function: Callable[[str, str], Any] = find_part(spec, key=key, group="judges", built_in={})
     if not callable(function):
         raise ConfigError(f"{key}: expected a function of an answer and the gold, got {function!r}")

@@ -1,13 +1,13 @@
 """Worked solutions in a model's own words: ``python -m seele_eval.own_solutions FILE --model M --out OUT``.
 
-Each problem of FILE is sampled without a hint; where no sample is right, behind one step of its worked
-solution, then behind two, and so on. The first right response, behind its hint, becomes the problem's
-solution, cut into steps again. So most of a solution is the model's own, as PrefixRL trains with
-(arXiv:2601.18795), and hints say what the model might have said.
+Each problem of FILE is sampled without a hint; if no sample is right, after one step of its worked solution,
+then after two, and so on. The hint and the first right response to it become the problem's solution, cut into
+steps again. Most of a solution is thus the model's own, as in PrefixRL's training (arXiv:2601.18795), and
+hints say what the model might have said.
 
 OUT holds all problems with the column ``own_share``: the share of the solution's characters that the model
-wrote, 0 where nothing was right and the solution stays as it was. How it is searched and gone on with is in
-``seele_eval.hint_search``.
+wrote, or 0 if no response was right and the solution is unchanged. ``seele_eval.hint_search`` describes how
+the command searches and resumes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
 from seele_eval.prompts import Complete, Request
 
 OWN_SHARE = "own_share"
-"""The column of OUT."""
+"""The column added to OUT."""
 
 
 def own_solution(instance: Instance, tried: Tried) -> tuple[Instance, float]:
@@ -47,10 +47,10 @@ def own_solution(instance: Instance, tried: Tried) -> tuple[Instance, float]:
 
 
 def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> str:
-    """Draw what is missing, write the file, and say what is in it.
+    """Draw the missing samples, write the file, and return a summary of it.
 
     Args:
-        options: Of ``parse``.
+        options: The result of ``parse``.
         complete: As for ``seele_eval.hint_search.search``.
 
     Raises:
@@ -76,8 +76,8 @@ def _write(out: Path, problems: Sequence[Instance], right: dict[str, Tried]) -> 
     unhinted = sum(not each.hint_steps for each in right.values())
     mean = sum(share for _, share in own) / len(own)
     return (
-        f"{out}: {len(own)} problems, {len(right)} with a solution of the model's, {unhinted} of them "
-        f"without a hint; on average {mean:.1%} of a solution is its own\n"
+        f"{out}: {len(own)} problems, {len(right)} with the model's own solution, {unhinted} of them "
+        f"without a hint; on average {mean:.1%} of a solution is the model's\n"
     )
 
 

@@ -1,7 +1,7 @@
-"""Data-parallel generation: one process per copy of the model, each on its own GPUs; requests dealt in turn.
+"""Data-parallel generation: one process per copy of the model, each on its own GPUs.
 
-Each copy runs ``seele_eval.worker``, which reads a job as one line and writes one line per response. It ends
-with this process, even if that is killed.
+Requests are dealt in turn. Each copy runs ``seele_eval.worker``, which reads a job as one line and writes one
+line per response. It ends with this process, even if this process is killed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them; none on a CPU."""
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them; empty on a CPU."""
     if _VISIBLE in os.environ:
         return [name for name in os.environ[_VISIBLE].split(",") if name.strip()]
     import torch
@@ -45,7 +45,7 @@ def share_gpus(gpus: Sequence[str], *, tensor_parallel: int, copies: int | None)
         copies: Number of copies; by default as many as the GPUs allow.
 
     Raises:
-        ConfigError: If the GPUs do not suffice.
+        ConfigError: If there are too few GPUs.
     """
     if not gpus and copies in (None, 1):
         return [()]
@@ -67,12 +67,12 @@ def complete_in_processes(
     *,
     command: Sequence[str] = WORKER,
 ) -> Responses:
-    """One response per request, from one process for each share of the GPUs.
+    """Draw one response per request with one process for each share of the GPUs.
 
     Args:
         model: Hugging Face folder.
-        requests: Dealt in turn, so that every process gets its part of each benchmark.
-        settings: The same for all.
+        requests: Requests, dealt in turn so that every process gets its part of each benchmark.
+        settings: Settings of every process.
         shares: Names of GPUs, as from ``share_gpus``.
         command: Command of each process.
 
@@ -158,6 +158,6 @@ def _check_end(copy: _Copy) -> None:
         copy.errors.seek(0)
         output = copy.errors.read()[-2000:]
         raise DependencyError(
-            f"a generating process ended with status {status}; what was finished is kept, and the same "
-            f"command goes on from there. It said:\n{output}"
+            f"a generation process ended with status {status}; finished samples are kept, and the same "
+            f"command resumes from there. Its output:\n{output}"
         )

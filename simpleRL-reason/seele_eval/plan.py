@@ -25,7 +25,7 @@ from seele_eval.server import Server, complete_on_server
 from seele_eval.sources import Task, load_benchmark, load_problem_file
 
 DEFAULT_TEMPLATE = "r1_zero"
-"""The paper's (arXiv:2509.06923, section 5.1)."""
+"""The paper's template (arXiv:2509.06923, section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def make_plan(arguments: Arguments) -> Plan:
             "template": template,
             "template_text": None if template == CHAT else template_text(template),
             "stop": list(stop),
-            # Other templates read nothing of it.
+            # Other templates ignore it.
             "chat": describe_chat(chat if template == CHAT else Chat(ask="")),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
             "grader": arguments.grader,
@@ -114,7 +114,7 @@ def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
     """Choose what completes the plan's requests: a server, this process, or one process per group of GPUs.
 
     Raises:
-        SeeleError: If the model is missing, or the GPUs do not suffice.
+        SeeleError: If the model is missing, or there are too few GPUs.
     """
     model = _choose_model(arguments)
     if arguments.server:
@@ -212,7 +212,7 @@ def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: s
 
 
 def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
-    """Where answers stand: in a box, unless the command says otherwise or the template is ``chat``."""
+    """Return where to look for answers: in a box, unless the command or ``chat`` says otherwise."""
     answers = arguments.answers or (BOX_OR_LAST if template == CHAT else BOX)
     if answers == WHOLE_TEXT and arguments.grader not in READ_TEXTS:
         raise ConfigError(

@@ -45,7 +45,7 @@ class Prediction:
     finish: Finish
     response_tokens: int
     is_unboxed: bool = False
-    """Whether the answer was found without a box."""
+    """True if the answer was found without a box."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """The problem's values of the columns that scores are split by; None if its row lacks one."""
 
@@ -72,10 +72,10 @@ class PredictionFile:
 
 
 def read_predictions(folder: Path) -> PredictionFile:
-    """Read the samples of an output folder, finished or not; the last line of a sample counts.
+    """Read the samples of an output folder, finished or not; a sample's last line counts.
 
     Raises:
-        CheckpointError: If there are no samples, or the file is damaged elsewhere than at its end.
+        CheckpointError: If there are no samples, or the file is damaged anywhere but at its end.
     """
     path = folder / PREDICTIONS
     if not path.is_file():
@@ -86,7 +86,7 @@ def read_predictions(folder: Path) -> PredictionFile:
         conditions: Mapping[str, Any] = json.loads(head)["conditions"]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{path}: the first line holds no conditions, so nothing can go on from it; name another --out"
+            f"{path}: the first line holds no conditions, so it cannot be resumed; name another --out"
         ) from error
     predictions = [_to_prediction(line, f"{path}: line {n}") for n, line in enumerate(lines, start=2)]
     return PredictionFile(
@@ -103,13 +103,13 @@ def _to_prediction(line: bytes, at: str) -> Prediction:
         kinds = {"reason": GradeReason(row["reason"]), "finish": Finish(row["finish"])}
         return Prediction(**row | kinds)
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{at} is damaged ({error}); remove the line, and it is drawn again") from error
+        raise CheckpointError(f"{at} is damaged ({error}); remove the line to draw it again") from error
 
 
 PASS_FIGURE = "pass_at_k.png"
 
 SCORES = ("scores.json", "scores.md", PASS_FIGURE, COUNTS)
-"""Files written when all samples are there; the first marks a complete evaluation."""
+"""Files written once all samples exist; the first marks a complete evaluation."""
 
 # The same weights may have moved, and a server may return at another address.
 _DECIDES_NOTHING = frozenset({"model", "server"})
@@ -123,7 +123,7 @@ class Ledger:
 
         Raises:
             ConfigError: If the folder holds an unfinished evaluation under other conditions.
-            CheckpointError: If the file is damaged elsewhere than at its end.
+            CheckpointError: If the file is damaged anywhere but at its end.
         """
         self._folder = folder
         self._conditions = json.loads(json.dumps(conditions))

@@ -2,10 +2,10 @@ r"""One problem of a benchmark: question, reference answers, and columns by whic
 
 ``seele_eval.rows`` reads the data sets' rows; ``seele_eval.benchmarks`` lists the data sets.
 
-Answers are contents of a ``\boxed{}``: split into several, rid of a unit, normalised for a vote.
+Answers are the contents of a ``\boxed{}``: split into several, stripped of a unit, normalised for a vote.
 ``seele_eval.grading`` decides whether an answer is right.
 
-A column's value is a text, a number, a truth value or a list of texts, such as a subject, a level or a
+A column's value is a text, a number, a Boolean or a list of texts, such as a subject, a level or a
 category; nested fields are named ``extra_info.split``. A row without a value lacks the column.
 """
 
@@ -27,11 +27,11 @@ class Problem:
     """Unique in its benchmark and derived from the content: a shuffled or shortened file keeps its ids."""
 
     question: str
-    """The question with its options, without template."""
+    """The question with its options, without the template."""
 
     answers: tuple[str, ...]
-    """Reference answers without box; several must all be given, in any order. With options, the label of the
-    right one.
+    """Reference answers without a box; if several, all must be given, in any order. With options, the label
+    of the right one.
     """
 
     labels: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 
-# A unit stands at an answer's end; the benchmarks have no longer units.
+# A unit is at an answer's end; the benchmarks have no longer units.
 _MAX_UNIT_CHARS = 40
 
 
@@ -125,7 +125,7 @@ def split_answers(text: str) -> list[str]:
     r"""Split a text such as ``$(1,8,19), (2,7,13)$`` or ``1,3,5`` into its answers.
 
     The text is split outside brackets and environments, at commas, semicolons, ``and``, ``or``, ``\quad`` and
-    line ends. A part that begins with ``\pm`` stands for two. Braces around the whole set are dropped.
+    line ends. A part that begins with ``\pm`` counts as two. Braces around the whole set are dropped.
     """
     text = _DRESSING.sub("", text).strip()
     text = re.sub(r"^\\\{(.*)\\\}$", r"\1", text, flags=re.DOTALL)
@@ -167,7 +167,7 @@ MAX_VALUES = 100
 """A column with more different values identifies problems rather than kinds: questions, ids, links."""
 
 NO_VALUE = "(none)"
-"""Stands for the value of a problem whose row lacks the column."""
+"""The value for a problem whose row lacks the column."""
 
 Columns = dict[str, Any]
 """Values of one row by column."""
@@ -179,7 +179,7 @@ def columns_of(row: Mapping[str, Any]) -> Columns:
 
 
 def groupable(rows: Sequence[Columns]) -> list[str]:
-    """The names of columns of the rows that hold at most ``MAX_VALUES`` different values, sorted."""
+    """The sorted names of the rows' columns that hold at most ``MAX_VALUES`` different values."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():

@@ -47,7 +47,7 @@ class Response:
 
     text: str
     num_tokens: int
-    """Generated text, including any text after a stop string."""
+    """Number of generated tokens, including any after a stop string."""
     finish: Finish
 
     def before_stop(self, stop: Sequence[str]) -> "Response":
@@ -68,7 +68,7 @@ def encode_requests(model: Path, requests: Sequence[Request], *, max_tokens: int
 
     Raises:
         DataError: If the folder holds no configuration or tokenizer that transformers can read.
-        ConfigError: If a template is unknown or the model has none of its own to chat with, or the longest
+        ConfigError: If a template is unknown or the model has no chat template, or the longest
             prompt plus ``max_tokens`` exceeds the context.
     """
     from transformers import AutoConfig
@@ -111,7 +111,7 @@ def stop_of(template: str, chosen: Sequence[str] | None, model: Path | None) -> 
 
 
 def begins_thinking(template: str, chat: Chat, model: Path | None) -> bool:
-    """Whether the prompt ends with ``<think>``, so that a response starts inside the thoughts.
+    """Return True if the prompt ends with ``<think>``, so that a response starts inside the thoughts.
 
     Args:
         template: The prompt's template.
@@ -129,7 +129,7 @@ def begins_thinking(template: str, chat: Chat, model: Path | None) -> bool:
 
 
 def longest_prompt(prompts: Sequence[Prompt]) -> int:
-    """Tokens of the longest prompt."""
+    """Number of tokens in the longest prompt."""
     return max(len(prompt.token_ids) for prompt in prompts)
 
 

@@ -108,12 +108,12 @@ def read_mmlu_pro(row: Mapping[str, Any], at: str) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowColumns:
-    """Which column of a user's own benchmark holds what, as paths (``seele.data.sources.mapping``)."""
+    """The columns of a user's own benchmark, as paths (``seele.data.sources.mapping``)."""
 
     question: str = "question"
     answer: str = "answer"
-    """A text or a number; several in a list must all be given, in any order. With options, the label of the
-    right one.
+    """A text, a number, or a list of these, which must all be given, in any order. With options, the label of
+    the right one.
     """
     options: str | None = None
     """A list of texts, whose labels are A, B, C, or a mapping from label to text."""
@@ -121,7 +121,7 @@ class RowColumns:
 
 
 def read_columns(columns: RowColumns) -> RowReader:
-    """A reader of rows with these columns."""
+    """Return a reader of rows with these columns."""
 
     def read(row: Mapping[str, Any], at: str) -> Problem:
         if not isinstance(row, Mapping):
@@ -156,7 +156,7 @@ def read_columns(columns: RowColumns) -> RowReader:
 
 def _choice(question: str, options: dict[str, str], gold: Any, at: str) -> Problem:
     if gold not in options:
-        raise DataError(f"{at}: the gold {gold!r} is none of the options {list(options)}")
+        raise DataError(f"{at}: the gold {gold!r} is not one of the options {list(options)}")
     return choice_problem(question, {label: text.strip() for label, text in options.items()}, gold)
 
 

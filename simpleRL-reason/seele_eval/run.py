@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command() -> NoReturn:
-    """``seele eval``."""
+    """Run ``seele eval``."""
     exit_quietly(main())
 
 
@@ -95,7 +95,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
 
     Args:
         arguments: What to evaluate and how.
-        complete: What completes requests; chosen from the arguments when not given.
+        complete: Function that completes requests; chosen from the arguments if not given.
 
     Raises:
         SeeleError: For anything that the user can fix.
@@ -182,7 +182,7 @@ def record(
 
 
 def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Prediction:
-    """Cut the response at a stop string, and find and judge its answer. A reward function of the user's own
+    """Cut the response at a stop string, and find and judge its answer. A user's own reward function
     judges the whole response.
     """
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
@@ -212,7 +212,7 @@ def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Pr
 
 
 def _instance(task: Task, problem: Problem) -> Instance:
-    """The problem as a reward function of training sees it, without a worked solution."""
+    """The problem as a training reward function sees it, without a worked solution."""
     return Instance(
         instance_id=problem.instance_id,
         data_source=problem.data_source or task.name,
@@ -240,7 +240,7 @@ def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
 
 
 def warning(plan: Plan, predictions: Sequence[Prediction]) -> str:
-    """What to say where most responses of a benchmark have no answer or no end; empty if none is such."""
+    """Return a warning for benchmarks where most responses lack an answer or an end, or ""."""
     groups = group_by_decoding(predictions)
     names = [benchmark for benchmark, _ in groups]
     return warn_of_unanswered(

@@ -64,7 +64,7 @@ class Score:
     """Share of samples counted as wrong because the grader reached no verdict."""
     template: str
     answers: str = BOX
-    """Where an answer may stand (``seele_eval.grading.ANSWERS``)."""
+    """Where to look for an answer (``seele_eval.grading.ANSWERS``)."""
     unboxed_share: float = 0.0
     """Share of samples whose answer was found without a box."""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]])
 
 
 def is_partial(score: Score) -> bool:
-    """Whether the score of a known benchmark lacks some of its problems."""
+    """Return True if the score of a known benchmark lacks some of its problems."""
     benchmark = BENCHMARKS.get(score.benchmark)
     return benchmark is not None and score.problems not in (benchmark.rows, benchmark.hub_rows)
 

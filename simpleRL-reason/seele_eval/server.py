@@ -1,4 +1,4 @@
-"""Responses from a server that speaks OpenAI's interface, such as ``vllm serve``.
+"""Responses from a server with OpenAI's interface, such as ``vllm serve``.
 
 Many requests run at once. Each is retried while the server is busy, restarting or sending malformed replies,
 and given up if that persists. A refused request is the user's error.
@@ -24,7 +24,7 @@ class Server:
     """Base address, which usually ends in ``/v1``."""
     model: str
     concurrency: int = 64
-    """Number of requests at the same time."""
+    """Number of concurrent requests."""
     first_wait_s: float = 0.5
 
 
@@ -32,7 +32,7 @@ def complete_on_server(server: Server, requests: Sequence[Request], settings: En
     """One response per request, as the server finishes them.
 
     Raises:
-        ConfigError: If a template is unknown, a request has a hint, or the server serves no such model.
+        ConfigError: If a template is unknown, a request has a hint, or the server does not serve the model.
         DataError: If the server does not answer.
     """
     for request in requests:
@@ -41,8 +41,8 @@ def complete_on_server(server: Server, requests: Sequence[Request], settings: En
             raise ConfigError("a server completes prompts without hints only; use a model folder")
         if request.chat.open_thinking:
             raise ConfigError(
-                "--open-thinking: a server begins the model's turn by itself; use a model folder, or leave "
-                "it off: a thinking model opens its thoughts without it"
+                "--open-thinking: a server begins the model's turn by itself; use a model folder, or omit "
+                "it: a thinking model opens its thoughts without it"
             )
     _check_model(server)
     return _stream(server, [_payload(server, request, settings) for request in requests])
@@ -84,7 +84,7 @@ def _payload(server: Server, request: Request, settings: EngineSettings) -> dict
 def _ends(request: Request) -> dict[str, Any]:
     if not request.stop:
         return {}
-    # A server that chats marks its turns itself. One that completes our text must not leave special
+    # A chat server marks its turns itself. One that completes our text must not leave special
     # tokens such as <|im_end|> out of the text that it searches, as vLLM and SGLang do by default.
     marks = {} if request.template == CHAT else {"skip_special_tokens": False}
     return {"stop": list(request.stop), **marks}

@@ -1,6 +1,6 @@
 """Problems of the chosen benchmarks, from files below a data folder or from the Hugging Face hub.
 
-All their errors are found here, before a model is loaded: missing files, wrong numbers of rows, rows that
+All errors in them are found here, before a model is loaded: missing files, wrong numbers of rows, rows that
 break their schema.
 """
 
@@ -57,8 +57,8 @@ def load_benchmark(
         name: The benchmark's name in results.
         benchmark: The benchmark's definition.
         data_dir: Folder that holds the benchmark's file; the hub is used if it is None.
-        limit: Largest number of problems to keep. The source must be complete all the same.
-        any_row_count: Accept a source with another number of rows than the benchmark has.
+        limit: Largest number of problems to keep. The source must still be complete.
+        any_row_count: Accept a source whose number of rows differs from the benchmark's.
         by: Columns whose values the problems keep.
 
     Raises:
@@ -81,7 +81,7 @@ def load_benchmark(
     if expected is not None and len(rows) != expected and not any_row_count:
         raise DataError(
             f"{' '.join(map(str, source.values()))}: {len(rows)} rows, but {name} has {expected}; "
-            "fetch the whole set, or pass --any-row-count to measure on these rows all the same"
+            "fetch the whole set, or pass --any-row-count to measure on these rows anyway"
         )
     problems = number_twins(_problem(benchmark, row, at) for at, row in rows)
     problems, columns = _with_columns(problems, [row for _, row in rows], by)
@@ -111,7 +111,7 @@ def load_problem_file(name: str, path: Path, *, limit: int | None = None, by: Se
 
 
 def _problem(benchmark: Benchmark, row: Any, at: str) -> Problem:
-    """The problem of a row as the benchmark asks it."""
+    """The problem of a row in the benchmark's wording."""
     try:
         problem = benchmark.read(row, at)
     except SeeleError:
@@ -142,7 +142,7 @@ def _with_columns(
 
 
 def read_rows(path: Path) -> list[tuple[str, Any]]:
-    """The rows of a jsonl, json, csv or parquet file, each with its place for messages.
+    """The rows of a jsonl, json, csv or parquet file, each with its location for messages.
 
     Raises:
         DataError: If the file is none of these, or cannot be read.
@@ -171,10 +171,10 @@ def _find_file(name: str, benchmark: Benchmark, data_dir: Path) -> Path:
     candidates = [data_dir / file for file in benchmark.files]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
-        where = f"from the hub ({benchmark.hub})" if benchmark.hub else "from who made it"
+        where = f"from the hub ({benchmark.hub})" if benchmark.hub else "from its author"
         raise DataError(
             f"{' or '.join(map(str, candidates))}: no such file, needed for benchmark {name!r}; "
-            f"get it {where}" + (", or leave --data-dir out to read it there" if benchmark.hub else "")
+            f"get it {where}" + (", or omit --data-dir to read it there" if benchmark.hub else "")
         )
     return found
 
@@ -192,8 +192,6 @@ def _hub_rows(name: str, benchmark: Benchmark) -> tuple[list[tuple[str, Any]], d
             "HF_TOKEN. "
         )
     )
-    instead = (
-        f"{gated}Without a network, put {benchmark.files[0]} below a folder and name that with --data-dir"
-    )
+    instead = f"{gated}Without a network, put {benchmark.files[0]} below a folder and pass that as --data-dir"
     rows = read_hub_rows(benchmark.hub, instead=instead)
     return rows, {"hub": benchmark.hub.name, "revision": benchmark.hub.revision}

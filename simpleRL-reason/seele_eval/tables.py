@@ -87,7 +87,7 @@ def _draw_panel(
 
 
 def _ticks(ks: Set[int]) -> list[int]:
-    """The labelled k: the last, and those that leave room for the next label."""
+    """The values of k to label: the last, and those that leave room for the next label."""
     ordered = sorted(ks)
     return [k for k, after in pairwise(ordered) if 2 * after >= 3 * k] + ordered[-1:]
 
@@ -119,7 +119,7 @@ def results_table(
 
     Args:
         rows: Each model's name, and its accuracies and averages by name. Missing values are marked.
-        partial: Names that were measured on some problems only, which are marked.
+        partial: Names that were measured on only some problems, which are marked.
         columns: ``SEELE_COLUMNS`` or ``LUFFY_COLUMNS``.
     """
     cells = [
@@ -189,7 +189,7 @@ def conditions_list(conditions: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, str]], *, num_names: int) -> str:
-    """The rows under their keys; names are aligned left, numbers right."""
+    """Return the rows as a table under their keys; names are aligned left, numbers right."""
     columns = [(head, *(row[head] for row in rows)) for head in rows[0]]
     padded = []
     for index, column in enumerate(columns):

@@ -3,7 +3,7 @@ training: the same prompts, limits, decoding and grades.
 
     python -m seele_eval.validation --run RUN --models STEP=FOLDER ...
 
-For trainers that cannot generate. Standard output gets one line of JSON per model once it is measured.
+For trainers that cannot generate. Each model's result is one line of JSON on standard output.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Conditions:
     stop: tuple[str, ...] = ()
     """Strings that end a response."""
     begins_thinking: bool = False
-    """Whether the prompt ends with ``<think>``."""
+    """True if the prompt ends with ``<think>``."""
     problems: tuple[tuple[str, Instance], ...]
     """``<data set>/<file>`` and problem, file after file."""
 
@@ -100,7 +100,7 @@ def requests_of_step(conditions: Conditions, step: int) -> list[Request]:
 def measure_splits(
     conditions: Conditions, responses: Sequence[Response], grader: Grader
 ) -> tuple[dict[str, float], dict[str, Unanswered]]:
-    """Share of correct answers of each validation file, and its responses without an answer or an end.
+    """Return each validation file's share of correct answers, and its responses without an answer or an end.
 
     A truncated response is judged as in training.
     """
@@ -126,7 +126,7 @@ def measure_splits(
 
 
 def validate(run: Path, models: Mapping[int, Path]) -> Iterator[dict[str, Any]]:
-    """Step, metrics, warning and seconds of each model, in the order given."""
+    """Yield the step, metrics, warning and seconds of each model, in the order given."""
     conditions, first = read_conditions(run), next(iter(models.values()))
     prompt = conditions.seele.prompt
     conditions = replace(
@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Un-hinted accuracy on a run's validation files.")
     parser.add_argument("--run", type=Path, required=True, help="run folder with resolved.yaml")
     parser.add_argument("--models", type=_model_of_step, nargs="+", required=True, metavar="STEP=FOLDER")
-    parser.add_argument("--attached", action="store_true", help="end when standard input does")
+    parser.add_argument("--attached", action="store_true", help="exit when standard input closes")
     options = parser.parse_args(argv)
 
     if options.attached:

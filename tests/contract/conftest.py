@@ -1,4 +1,4 @@
-"""Benchmarks as modules, and configurations that are composed once."""
+"""Fixtures: benchmarks as modules, and configurations that are composed once."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def load_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], ModuleType]]:
-    """Imports a script of a folder as running it would: scripts import their neighbours by name."""
+    """Import a script of a folder as if it were run: scripts import their neighbours by name."""
     before, folders = set(sys.modules), set()
 
     def load(folder: Path, name: str) -> ModuleType:
@@ -29,7 +29,7 @@ def load_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str],
 
 @pytest.fixture(scope="session")
 def composed() -> Callable[..., Any]:
-    """The configuration of these overrides; not to be changed, for others get the same one."""
+    """Return the configuration of these overrides; do not change it, because it is shared."""
     from seele_verl.train import compose
 
     return cache(lambda *overrides: compose([*overrides]))

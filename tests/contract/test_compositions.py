@@ -1,5 +1,5 @@
-"""docs/methods says what the code does: every pair of its tables composes or is refused as it says there,
-every refusal in code has a row, and every default that a method's page names is the one that is composed.
+"""docs/methods agrees with the code: every pair in its tables composes or is refused as stated, every refusal
+in code has a row, and every default that a method's page names is the composed one.
 """
 
 import ast
@@ -57,14 +57,14 @@ def pickled(method: str) -> bytes:
 
 
 def composed(method: str, *settings: str) -> DictConfig:
-    """A method's configuration under settings of single keys, as by Hydra; faster loaded than copied."""
+    """Return a method's configuration with single keys set, as by Hydra; loading is faster than copying."""
     config: DictConfig = pickle.loads(pickled(method))
     config.merge_with_dotlist([*settings])
     return config
 
 
 def check(method: str, *settings: str) -> None:
-    """What preflight checks of a run's parts."""
+    """Run preflight's checks of a run's parts."""
     config = composed(method, *settings)
     seele = read_settings(config)
     check_method(seele)
@@ -81,7 +81,7 @@ def refusal(method: str, *settings: str) -> ConfigError | None:
 
 
 def table(text: str, *header: str) -> list[dict[str, str]]:
-    """Rows of the Markdown table whose header begins with these cells."""
+    """Return the rows of the Markdown table whose header begins with these cells."""
     lines = text.splitlines()
     names, first = next(
         (cells(line), number) for number, line in enumerate(lines) if cells(line)[: len(header)] == [*header]
@@ -99,7 +99,7 @@ def cells(line: str) -> list[str]:
 
 
 def code(cell: str) -> list[str]:
-    """The cell's pieces in code font."""
+    """Return the cell's pieces in code font."""
     return re.findall(r"`([^`]+)`", cell)
 
 
@@ -132,7 +132,7 @@ def test_a_method_takes_the_parts_that_the_table_says(row):
 
 
 def is_listed(error: ConfigError, part: str) -> bool:
-    """Whether the table of refusals has a row with this message; controllers differ in names only."""
+    """Return True if the table of refusals has a row with this message; controllers differ only in names."""
     if part == "hint controller":
         return re.match(r"seele.hints.controller: method \w+ .*; allowed are \[", str(error)) is not None
     words = {re.sub(r"=\w+$", "", message) for message in MESSAGES}
@@ -176,7 +176,7 @@ def refuse(row: dict[str, str]) -> ConfigError:
 
 
 def places_that_refuse() -> set[tuple[str, int]]:
-    """File and line of each check of one setting against another."""
+    """Return file and line of each check of one setting against another."""
     found = set()
     for module in (
         seele.methods,
@@ -186,7 +186,7 @@ def places_that_refuse() -> set[tuple[str, int]]:
     ):
         tree = ast.parse(inspect.getsource(module))
         found |= {(module.__file__, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
-    # Of the settings, the checks of one section against another.
+    # In the settings, only the checks of one section against another.
     settings = seele.config.settings
     (whole,) = (
         node
@@ -202,7 +202,7 @@ def places_that_refuse() -> set[tuple[str, int]]:
 
 
 def places_of(error: BaseException | None) -> set[tuple[str, int]]:
-    """File and line of every call on the error's way, and on that of its cause."""
+    """Return file and line of every call in the tracebacks of the error and its cause."""
     places = set()
     while error is not None:
         step = error.__traceback__
@@ -232,7 +232,7 @@ def test_a_pages_defaults_are_the_composed_ones(page):
     rows = table(page.read_text(), "setting", "default")
     config = composed(page.stem)
     said = {code(row["setting"])[0]: code(row["default"])[0] for row in rows}
-    # YAML 1.1 takes 1e-6 for a text.
+    # YAML 1.1 reads 1e-6 as a text.
     values = {
         key: float(value) if re.fullmatch(r"1e-\d", value) else yaml.safe_load(value)
         for key, value in said.items()

@@ -35,7 +35,7 @@ from seele_verl.runs.resume import missed_validation
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
-# --- Every YAML composes, builds, and says what the paper says
+# --- Every YAML composes, builds, and agrees with the paper
 
 
 ROOT = Path(__file__).parents[2]
@@ -65,21 +65,21 @@ INTERPOLATED = {
     "reward.format_score": "${data.format_score}",
     "sft.save_freq": "${trainer.save_freq}",
 }
-"""Defaults that follow another section; without one they are the dataclass's."""
+"""Defaults that follow another section; without it they are the dataclass's."""
 
 
 def test_the_yaml_and_the_dataclasses_have_the_same_keys_and_defaults():
     written = OmegaConf.to_container(OmegaConf.load(CONFIGS / "seele.yaml").seele)
     assert written.pop("method") == "???"
     defaults = asdict(SeeleConfig(method="?"))
-    # Said by the method, and by trainer.total_training_steps.
+    # Set by the method, and by trainer.total_training_steps.
     for key in ("method", "training_steps"):
         del defaults[key]
     assert flat(written) == flat(defaults) | INTERPOLATED
 
 
 def flat(section, prefix=""):
-    """Values by dotted key; an empty mapping is a value."""
+    """Return values by dotted key; an empty mapping is a value."""
     values = {}
     for key, value in section.items():
         is_section = isinstance(value, dict) and bool(value)
@@ -176,7 +176,7 @@ def test_luffy_keeps_its_learning_rate_without_a_gpu():
     config = composed("method=luffy", "hardware=cpu")
     assert config.actor_rollout_ref.actor.optim.lr == 1e-6
     assert (config.data.train_batch_size, config.trainer.total_training_steps) == (128, 500)
-    # vLLM on a CPU takes no prompt in pieces.
+    # vLLM on a CPU does not split a prompt.
     assert config.actor_rollout_ref.rollout.max_num_batched_tokens == 2048 + 8192
 
 
@@ -221,7 +221,7 @@ def test_both_commands_print_a_configuration_without_starting_anything(tmp_path)
 
 
 def script_arguments(script, *arguments, **environment):
-    """What the script hands on to the trainer."""
+    """Return the arguments that the script passes to the trainer."""
     printed = subprocess.run(
         ["bash", str(ROOT / "scripts" / script), *arguments],
         capture_output=True,
@@ -255,7 +255,7 @@ WINDOWS = {
 
 
 def check_starts(config):
-    """What preflight checks without data, and that the longest sequence fits everywhere."""
+    """Run preflight's checks that need no data, and check that the longest sequence fits everywhere."""
     seele = read_settings(config)
     check_method(seele)
     check_batches(config, seele)
@@ -338,8 +338,8 @@ def test_an_engine_takes_a_rounds_requests_at_once():
     assert composed("hardware=gpu8", "method=grpo").actor_rollout_ref.rollout.max_num_seqs == 512
 
 
-# --- A run has one plan: every change to the configuration stands in ``resolved.yaml``, and nothing changes
-# it afterwards
+# --- A run has one plan: every change to the configuration is in ``resolved.yaml``, and nothing changes it
+# afterwards
 
 
 PACKAGE = Path(seele_verl.__file__).parent
@@ -356,7 +356,7 @@ def test_one_place_writes_to_a_configuration():
         for path in PACKAGE.rglob("*.py")
         if WRITES.search(path.read_text())
     }
-    # The plan is set read-only where it is made.
+    # The plan is made read-only at once.
     assert found == {"changes.py": 3, "plan.py": 1}
 
 
@@ -375,7 +375,7 @@ def test_a_change_leaves_the_configuration_it_begins_with():
 
 @pytest.fixture
 def planned(tmp_path, monkeypatch):
-    """Runs a command up to its training, and gives the plan that would be trained by."""
+    """Run a command up to its training, and return the plan of that training."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train.os, "environ", train.os.environ.copy())
     seen = []
@@ -387,7 +387,7 @@ def planned(tmp_path, monkeypatch):
 
     def go(config, folder, preflight, resumed_at):
         seen.append((config, (folder / RESOLVED).read_text()))
-        # What verl gets it may write to; the plan it may not.
+        # verl may write to its own copy, but not to the plan.
         verls = with_changes(config, {})
         verls.trainer.total_epochs = 77
 
@@ -415,7 +415,7 @@ def test_nothing_changes_after_the_plan_is_written(planned, tmp_path):
     assert plan.seele.rollout_cache == f"{tmp_path}/cache"
     assert plan.data.train_files == [f"{tmp_path}/data/prepared/chains/train.parquet"]
     assert plan.data.overlong_record == f"{tmp_path}/runs/x/too_long.json"
-    # 40 problems, 16 a step: 30 steps end in epoch 15.
+    # With 40 problems, 16 per step, 30 steps end in epoch 15.
     assert (plan.trainer.total_training_steps, plan.trainer.total_epochs) == (30, 16)
     variables = plan.ray_kwargs.ray_init.runtime_env.env_vars
     assert f"{tmp_path}/runs/x/tensorboard" == variables.TENSORBOARD_DIR
@@ -453,7 +453,7 @@ def test_what_verl_is_told_follows_from_the_settings(planned):
 
 
 def run_training_with(monkeypatch, run_ppo) -> DictConfig:
-    """Run training with something else for verl and Ray; the plan."""
+    """Run training with a double for verl and Ray; return the plan."""
     config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
     OmegaConf.set_readonly(config, True)
     monkeypatch.setattr(runner, "validate_config", lambda **_: None)
@@ -502,7 +502,7 @@ def test_verl_gets_a_copy_and_the_interpreter_of_the_run(monkeypatch):
         (10, {"val/accuracy/x": 0.5}, None, False),
         (12, {}, None, False),
         (30, {}, None, True),  # the last step
-        (12, {}, 100, True),  # the last step by the budget: the one before reached it
+        (12, {}, 100, True),  # the last step by the budget, which the one before reached
     ],
 )
 def test_a_validation_that_a_killed_run_missed_is_made_up_for(tmp_path, step, line, budget, missed):
@@ -533,7 +533,7 @@ def test_a_measured_step_tells_what_the_run_takes(planned):
     assert cells["the rest"][0] == "10.0" and cells["step"][0] == "60.0"
     assert cells["a validation"] == ["32.0", "64 problems, from 32 |"]
     assert cells["run"] == ["2496", "42 minutes: 40 steps, 3 validations |"]
-    # A budget of tokens ends the run earlier; without steps the passes over the problems decide.
+    # A token budget ends the run earlier; without a number of steps, the epochs decide.
     budget = planned("method=seele", "trainer.total_training_steps=40", "seele.max_generated_tokens=9000")
     assert planned_steps(budget, 2000.0, 100) == 5
     passes = planned("method=seele", "data.train_batch_size=8", "trainer.total_training_steps=null")

@@ -22,7 +22,7 @@ from seele_verl.compat import NOT_STARTED, answered_later, ended_raylets, patien
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.train import compose, set_environment
 
-# --- Each CPU fix is still needed, still does its work, and is not active on a GPU
+# --- Each CPU fix is still needed, still works, and is not active on a GPU
 
 
 on_the_cpu_build = pytest.mark.skipif(
@@ -32,7 +32,7 @@ on_the_cpu_build = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def run_python(python):
-    """Runs code in a fresh process, with or without the environment of a CPU run; returns what it prints."""
+    """Run code in a fresh process, with or without the environment of a CPU run; return its output."""
     clean = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
 
     def run(code, *, cpu):
@@ -68,7 +68,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def found(run_python):
-    """What a process finds that imports verl: in a CPU run, and elsewhere."""
+    """Return what a process that imports verl finds, in a CPU run and elsewhere."""
     return [json.loads(*run_python(FINDINGS, cpu=cpu)) for cpu in (True, False)]
 
 
@@ -177,7 +177,7 @@ def test_verl_loads_views_into_shared_memory():
 
 
 def test_vllm_cannot_rewind_a_seeded_generator_on_a_cpu():
-    # Why hardware/cpu.yaml switches chunked prefill off.
+    # This is why hardware/cpu.yaml switches chunked prefill off.
     import torch
 
     runner = pytest.importorskip("vllm.v1.worker.gpu_model_runner")
@@ -210,7 +210,7 @@ def test_verl_computes_in_half_precision_unless_mixed_precision_says_otherwise()
 
 
 class WorkerGroup:
-    """Records what every worker is asked to do."""
+    """A worker group that records its calls."""
 
     def __init__(self):
         self.asked = []
@@ -250,8 +250,8 @@ kept = resident()
 return_free_memory()
 print(kept - resident() > 192)
 """
-    # By default freed memory is gone. Kept, it stays, and what is made next fits into it, until it is
-    # given back.
+    # By default freed memory is returned. If kept, it stays, and the next allocation fits into it, until it
+    # is given back.
     assert run_python(code, cpu=True) == ["True"] * 4
 
 
@@ -349,7 +349,7 @@ def test_seeded_requests_are_sampled_at_once_and_alike_in_every_batch(run_python
 
 
 class Slow:
-    """Ray's table of nodes, in which this one stands only when it is asked a third time."""
+    """Ray's table of nodes, which has this node only at the third request."""
 
     def __init__(self) -> None:
         self.questions = 0
@@ -390,7 +390,7 @@ def test_a_raylet_that_has_ended_is_noticed(tmp_path):
 
 
 def test_ray_asks_for_its_node_where_the_answer_can_wait():
-    """And has no setting of its own for how long it does."""
+    """Ray has no setting for how long it waits."""
     source = inspect.getsource(node.Node.__init__)
     assert "raylet_start_wait_time_s = 30\n" in source and "ray._private.services.get_node(" in source
     assert NOT_STARTED in source.replace('" \n', "").replace('"\n', "")
@@ -425,7 +425,7 @@ def test_a_raylet_waits_for_agents_that_start_slowly(tmp_path):
 
 @pytest.mark.parametrize("visible", ["", "0", None], ids=["hidden", "one", "not set"])
 def test_a_run_on_a_cpu_starts_ray_whatever_gpus_are_visible(monkeypatch, visible):
-    # Whatever the run sets, the test takes back.
+    # The test undoes whatever the run sets.
     monkeypatch.setattr(os, "environ", os.environ.copy())
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if visible is not None:
@@ -460,7 +460,7 @@ def test_workers_of_seele_train_find_modules_of_the_current_folder(tmp_path):
     described, here = tmp_path / "site" / "seele-0.dist-info", tmp_path / "here"
     for folder in (described, here):
         folder.mkdir(parents=True)
-    # A stand-in for the trainer, that starts Ray alone.
+    # A stand-in for the trainer that only starts Ray.
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: seele\nVersion: 0\n")
     (described / "entry_points.txt").write_text("[seele.commands]\ntrain = ray_probe:command\n")
     (tmp_path / "site" / "ray_probe.py").write_text(RAY_PROBE)

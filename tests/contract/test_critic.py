@@ -74,7 +74,7 @@ def test_the_critic_begins_as_the_policys_model_with_a_head_of_one_value(model):
         assert torch.equal(parameter, of_policy.pop(name)), name
     assert not of_policy
     assert critic(torch.tensor([[1, 2, 3]])).logits.shape == (1, 3, 1)
-    # The output layer is the embedding, so the head is what the critic has more.
+    # The output layer is the embedding, so the head is extra in the critic.
     own = sum(parameter.numel() for parameter in critic.parameters())
     assert count_critic_parameters(str(model)) == own == count_parameters(str(model)) + 16 + 1
 
@@ -98,7 +98,7 @@ def test_the_value_head_is_drawn_from_the_runs_seed(model, monkeypatch):
         worker.engine_config = SimpleNamespace(seed=seed)
         worker.reset()
     assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
-    assert torch.equal(torch.get_rng_state(), before), "what is drawn later does not depend on the head"
+    assert torch.equal(torch.get_rng_state(), before), "later draws do not depend on the head"
 
 
 def test_the_critic_follows_the_policys_settings():
@@ -131,7 +131,7 @@ def test_the_micro_batch_limit_is_the_one_that_verls_trainer_reads():
 
 
 def test_the_critic_shares_the_policys_processes():
-    # So that it reserves nothing of its own in Ray, and computes with as many threads.
+    # The critic then reserves nothing of its own in Ray, and computes with as many threads.
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     source = inspect.getsource(PPOTrainer._init_resource_pool_mgr)
@@ -144,7 +144,7 @@ def test_the_critic_shares_the_policys_processes():
 
 
 def batch_of(rewards, values=None, *, groups=None, padding=0):
-    """Responses of three tokens, rewarded at the end; then rows of padding, one masked token each."""
+    """Return responses of three tokens, rewarded at the end, then padding rows of one masked token each."""
     rows = len(rewards) + padding
     scores, mask = torch.zeros(rows, 3), torch.zeros(rows, 3)
     scores[: len(rewards), -1] = torch.tensor(rewards)
@@ -175,7 +175,7 @@ def test_with_lambda_and_gamma_one_a_token_has_the_reward_minus_its_value():
     advantages, returns = estimate(batch_of([1.0, 0.0], values, padding=2), "ppo")
     expected = torch.tensor([[0.5, 0.75, 0.25], [0.0, -0.5, -0.25]])
     torch.testing.assert_close(returns[:2], torch.tensor([[1.0] * 3, [0.0] * 3]))
-    # Whitened over the six tokens; padding has no part in it.
+    # Whitened over the six tokens, without padding.
     torch.testing.assert_close(
         advantages[:2], (expected - expected.mean()) / expected.std(), atol=1e-5, rtol=0
     )
@@ -211,7 +211,7 @@ def test_leave_one_out_is_what_verls_estimator_gives():
         assert ours[row, 0].item() == pytest.approx(reward - sum(others) / 7, abs=1e-6)
 
 
-# The critic's loss, on the columns that it is sent
+# The critic's loss, on the columns that it receives
 
 
 def nested(rows):
@@ -237,7 +237,7 @@ def test_the_critics_loss_is_a_mean_over_tokens_of_the_squared_error(model):
     data = TensorDict(fields, batch_size=2)
     for name, value in {"dp_size": 1, "batch_num_tokens": 5, "global_batch_size": 2}.items():
         data[name] = NonTensorData(value)
-    # The value of a token is predicted at the one before it; what stands last predicts nothing.
+    # A token's value is predicted at the one before it; the last token predicts nothing.
     predicted = nested([[9.0, *old[0], 9.0], [*old[1], 9.0]])
     loss, metrics = value_loss(config, {"values": predicted}, data)
     errors = [0.5, 0.75, 0.25, 0.125, 0.25]

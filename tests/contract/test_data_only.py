@@ -1,4 +1,4 @@
-"""A checkpoint is data: nothing in it is run."""
+"""A checkpoint is data: nothing in it is executed."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from seele_verl.data_only import FORCED, reading_data_only
 
 
 class Payload:
-    """What pickle would make a file of, for ``torch.load`` as verl calls it."""
+    """An object whose pickle runs code under ``torch.load`` as verl calls it."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -40,7 +40,7 @@ def test_what_a_checkpoint_would_run_is_refused(tmp_path, hostile):
         load(hostile)
     assert not (tmp_path / "canary").exists()
     load(hostile)
-    assert (tmp_path / "canary").exists(), "the file is harmless, so that the test shows nothing"
+    assert (tmp_path / "canary").exists(), "the file is harmless, so the test shows nothing"
 
 
 def test_fsdp1_is_left_as_it_is(tmp_path, hostile):

@@ -1,5 +1,5 @@
-"""The documentation's site: what its front and its reference are made of. CI builds it with
-``scripts/docs.sh``, where a link that leads nowhere is an error.
+"""The documentation site: the contents of its front page and reference. CI builds it with
+``scripts/docs.sh``, where a broken link is an error.
 """
 
 import dataclasses

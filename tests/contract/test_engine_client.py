@@ -41,14 +41,14 @@ from seele_verl.engine.stopping import StopAtError
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
 from seele_verl.train import compose
 
-# --- A round's way from the rollout worker to the engine and back, through Ray; only the engine is made up
+# --- A round's way from the rollout worker to the engine and back, through Ray; only the engine is a double
 
 
 PROMPT = [1, 2, 3]
 
 
 class Engine:
-    """``RoundServer`` with a ``generate`` that ends when it is let, with the seed as its only token."""
+    """``RoundServer`` whose ``generate`` ends on request, with the seed as its only token."""
 
     generate_round = RoundServer.generate_round
     generate_round_in_parts = RoundServer.generate_round_in_parts
@@ -85,12 +85,12 @@ class Engine:
         self.failures = failures
 
     async def told(self):
-        """Requests without the random part of their names, and the seeds of those that were aborted."""
+        """Return requests without the random part of their names, and the seeds of the aborted ones."""
         return [re.sub("-[0-9a-f]{32}", "", each) for each in self.began], self.aborted
 
 
 class Client:
-    """verl's load balancer of one server."""
+    """verl's load balancer with one server."""
 
     def __init__(self, server):
         self.server, self.in_use = server, 0
@@ -156,7 +156,7 @@ def test_a_quorum_comes_first_and_the_stragglers_after_it(client):
 
 
 async def first_aborted(client) -> list[int]:
-    """What was aborted, once anything was: Ray tells the engine after the consumer has gone on."""
+    """Return the aborted requests once there are any: Ray tells the engine after the consumer continues."""
     while not (aborted := (await client.server.told.remote())[1]):
         await asyncio.sleep(0.01)
     return aborted
@@ -198,7 +198,7 @@ def test_closing_the_stream_aborts_the_stragglers(client):
     assert client.in_use == 0
 
 
-# The rollout worker's tries
+# The rollout worker's retries
 
 
 class Worker:
@@ -248,7 +248,7 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
 
 
 def test_a_cluster_that_is_too_small_is_refused(server):
-    """This one has a single CPU, and a GPU of which only Ray knows."""
+    """This cluster has a single CPU, and a GPU that only Ray knows of."""
     config = compose(["method=seele", "hardware=gpu1", "job=small"])
     with pytest.raises(ConfigError, match=r"1 nodes with 1 GPUs and 3 CPUs each, .* offer 1 GPUs and 1 CPU"):
         refuse_a_small_cluster(config)
@@ -266,7 +266,7 @@ def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU can be used")
 def test_a_node_where_torch_sees_no_gpu_is_named(server, monkeypatch):
     assert cluster.capability() is None
-    monkeypatch.setattr(cluster, "capability", lambda: None)  # a worker imports torch for seconds
+    monkeypatch.setattr(cluster, "capability", lambda: None)  # importing torch takes a worker seconds
     address = ray.nodes()[0]["NodeManagerAddress"]
     with pytest.raises(ConfigError, match=f"torch sees no GPU on the node {address}, or one"):
         refuse_unfit_gpus(compose(["method=seele", "hardware=gpu1", "job=small"]))
@@ -274,7 +274,7 @@ def test_a_node_where_torch_sees_no_gpu_is_named(server, monkeypatch):
 
 
 def test_a_ray_cluster_takes_one_run(server):
-    """TransferQueue attaches to the one that is there, whosever it is."""
+    """TransferQueue attaches to an existing cluster, regardless of its owner."""
     name, namespace = "TransferQueueController", "transfer_queue"
     assert f'name="{name}", namespace="{namespace}"' in inspect.getsource(transfer_queue.interface)
     refuse_a_second_run()
@@ -285,7 +285,7 @@ def test_a_ray_cluster_takes_one_run(server):
     ray.kill(others)
 
 
-# --- Stop strings on their way to vLLM, in validation and evaluation; what vLLM makes of them
+# --- Stop strings on their way to vLLM, in validation and evaluation, and their effect in vLLM
 
 
 # Token ids are positions here; the last one is a special token.
@@ -400,7 +400,7 @@ def test_only_validation_stops(monkeypatch):
 
 
 class Server:
-    """``RoundServer`` that keeps what its engine is asked for."""
+    """``RoundServer`` that records requests to its engine."""
 
     _requests = RoundServer._requests
 
@@ -436,7 +436,7 @@ def stop_at_error(tmp_path):
 
 
 def requests_come(processor, *requests, removed=(), moved=()):
-    """vLLM's update of a batch: (row, tokens that the request has written, its watch) of each."""
+    """Return vLLM's update of a batch: (row, tokens that the request has written, its watch) of each."""
     from vllm import SamplingParams
 
     added = [
@@ -449,7 +449,7 @@ def requests_come(processor, *requests, removed=(), moved=()):
 
 
 def ended(processor, rows=3):
-    """Rows whose next token can only be the end of the text."""
+    """Return the rows whose next token can only be the end of the text."""
     eos = byte_tokenizer().eos_token_id
     logits = processor.apply(torch.zeros(rows, len(byte_tokenizer())))
     only_eos = [bool((row == -torch.inf).sum() == len(row) - 1 and row[eos] == 0) for row in logits]
@@ -483,7 +483,7 @@ def test_a_watched_response_ends_behind_the_line_with_its_error(stop_at_error):
 
 
 def test_tokens_that_are_still_being_drawn_are_waited_for(stop_at_error):
-    """With asynchronous scheduling vLLM's list ends with -1 meanwhile."""
+    """With asynchronous scheduling, vLLM's list ends with -1 until they are drawn."""
     *line, end = byte_tokenizer().encode(WRONG_LINE)
     tokens = [*line, -1]
     requests_come(stop_at_error, (1, tokens, ErrorWatch(CHAIN, shown=0)))
@@ -493,7 +493,7 @@ def test_tokens_that_are_still_being_drawn_are_waited_for(stop_at_error):
 
 
 def test_a_request_that_comes_back_is_read_from_its_beginning(stop_at_error):
-    """As after a preemption."""
+    """This happens after a preemption."""
     requests_come(stop_at_error, (1, byte_tokenizer().encode(WRONG_LINE + "7d"), ErrorWatch(CHAIN, shown=0)))
     assert ended(stop_at_error) == [1]
     requests_come(stop_at_error, (1, byte_tokenizer().encode("8c+8=5\n"), ErrorWatch(CHAIN, shown=1)))
@@ -518,7 +518,7 @@ def test_what_the_engine_wrote_behind_the_line_is_thrown_away():
 
 
 def sampled_with(text, stop):
-    """What vLLM makes of a generated text and the end of a sequence: its text, and the first string found."""
+    """Return vLLM's text for generated tokens and the end of a sequence, and the first stop string found."""
     from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 
     tokenizer = byte_tokenizer()
@@ -541,18 +541,18 @@ def test_vllm_ends_an_evaluated_response_before_the_string():
 def test_vllm_finds_a_stop_string_that_is_a_special_token():
     mark = byte_tokenizer().eos_token
     assert sampled_with("\\boxed{4}", (mark,)) == ("\\boxed{4}", mark)
-    # Without stop strings the text is as ever.
+    # Without stop strings the text is unchanged.
     assert sampled_with("\\boxed{4}", ()) == ("\\boxed{4}", None)
 
 
-# --- Two runs on one machine hand their weights over on sockets of their own
+# --- Two runs on one machine transfer their weights over separate sockets
 
 
 NAME = "rl-colocate-zmq-{job_id}-replica-{"
 
 
 class Cluster:
-    """What Ray says in a process of one run."""
+    """Ray's answers in a process of one run."""
 
     def __init__(self, node: str) -> None:
         self.node = node

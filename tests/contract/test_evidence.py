@@ -1,4 +1,4 @@
-"""The plan of docs/evidence.md can be run, and its tables are what the stored runs give."""
+"""The plan of docs/evidence.md can be run, and its tables match the stored runs."""
 
 import json
 import os
@@ -107,14 +107,14 @@ def test_a_weak_walk_without_weakness_is_the_exact_one(load_from):
 
 def test_a_claim_is_made_against_the_best_other_arm_at_equal_cost(evidence, monkeypatch):
     _, tables = evidence
-    # By hand: 0.005 x 4, 0.01 x 3, 0.03 x 2, and the last no smaller than the one before.
+    # By hand: 0.005 x 4, 0.01 x 3, 0.03 x 2, and the last no smaller than the previous one.
     assert tables.holm_adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     monkeypatch.setattr(tables, "CLAIM_TASKS", ("mixed",))
     monkeypatch.setattr(tables, "CLAIMED", ("uft-n8", "seele"))
     _, _, generated, trained = tables.claim_table(["grpo", "sft_rl", "seele-n8-late"]).splitlines()
     assert "590.6 k tokens generated" in generated and "900 k tokens trained" in trained
     assert all("`seele-n8-late`" in row for row in (generated, trained))
-    # Before the last planned run nothing is compared.
+    # Nothing is compared before the last planned run.
     monkeypatch.setattr(tables, "load_plan", lambda: {"tasks": {"mixed": {"seeds": range(6)}}})
     assert tables.claim_table(["grpo", "sft_rl", "seele-n8-late"]) == "Not all of the runs are done.\n"
 
@@ -133,7 +133,10 @@ def test_a_task_whose_runs_are_all_stored_needs_no_base_model(load_from, monkeyp
     with pytest.raises(SystemExit) as ended:
         run.main()
     assert ended.value.code == 0
-    assert capsys.readouterr().out == "arc_1d/grpo/seed_0: is there\narc_1d/grpo+sec/seed_0: is there\n"
+    assert (
+        capsys.readouterr().out
+        == "arc_1d/grpo/seed_0: stored already\narc_1d/grpo+sec/seed_0: stored already\n"
+    )
 
 
 def test_hints_that_end_do_so_after_60_percent_of_the_planned_steps(evidence, monkeypatch):
@@ -221,7 +224,7 @@ def test_a_stored_run_is_simulated_step_by_step(evidence, load_from):
         course, simulated = getattr(measured, field), getattr(predicted, field)
         assert len(course) == len(simulated) == steps
         assert simulated.min() > 0.0 and simulated.max() < 1.0
-    # Before anything is known of them, problems get the same hints in both.
+    # While nothing is known of problems, they get the same hints in both.
     assert predicted.hint_ratio_S[0] == pytest.approx(measured.hint_ratio_S[0], abs=0.1)
     worth_S = measured.worth_S
     assert prediction.by_thirds([worth_S, worth_S]) == prediction.by_thirds([worth_S])
@@ -301,14 +304,14 @@ def test_an_unpacked_base_model_is_left_alone_and_another_folder_refused(load_fr
 
 @pytest.fixture
 def archive(load_from, tmp_path, monkeypatch):
-    """Nothing is packed yet."""
+    """The archive module before anything is packed."""
     loaded = load_from(EVIDENCE, "archive")
     monkeypatch.setattr(loaded, "STORED", tmp_path / "packed")
     return loaded
 
 
 def run_folder(path, *, seed, steps=3):
-    """With metrics that are absent at first, a count, one that is not kept, and awkward floats."""
+    """Write a run with metrics absent at first, a count, a metric that is not kept, and awkward floats."""
     (path / "eval").mkdir(parents=True)
     (path / "run_card.json").write_text(
         json.dumps({"seed": seed, "method": "grpo", "place": f"{Path.cwd()}/x"})
@@ -359,7 +362,7 @@ def test_runs_that_finish_at_the_same_time_are_all_packed(archive, tmp_path):
 
 
 class Watched(dict):
-    """One step's metrics, and which of them were asked for."""
+    """One step's metrics, which record the names requested."""
 
     asked: ClassVar[set[str]] = set()
 
@@ -385,11 +388,11 @@ def test_what_reports_and_comparisons_read_is_packed(load_from):
     summarise(watched)
     prediction.measured(watched)
     assert all(cost.metric == "step" or archive.KEPT.fullmatch(cost.metric) for cost in COSTS.values())
-    # Stored before runs counted packed tokens.
+    # The run was stored before runs counted packed tokens.
     absent = {name for name, cost in COSTS.items() if spent(watched.metrics, cost) is None}
     assert absent == {"tokens_trained_packed", "tokens_trained_informative"}
     assert {"hint_ratio/p10", "tokens/trained_total", "reward/mean"} <= Watched.asked
-    # Asked for in case that the totals are missing.
+    # Requested in case the totals are missing.
     unpacked = {name for name in Watched.asked if not archive.KEPT.fullmatch(name)}
     assert unpacked == {"tokens/generated", "tokens/prefilled", "tokens/trained"}
 
@@ -409,7 +412,7 @@ def test_packed_tokens_of_a_stored_run_follow_from_its_totals_or_are_not_known(l
             run = replace(run, metrics=lines)
         return tables.packed_total(run), tables.informative_total(run)
 
-    # 16 rollouts with prompts of 160 tokens together; 15 and a solution; hints in the prompt or response.
+    # 16 rollouts whose prompts have 160 tokens in total; 15 and a solution; hints in the prompt or response.
     assert counts("grpo", trained=660.0, generated=500.0) == (510, 510)
     assert counts("drgrpo", trained=660.0, generated=500.0) == (510, None)
     assert counts("luffy", trained=660.0, generated=400.0, teacher_forced=100.0) == (510, 510)
@@ -418,7 +421,7 @@ def test_packed_tokens_of_a_stored_run_follow_from_its_totals_or_are_not_known(l
     assert counts("grpo", trained=661.0, generated=500.0) == (None, None), "a group that was not whole"
     of_sft = archive.read(Path("mixed/sft/seed_0")).metrics[-1]["tokens/trained_total"]
     assert counts("sft") == (of_sft, of_sft)
-    # Several hints a group, or groups that were left out.
+    # Several hints per group, or groups that were left out.
     for arm in ("seele", "dapo", "grpo+lze"):
         assert counts(arm) == (None, None), arm
     assert counts("seele", trained_packed=300.0, trained_informative=200.0) == (300, 200)

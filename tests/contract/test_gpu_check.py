@@ -13,9 +13,9 @@ from seele_verl.gpu_check.agreement import CheckFailed  # noqa: E402
 
 VOCABULARY = 4096
 
-# verl takes flash-attn's kernel where it is installed, also for tensors on a CPU.
+# verl uses flash-attn's kernel if it is installed, even for tensors on a CPU.
 without_flash_attn = pytest.mark.skipif(
-    find_spec("flash_attn") is not None, reason="flash-attn's cross entropy runs on GPUs alone"
+    find_spec("flash_attn") is not None, reason="flash-attn's cross entropy runs only on GPUs"
 )
 
 
@@ -24,7 +24,7 @@ def test_packed_sequences_agree_with_each_alone():
 
 
 def test_sequences_that_see_each_other_are_found(monkeypatch):
-    """Without positions that start anew, the row is one long sequence."""
+    """Without positions that restart, the row is one long sequence."""
 
     def one_sequence(model, ids_T, positions_T=None):
         return token_log_probs(model, ids_T)
@@ -91,7 +91,7 @@ def test_what_did_not_arrive_as_sent_is_named():
 
 
 class FakeEngine:
-    """An engine that is a model of transformers; ``asleep_bytes`` come free while it sleeps."""
+    """An engine that is a transformers model; it frees ``asleep_bytes`` while it sleeps."""
 
     def __init__(self, seed, asleep_bytes=0):
         self.load(seed)

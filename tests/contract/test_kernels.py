@@ -1,4 +1,4 @@
-"""Kernels in the place of plain ones: verl's fused head, and attention from the hub."""
+"""Kernels that replace plain ones: verl's fused head, and attention from the hub."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ from seele_verl.packed_rows import pack_rows, share_prompts, split_rows
 
 FAMILIES = ("Llama", "Mistral", "Qwen2", "Qwen3")
 
-# One process for all families: FSDP wants a process group, of one rank here.
+# One process for all families: FSDP needs a process group, here with one rank.
 PROGRAM = """
 import importlib, json, sys, tempfile
 import torch, transformers
@@ -100,7 +100,7 @@ print(json.dumps([*zip(plains, fuseds)]))
 
 
 def compare(python: str, runs: list[tuple[str, bool]], *, extension: str, folder: Path) -> list[Any]:
-    """The plain and the fused model's results, or the error, of families that are tied or not."""
+    """Return the plain and the fused model's results, or the error, for families that are tied or not."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
     printed = subprocess.run(
@@ -137,7 +137,7 @@ def test_without_our_extension_an_untied_output_layer_is_gathered_by_nothing(
 
 
 def rows_of_groups(draw: random.Random) -> list[tuple[list[int], list[int]]]:
-    """Prompt with hint, and response: groups of nested hints, an empty one among them, and a row alone."""
+    """Return prompt with hint, and response: groups of nested hints, one of them empty, and a single row."""
     rows = []
     for _ in range(3):
         prompt, solution = draw.choices(range(4), k=draw.randint(1, 3)), draw.choices(range(4), k=6)
@@ -381,8 +381,8 @@ for family, rank in json.loads(sys.argv[1]):
 
 
 def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
-    """Through verl's engine under FSDP2: SEELE's loss with imitation and entropy, hints in prompt or
-    response, a row alone, rows that fill a batch up, an adapter, few and many micro-batches.
+    """With verl's engine under FSDP2: SEELE's loss with imitation and entropy, hints in prompt or response, a
+    single row, rows that fill up a batch, an adapter, few and many micro-batches.
     """
     program = tmp_path / "program.py"
     program.write_text(UPDATES)
@@ -393,7 +393,7 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
     assert len(lines) == 3 * (2 * 3 + 1 + 3 * 3)
     skipping = [line for line in lines if "skipped" in line]
     for line in skipping:
-        # Where no row has weight, one is computed; micro-batches of a fixed number of rows keep one each.
+        # If no row has weight, one is computed; micro-batches with a fixed number of rows keep one each.
         missing = line["without weight"] - line["skipped"]
         assert missing == {18: 3 if line["limit"] == 0 else 1}.get(line["without weight"], 0)
         assert max(line["loss"], line["gradients"]) < 1e-6 and line["passes"] < 3e-6
@@ -406,11 +406,11 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
         assert line["loss"] < 1e-6
         assert line["gradients"] < 1e-6 and line["gradients"] < 3e-6 * line["largest"]
         assert line["passes"] < 3e-6, "of numbers up to 10"
-        assert line["of prompts"] == 0.0, "nobody reads them"
+        assert line["of prompts"] == 0.0, "they are never read"
 
 
 def test_ranks_run_the_same_number_of_micro_batches_whatever_rows_they_leave_out(monkeypatch):
-    """A rank whose rows have no weight beside one with three micro-batches; and one that has no peer."""
+    """Try a rank whose rows have no weight beside one with three micro-batches, and a rank without a peer."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
@@ -449,17 +449,16 @@ def test_verls_engine_looks_its_micro_batches_up_where_ours_are_put():
 
 
 def test_a_fused_token_predicts_one_token_only():
-    """Why packed updates refuse it: a prompt's last token predicts every response's first."""
+    """Packed updates refuse it for this reason: a prompt's last token predicts every response's first."""
     from verl.models.transformers import dense_common
 
     source = inspect.getsource(dense_common.forward_with_torch_backend)
     assert "rolled_labels = shift_labels" in source and "input_ids=rolled_labels" in source
 
 
-# --- Attention without flash-attn: transformers takes a compiled kernel of the hub's, offline from the
-# cache
-# The kernel itself needs a GPU. A stand-in in the cache shows where it is looked for, and what it is handed
-# when sequences are packed, as verl packs them.
+# --- Attention without flash-attn: transformers uses a compiled kernel from the hub, offline from the cache
+# The kernel itself needs a GPU. A stand-in in the cache shows where it is looked for, and what it receives
+# when sequences are packed as in verl.
 
 
 REPOSITORY = "kernels-community/flash-attn2"
@@ -528,7 +527,7 @@ with torch.no_grad():
     not list(distributions(name="kernels")), reason="kernels is not installed: not the GPU stack's versions"
 )
 def test_kernel_of_the_cache_takes_flash_attns_place_offline(tmp_path: Path) -> None:
-    # As on a node without network; another cache than the user's.
+    # As on a node without a network, with a cache that is not the user's.
     environment = {name: value for name, value in os.environ.items() if "KERNELS_CACHE" not in name}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path)}
     result = subprocess.run(
@@ -541,6 +540,6 @@ def test_kernel_of_the_cache_takes_flash_attns_place_offline(tmp_path: Path) -> 
     assert result.stdout.splitlines() == [
         "fetched True",
         f"attention {REPOSITORY}",
-        *["lengths 4 3"] * 2,  # a layer each
+        *["lengths 4 3"] * 2,  # one per layer
         "equal True",
     ]

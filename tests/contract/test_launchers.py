@@ -1,4 +1,4 @@
-"""What starts a run on clusters, with stand-ins for Slurm and Ray; the files for containers and clouds."""
+"""Launchers of runs on clusters, with stand-ins for Slurm and Ray; the files for containers and clouds."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from seele_verl.runs.stopping import STOPPED
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "scripts" / "cluster"
 
-# Slurm's: one task a host, which get the signals that srun gets; the highest exit status is srun's.
+# Like Slurm's: one task per host; tasks get srun's signals, and the highest exit status is srun's.
 SRUN = """#!/usr/bin/env bash
 echo "srun $*" >>"$EVENTS"
 tasks=$(sed -n 's/.*--ntasks=\\([0-9]*\\).*/\\1/p' <<<"$*")
@@ -36,7 +36,7 @@ SCONTROL = """#!/usr/bin/env bash
 echo "scontrol $*" >>"$EVENTS"
 if [ "$2" = hostnames ]; then printf 'node-a\\nnode-b\\n'; fi
 """
-# Ray's: a node runs until it is ended, and the cluster is healthy as long as the head is there.
+# Like Ray's: a node runs until it is ended, and the cluster is healthy as long as the head exists.
 RAY = """#!/usr/bin/env bash
 if [ "$1" = health-check ]; then exec test -e "$STATE/head"; fi
 echo "ray $*" >>"$EVENTS"
@@ -48,7 +48,7 @@ touch "$STATE/$kind"
 echo "Ray runtime started."
 while true; do sleep 0.05; done
 """
-# Waits, as seele_verl.checks.cluster does, until both nodes are there.
+# Waits for both nodes, as seele_verl.checks.cluster does.
 PYTHON = """#!/usr/bin/env bash
 echo "python $*" >>"$EVENTS"
 until [ -e "$STATE/worker" ]; do sleep 0.05; done
@@ -62,7 +62,7 @@ exit "${STATUS:-0}"
 
 
 class Allocation:
-    """A Slurm job over two nodes, in a checkout of its own."""
+    """A Slurm job over two nodes, in its own checkout."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.events = folder / "checkout", folder / "events"
@@ -123,7 +123,7 @@ def test_a_job_starts_ray_on_all_nodes_and_ends_with_its_run(allocation: Allocat
     assert allocation.count(r"^srun --ntasks=2 --ntasks-per-node=1 --cpus-per-task=96 ") == 1
     assert allocation.count(r"^ray start --head --port=20041 .*--block --num-gpus=8$") >= 1
     assert allocation.count(r"^ray start --address=node-a:20041 --block --num-gpus=8$") >= 1
-    assert allocation.count(r"^ray start") >= 3, "the one that failed was tried again"
+    assert allocation.count(r"^ray start") >= 3, "the failed start was repeated"
     assert allocation.count(r"^(head|worker) ended$") == 2, "no Ray is left"
     assert allocation.count("^scontrol requeue 41$") == (status == STOPPED)
 
@@ -225,11 +225,11 @@ def test_the_container_is_made_as_set_up_says() -> None:
     text = (ROOT / "Containerfile").read_text()
     assert re.findall("^FROM (.*)$", text, re.MULTILINE) == ["docker.io/library/debian:bookworm-slim"]
     assert 'bash scripts/setup.sh "$STACK"' in text and "ARG STACK=gpu" in text
-    # What set-up and Triton ask for.
+    # Set-up and Triton need these.
     for package in ("gcc", "python3-dev", "python3-venv"):
         assert f" {package}" in text
     ignored = (ROOT / ".dockerignore").read_text().split()
-    # A build copies nothing that the commands make.
+    # A build does not copy files that the commands make.
     assert {"models", "runs", "data/prepared"} < set(ignored)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert not [path for path in tracked.split() for folder in ignored if path.startswith(f"{folder}/")]

@@ -1,4 +1,4 @@
-"""Who may import whom, and what the linters say: a process for each tool, its output in the failure."""
+"""Allowed imports, and the linters' findings: one process per tool, with its output in the failure."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ CHECKS = [
 ]
 
 HEAVY = ("verl", "ray", "vllm", "torch", "hydra", "datasets", "transformers", "wandb")
-# losses is torch; methods and cli compose it.
+# losses uses torch; methods and cli compose it.
 NOT_PURE = ("seele.losses", "seele.methods", "seele.cli")
 
 
@@ -50,7 +50,7 @@ def test_the_command_line_starts_without_an_engine() -> None:
     probe = f"import sys, seele.cli.main; print([m for m in {HEAVY} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "[]", f"`seele --help` pays for {result.stdout}"
+    assert result.stdout.strip() == "[]", f"`seele --help` imports {result.stdout}"
 
 
 def test_the_walk_of_one_prompt_names_functions_that_exist() -> None:

@@ -1,5 +1,5 @@
-"""Every script and recipe fits its hardware by arithmetic, its engine's arguments are vLLM's, and what is
-counted is what verl's functions make.
+"""Every script and recipe fits its hardware by arithmetic, its engine's arguments are vLLM's, and the counts
+match what verl's functions allocate.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ LARGEST = {
 
 
 def script_arguments(script: Path) -> list[str]:
-    """What a script hands on to the trainer."""
+    """Return the arguments that a script passes to the trainer."""
     printed = subprocess.run(
         ["bash", str(script), *ARGUMENTS.get(script.name, ())],
         capture_output=True,
@@ -97,7 +97,7 @@ def test_nothing_is_split_or_offloaded_without_need(hardware: str, composed: Com
 def test_the_documented_table_of_recipes_is_up_to_date(composed: Compose) -> None:
     page = (ROOT / "docs" / "memory.md").read_text()
     table = describe_recipes(lambda overrides: composed(*overrides))
-    assert table in page, "docs/memory.md: put in what `python -m seele_verl.memory --recipes` prints"
+    assert table in page, "docs/memory.md: insert the output of `python -m seele_verl.memory --recipes`"
 
 
 # What does not fit
@@ -105,7 +105,7 @@ def test_the_documented_table_of_recipes_is_up_to_date(composed: Compose) -> Non
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
-    """Makes this node one with 1,024 GiB of memory and cards of so many GiB, or without any."""
+    """Make this a node with 1,024 GiB of memory and cards of this size in GiB, or without cards."""
 
     def becomes(card_gib: float | None) -> None:
         monkeypatch.setattr(memory, "card_memory", lambda: None if card_gib is None else card_gib * GIB)
@@ -123,7 +123,7 @@ def check(config: DictConfig, **changes: Any) -> None:
 
 
 def settings_of(said: str) -> dict[str, Any]:
-    """The settings that a refusal names."""
+    """Return the settings that a refusal names."""
     advice = said.split("This would fit: ")[1].split(";")[0]
     pairs = (item.split("=") for item in advice.split())
     return {key: OmegaConf.create(f"value: {value}").value for key, value in pairs}
@@ -212,7 +212,7 @@ def test_the_check_may_warn_or_be_off(
 
 @pytest.fixture(scope="module")
 def parse() -> Iterator[Callable[[DictConfig], Any]]:
-    """vLLM's arguments as verl's server makes and parses them, up to the start of the engine."""
+    """Parse vLLM's arguments as verl's server makes them, up to the start of the engine."""
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
@@ -252,7 +252,7 @@ def parse() -> Iterator[Callable[[DictConfig], Any]]:
 
 
 def distinct_engines(composed: Compose) -> list[DictConfig]:
-    """One configuration for each way in which our scripts, recipes and hardware files set the engine."""
+    """Return one configuration for each way our scripts, recipes and hardware files set the engine."""
     runs = [composed(*run) for run in composed_runs()]
     runs += [composed(*script_arguments(script)) for script in SCRIPTS]
     runs.append(composed("hardware=gpu_tiny", "job=tiny", "model=tiny"))
@@ -301,7 +301,7 @@ def test_verls_classes_take_the_rest_of_every_hardware_file(composed: Compose) -
 
 
 class Peak(TorchDispatchMode):
-    """Bytes of the tensors that are alive at once, at most, of those that are made while it is entered."""
+    """Peak bytes of simultaneously live tensors, among those created within the context."""
 
     def __init__(self) -> None:
         super().__init__()

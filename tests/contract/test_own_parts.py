@@ -1,6 +1,4 @@
-"""A loss term of a user's own, from its columns to the actor's loss, and how the fault of a user's part ends
-a run.
-"""
+"""A user's own loss term, from its columns to the actor's loss, and how a user's fault ends a run."""
 
 import asyncio
 import dataclasses
@@ -143,7 +141,7 @@ def test_a_users_term_writes_its_columns_and_the_rows_name_their_problem(own):
 
 
 def loss_of(config, monkeypatch):
-    """verl's surrogate made 2, on one row of a prompt of two and a response of three tokens."""
+    """Return the loss with verl's surrogate set to 2, on a row of two prompt and three response tokens."""
     monkeypatch.setattr(losses, "ppo_loss", lambda *_: (torch.tensor(2.0), {"pg_loss": 2.0}))
     monkeypatch.setattr(losses, "no_padding_2_padding", lambda log_probs, data: log_probs)
     jagged = torch.nested.as_nested_tensor([torch.ones(3)], layout=torch.jagged)
@@ -227,7 +225,7 @@ def test_a_fault_is_found_in_groups_and_in_what_ray_carries():
 
 
 class Rows:
-    """TransferQueue's tags, as a replay buffer sees them."""
+    """TransferQueue's tags as seen by a replay buffer."""
 
     def __init__(self):
         self.tags = {"train": {}, "val": {}}
@@ -287,11 +285,11 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     asyncio.run(worker._run_prompt({"uid": "u", "instance": INSTANCE}, {}, {"validate": False}))
     for _ in range(2):
         rows._sync_metadata_from_transfer_queue()
-    assert news == [1], "a look that finds nothing new is no sign of life"
+    assert news == [1], "a look that finds nothing new is not a sign of life"
     assert dropped == [1] and rows.tags["train"]["u"]["status"] == "failure"
 
 
-# --- What goes wrong in a controller where no worker waits for the answer
+# --- Faults in a controller while no worker waits for the answer
 
 
 FAULTY = """
@@ -357,7 +355,7 @@ def test_a_problem_that_a_step_begins_twice_has_learnt_from_the_first_time():
 
 
 def test_a_problem_that_is_begun_again_has_the_same_hints_and_teaches_once():
-    """Its worker dies after two of three rounds. The controller hears of the third only."""
+    """Its worker dies after two of three rounds, and the controller learns only of the third."""
     hints = HintConfig(rounds=3, rollouts_per_prompt=6)
     states, plans = [], []
     for dies in (False, True):

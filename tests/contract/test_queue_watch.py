@@ -1,4 +1,4 @@
-"""A process of verl's queue that dies ends what waits for it."""
+"""If a process of verl's queue dies, calls that wait for it end."""
 
 import re
 import signal

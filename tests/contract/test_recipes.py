@@ -1,4 +1,4 @@
-"""Recipes and benchmark jobs: they compose, pass all checks, and are what the papers and pages say."""
+"""Recipes and benchmark jobs: they compose, pass all checks, and agree with the papers and pages."""
 
 import copy
 import os
@@ -28,7 +28,7 @@ from seele_verl.runs.stages import stages
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
-# --- Every published experiment composes, says what its paper says, and passes all checks before a start
+# --- Every published experiment composes, agrees with its paper, and passes all checks before a start
 
 
 Compose = Callable[..., DictConfig]
@@ -62,7 +62,7 @@ def problem(index: int) -> Instance:
 
 @pytest.fixture(scope="module")
 def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As many problems as the largest step has, and for each window a model without weights."""
+    """As many problems as in the largest step, and for each window a model without weights."""
     from transformers import Qwen2Config
 
     from seele_models.tokenizer import byte_tokenizer
@@ -81,7 +81,7 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node as the recipes want it, out of the hub's reach."""
+    """A node as the recipes require, without access to the hub."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
@@ -92,8 +92,8 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_fixtures(fixtures: Path, run: Path, config: DictConfig) -> DictConfig:
-    """A recipe's configuration with tiny problems and a model of the same window. The problems are cut to
-    one step's: reading more would only take time.
+    """Return a recipe's configuration with tiny problems and a model of the same window. The problems are cut
+    to one step's, because reading more would only take time.
     """
     config = copy.deepcopy(config)
     window = WINDOWS.get(config.actor_rollout_ref.model.path, 4096)
@@ -102,7 +102,7 @@ def on_fixtures(fixtures: Path, run: Path, config: DictConfig) -> DictConfig:
     config.data.val_files = [str(fixtures / "heldout.parquet")]
     if config.seele.sft.train_files:
         config.seele.sft.train_files = [str(fixtures / "first.parquet")]
-    # Half of them are left to the second stage of two.
+    # In two-stage recipes, half of them are left for the second stage.
     config.data.train_max_samples = min(1024, 3 * config.data.train_batch_size)
     config.trainer.default_local_dir = str(run)
     return config
@@ -116,7 +116,7 @@ def test_a_recipe_passes_every_check(
     walk = stages(config, [f"recipe={recipe}"])
     _, checked = next(walk)
     walk.close()
-    # Of two stages, the first one comes first; both were checked.
+    # With two stages, the first one comes first; both were checked.
     assert checked.seele.method == ("sft" if config.seele.method == "sft_rl" else config.seele.method)
     assert 0 < checked.num_problems <= config.data.train_max_samples
 
@@ -157,7 +157,7 @@ def test_an_unknown_recipe_is_named_with_those_that_are_known(arguments: tuple[s
 
 
 def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[str]:
-    """What the script hands on to the trainer."""
+    """Return the arguments that the script passes to the trainer."""
     printed = subprocess.run(
         ["bash", str(ROOT / "scripts" / "train_recipe.sh"), recipe, *arguments],
         capture_output=True,
@@ -186,11 +186,11 @@ def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:
     assert (config.data.train_files, config.data.val_files) == ([train], [train, valid])
 
 
-# What stands above what
+# Precedence
 
 
 def sizes(config: DictConfig) -> tuple[int, int, int, int, int | None]:
-    """Rollouts a problem, problems a step and an update, tokens of a response, steps."""
+    """Return rollouts per problem, problems per step and per update, tokens per response, and steps."""
     return (
         config.actor_rollout_ref.rollout.n,
         config.data.train_batch_size,
@@ -319,15 +319,15 @@ def test_every_model_has_its_window_here(composed: Compose) -> None:
     assert models == {*WINDOWS}
 
 
-# --- docs/papers.md says what the recipes do: each is described once, and every value in a column "ours",
-# or under a key in a table of recipes, is the one that is composed
+# --- docs/papers.md agrees with the recipes: each is described once, and every value in a column "ours", or
+# under a key in a table of recipes, is the composed one
 
 
 PAGE = (ROOT / "docs" / "papers.md").read_text()
 
 
 def code(text: str) -> list[str]:
-    """The pieces in code font."""
+    """Return the pieces in code font."""
     return re.findall(r"`([^`]+)`", text)
 
 
@@ -336,7 +336,7 @@ def cells(line: str) -> list[str]:
 
 
 def tables(text: str) -> list[list[dict[str, str]]]:
-    """Rows by column of each Markdown table."""
+    """Return the rows of each Markdown table, by column."""
     found = []
     for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         header, _, *rows = block.splitlines()
@@ -352,7 +352,7 @@ RECIPES_OF = {
 
 
 def claims(paper: str) -> dict[str, dict[str, str]]:
-    """What the section says of each of its recipes: value by setting."""
+    """Return the section's claims about each of its recipes: value by setting."""
     said = {recipe: {} for recipe in RECIPES_OF[paper]}
     for table in tables(SECTIONS[paper]):
         for row in table:
@@ -367,7 +367,7 @@ def claims(paper: str) -> dict[str, dict[str, str]]:
                     for key in keys
                 ]
             for recipe, key, value in rows:
-                assert key not in said[recipe], f"{recipe}: {key} is there twice"
+                assert key not in said[recipe], f"{recipe}: {key} occurs twice"
                 said[recipe][key] = value
     return said
 
@@ -376,7 +376,7 @@ SAID = {recipe: values for paper in SECTIONS for recipe, values in claims(paper)
 
 
 def value_of(text: str) -> object:
-    # YAML 1.1 takes 1e-6 for a text.
+    # YAML 1.1 reads 1e-6 as a text.
     return float(text) if re.fullmatch(r"\de-\d", text) else yaml.safe_load(text)
 
 

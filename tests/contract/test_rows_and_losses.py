@@ -1,7 +1,7 @@
-"""Each method, token by token: what its rows say, and which term reaches which token.
+"""Each method, token by token: the contents of its rows, and which term reaches which token.
 
-A group of one problem is turned into rows as in training, put together as verl's engine hands it to the loss,
-and differentiated. Prompt 2 tokens, solution 3 steps of 2 tokens, responses of 3 tokens or what is given.
+A group of one problem is turned into rows as in training, batched as verl's engine passes it to the loss, and
+differentiated. The prompt has 2 tokens, the solution 3 steps of 2 tokens, responses 3 tokens unless given.
 """
 
 import dataclasses
@@ -115,14 +115,14 @@ def rollout(index, right, *, hint_steps=0, tokens=(5, 6, 7), log_prob=-1.5, orig
 
 
 def walked(each, *segments, error=None):
-    """The rollout with (end, milestone, passed) of each segment."""
+    """Return the rollout with (end, milestone, passed) of each segment."""
     starts = [0, *(end for end, _, _ in segments)]
     walk = Walk(tuple(Segment(start, *rest) for start, rest in zip(starts, segments, strict=False)), error)
     return dataclasses.replace(each, grade=dataclasses.replace(each.grade, walk=walk))
 
 
 def rollouts_of(method):
-    """Four rollouts, as the method would have them."""
+    """Return four rollouts as in the method."""
     if method == "milestones":
         return [
             walked(rollout(0, True), (1, 0, True), (4, 1, True)),
@@ -154,7 +154,7 @@ def config_of(method):
 
 
 def of_lengths(rollouts, lengths):
-    """The rollouts with so many tokens, where the policy wrote them."""
+    """Return the rollouts with these numbers of tokens where the policy wrote them."""
 
     def cut(each, length):
         if each.origin is not Origin.POLICY:
@@ -173,7 +173,7 @@ def rows_of(method, lengths=(3, 3, 3, 3), penalties=(0.0, 0.0, 0.0, 0.0), *, rol
 
 
 def rows_from(config, rollouts, penalties, **changed):
-    """As a rollout worker makes them."""
+    """Return rows as a rollout worker makes them."""
     settings = dataclasses.replace(read_settings(config), **changed)
     method = METHODS[settings.method]
     source = build_source(settings.off_policy)
@@ -354,7 +354,7 @@ COLUMNS = (
     OFF_POLICY_MASK,
     LEARNT_ONCE,
 )
-"""Of the rows, those that a loss or this file reads."""
+"""Columns of the rows that a loss or this file reads."""
 
 
 def jagged(rows):
@@ -362,8 +362,8 @@ def jagged(rows):
 
 
 class Batch:
-    """Rows as verl's engine hands them to a loss, and a policy that is a table of logits by position. Where a
-    critic would estimate the advantages, GRPO's stand for them.
+    """Rows as verl's engine passes them to a loss, and a policy that is a table of logits by position. GRPO's
+    advantages replace those that a critic would estimate.
     """
 
     def __init__(self, method, lengths=(3, 3, 3, 3), rollouts=None):
@@ -422,7 +422,7 @@ class Batch:
         return value, metrics
 
     def gradients(self):
-        """Of the loss, by log-probability of each row's tokens; 0 for the first, which nobody predicts."""
+        """Return the loss's gradients by log-probability of each row's tokens; 0 for the first one."""
         value, _ = self.loss()
         (gradient_T,) = torch.autograd.grad(value, self.log_probs_T)
         lengths = self.fields["input_ids"].offsets().diff().tolist()
@@ -430,7 +430,7 @@ class Batch:
 
 
 def spans_of_milestones(lengths):
-    """By row."""
+    """Return the spans by row."""
     instance = dataclasses.replace(INSTANCE, milestones=(Milestone("3", 1), Milestone("4", 2)))
     rollouts = tuple(of_lengths(rollouts_of("milestones"), lengths))
     visit = Visit(instance=instance, step=1, prompt_tokens=2, step_tokens=(2, 2), rollouts=rollouts)
@@ -443,12 +443,12 @@ def signs(row):
 
 
 EXPECTED = {
-    # One right of four; the wrong ones are pushed down, prompts untouched.
+    # One of four is right; the wrong ones are pushed down, prompts are untouched.
     **dict.fromkeys(
         ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift"),
         [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
     ),
-    # Two right; hint tokens are always pulled up, prompts untouched.
+    # Two are right; hint tokens are always pulled up, prompts are untouched.
     **dict.fromkeys(
         ("seele", "seele_paper", "uft"),
         [[0, 0, -1, -1, -1, -1, -1, -1, -1]] * 2 + [[0, 0, -1, -1, -1, -1, 1, 1, 1]] * 2,
@@ -458,12 +458,12 @@ EXPECTED = {
         ("luffy", "rl_sft_loss"), [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, *[-1] * 7]]
     ),
     "exgrpo": [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, -1, -1]],
-    # The first token comes to a milestone in three of four; nothing stands behind an error.
+    # The first token reaches a milestone in three of four; nothing after an error counts.
     "milestones": [[0, 0, -1, -1, -1], [0, 0, 1, 0, 0], [0, 0, -1, 1, 1], [0, 0, -1, 1, 1]],
     "prefix_rft": [[0, 0, *[-1] * 7], [0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2,
     # The prefix is pulled up once, although its continuations are wrong.
     "trapo": [[0, 0, -1, -1, -1], [0, 0, 1, 1, 1]] + [[0, 0, *[hint] * 4, 1, 1, 1] for hint in (-1, 0)],
-    # As seele's, but for the hint.
+    # Like seele's, except for the hint.
     "adaback": [[0, 0, 0, 0, 0, 0, -1, -1, -1]] * 2 + [[0, 0, 0, 0, 0, 0, 1, 1, 1]] * 2,
 }
 
@@ -471,7 +471,7 @@ EXPECTED = {
 @pytest.mark.parametrize("method", METHODS_OF_ROWS)
 def test_which_tokens_each_term_reaches(method):
     batch = Batch(method)
-    # On-policy: the ratio is 1, so that nothing is clipped and the KL term has no gradient.
+    # On-policy, the ratio is 1, so nothing is clipped and the KL term has no gradient.
     own = batch.fields["rollout_log_probs"]
     with torch.no_grad():
         batch.loss()
@@ -486,7 +486,7 @@ def test_which_tokens_each_term_reaches(method):
     assert [signs(row) for row in batch.gradients()] == EXPECTED[method]
 
 
-# CISPO's value is no objective: its weights move with the policy and have no gradient.
+# CISPO's value is not an objective: its weights move with the policy and have no gradient.
 @pytest.mark.parametrize("method", [each for each in METHODS_OF_ROWS if each != "cispo"])
 def test_the_loss_falls_on_a_fixed_batch(method):
     batch = Batch(method)
@@ -518,15 +518,15 @@ def test_a_row_without_weight_has_no_gradient(method):
     marked = [HINT_WEIGHTS] * (method in IMITATED) + [OFF_POLICY_MASK] * (method in (*GIVEN, "trapo"))
     marked += [LEARNT_ONCE] * (method == "trapo")
     assert list(columns) == ["advantages", *marked]
-    # Rows 0 and 3 have no advantage; row 3 is marked where rows of the method are, and row 0 no longer.
+    # Rows 0 and 3 have no advantage; row 3 is marked where rows of the method are, and row 0 is not.
     for name, silent in (("advantages", (0, 3)), *((name, (0,)) for name in marked)):
         rows = enumerate(batch.fields[name].unbind())
         batch.fields[name] = jagged([row * (place not in silent) for place, row in rows])
     assert have_weight(batch.fields, columns) == [False, True, True, bool(marked)]
     batch.loss_function = partial(batch.loss_function, config=actor)
     has_gradient = [bool(row.any()) for row in batch.gradients()]
-    # What LUFFY shapes is multiplied by the advantage, and row 2 has TRAPO's hint of row 3; both are computed
-    # all the same.
+    # LUFFY multiplies shaped terms by the advantage, and row 2 has TRAPO's hint of row 3; both are still
+    # computed.
     has_none = method in ("luffy", "exgrpo", "trapo")
     assert (has_gradient[0], has_gradient[3]) == (False, bool(marked) and not has_none)
     # One of them may be clipped; GSPO clips both.
@@ -534,7 +534,7 @@ def test_a_row_without_weight_has_no_gradient(method):
 
 
 def test_a_supervised_update_learns_all_tokens_of_a_solution_alike():
-    # Two micro-batches, of solutions of 7 and of 2 and 1 tokens, on two ranks: each has half of the tokens.
+    # Two micro-batches, with solutions of 7 and of 2 and 1 tokens, on two ranks: each has half of the tokens.
     micro_batches = [[(PROMPT, [11, 12, 13, 14, 15, 16, EOS])], [(PROMPT, [11, EOS]), ([1], [EOS])]]
     torch.manual_seed(0)
     for solutions in micro_batches:
@@ -579,7 +579,7 @@ def test_where_any_row_may_have_a_gradient_all_have_weight():
 
 
 def test_entropy_is_a_mean_over_the_rows_that_were_computed():
-    # Four rows of entropy 2; the two last ones, of 5 of 10 tokens, were left out, and their sum with them.
+    # Four rows of entropy 2; the last two, with 5 of 10 tokens, were left out, and so was their sum.
     tokens, metrics = {"a": 2, "b": 3, "c": 1, "d": 4}, {"actor/entropy_loss": 1.0, "actor/pg_loss": 0.5}
     for mode in ("token-mean", "seq-mean-token-mean"):
         means = means_over_computed(metrics, tokens=tokens, computed={"a", "b"}, loss_agg_mode=mode)
@@ -624,11 +624,11 @@ def test_a_step_without_off_policy_rows_is_clipped():
     assert (gradients[0] == 0).all() and (gradients[2] > 0).all()
 
 
-# Each method's loss written out for its group of four rows; 88 is the longest response under hardware=cpu.
+# Each method's loss, written out for its group of four rows; 88 is the longest response under hardware=cpu.
 
 
 class Terms:
-    """A batch's rows: log-probabilities, entropies and the pieces that formulas are made of."""
+    """A batch's rows: log-probabilities, entropies and the terms of the formulas."""
 
     def __init__(self, batch):
         batch.loss()
@@ -656,7 +656,7 @@ class Terms:
         return -ratio / (ratio + 0.1) * advantage
 
     def k3(self, row):
-        """KL to the reference, which has the old policy's probabilities here; verl limits it to 10."""
+        """KL to the reference, which here has the old policy's probabilities; verl limits it to 10."""
         log_ratio = self.old[row] - self.own[row]
         return (torch.exp(log_ratio) - log_ratio - 1).clamp(max=10)
 
@@ -670,7 +670,7 @@ def each(*advantages):
 
 
 def grpo(terms):
-    # One right of four: mean 1/4, standard deviation 1/2. Means over each response.
+    # One of four is right: mean 1/4, standard deviation 1/2. Means over each response.
     rows = each(*(x / (0.5 + 1e-6) for x in (0.75, -0.25, -0.25, -0.25)))
     kl = sum(terms.k3_with_the_gradient_of_k2(row).mean() for row, _ in rows) / 4
     return sum(terms.clipped(row, a).mean() for row, a in rows) / 4 + 0.001 * kl
@@ -770,7 +770,7 @@ def rl_sft_loss(terms):
 
 
 def uft(terms):
-    # Two right of four: mean 1/2, standard deviation 1/sqrt(3). Means over all tokens of their kind.
+    # Two of four are right: mean 1/2, standard deviation 1/sqrt(3). Means over all tokens of their kind.
     rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
     surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
     kl, entropy = (
@@ -782,7 +782,7 @@ def uft(terms):
 
 
 def prefix_rft(terms):
-    # Two of the three others wrong, so mean 1/3; the continuation keeps its reward, the prefix 1 - 1/3.
+    # Two of the other three are wrong, so mean 1/3; the continuation keeps its reward, the prefix 1 - 1/3.
     first = torch.tensor([2 / 3] * 4 + [1.0] * 3)
     rows = [(0, first), *((row + 1, a) for row, a in each(2 / 3, -1 / 3, -1 / 3))]
     return sum(terms.clipped(row, a).sum() for row, a in rows) / 88 / 4
@@ -803,12 +803,12 @@ def milestones(terms):
 
 @pytest.mark.parametrize(
     ("method", "formula"),
-    # ExGRPO's replayed success stands in its group as LUFFY's solution does in its own.
+    # ExGRPO's replayed success has the role of LUFFY's solution in the group.
     [(name, luffy if name == "exgrpo" else globals()[name]) for name in METHODS_OF_ROWS],
     ids=METHODS_OF_ROWS,
 )
 def test_loss_and_gradient_are_those_of_the_formula(method, formula):
-    # Responses of unlike lengths, so that a mean over tokens is none over sequences.
+    # Response lengths differ, so that a mean over tokens is not one over sequences.
     batch = Batch(method, lengths=(3, 2, 4, 1))
     value, _ = batch.loss()
     expected = formula(Terms(batch))
@@ -825,7 +825,7 @@ def test_a_replayed_success_counts_as_a_rollout_of_advantage_one_on_its_own_toke
     terms = Terms(batch)
     assert [len(row) for row in terms.own] == [3, 2, 4, 2] and len(terms.hint[3]) == 4
     value, metrics = batch.loss()
-    # The hint before it, and the probabilities that it was written with, do not matter.
+    # The hint before it, and the probabilities under which it was written, do not matter.
     replayed = -terms.own[3].sum() / 88 / 4
     assert metrics["off_policy_loss"].aggregate() == pytest.approx(replayed.item(), rel=1e-5)
     others = sum(terms.clipped(row, a).sum() for row, a in each(2 / 3, -1 / 3, -1 / 3)) / 88 / 4
@@ -857,7 +857,7 @@ def test_two_micro_batches_add_up_to_one():
 
 
 class Store:
-    """TransferQueue with one batch in it."""
+    """A TransferQueue with one batch."""
 
     def __init__(self, fields):
         self.fields = fields
@@ -870,7 +870,7 @@ class Store:
             self.fields[name] = column
 
 
-# How much more probable the trainer finds each token than the engine found it.
+# Ratio of each token's probability in the trainer to that in the engine.
 RATIOS = [[1.5, 4.0, 0.5], [0.5, 1.0, 1.0], [3.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
 WEIGHTS = {
     ("tis", "token"): [[1.5, 2, 0.5], [0.5, 1, 1], [2, 1, 1], [1, 1, 1]],
@@ -882,8 +882,8 @@ WEIGHTS = {
 
 
 def corrected(method, kind, level, monkeypatch):
-    """A batch whose trainer differs from the engine by ``RATIOS`` where the policy wrote, with weights as the
-    trainer makes them.
+    """Return a batch whose trainer differs from the engine by ``RATIOS`` where the policy wrote, with weights
+    as in the trainer.
     """
     batch = Batch(method)
     fields, config = batch.fields, config_of(method)
@@ -917,7 +917,7 @@ def test_weights_are_truncated_or_masked(kind, level, monkeypatch):
 
 
 class WeightedTerms(Terms):
-    """The surrogate times the weights of ``WEIGHTS``, which are 1 on what the policy did not write."""
+    """The surrogate times the weights of ``WEIGHTS``, which are 1 on tokens that the policy did not write."""
 
     def __init__(self, batch, weights):
         super().__init__(batch)
@@ -944,7 +944,7 @@ class WeightedTerms(Terms):
 )
 def test_weights_reach_what_the_policy_wrote_and_nothing_else(method, formula, kind, level, monkeypatch):
     batch = corrected(method, kind, level, monkeypatch)
-    # The reference stays where the old policy is, of which the KL terms of the formulas know.
+    # The reference stays at the old policy, which the KL terms of the formulas use.
     batch.fields["ref_log_prob"] = batch.fields["old_log_probs"]
     value, _ = batch.loss()
     terms = WeightedTerms(batch, WEIGHTS[kind, level])

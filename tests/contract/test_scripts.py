@@ -18,7 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "scripts" / "recipes").glob("*.sh")])
 ARGUMENTS = {"train_baseline.sh": ("grpo",), "train_recipe.sh": ("seele_qwen2.5-7b",)}
-"""Of the scripts that do nothing without."""
+"""Arguments of the scripts that require them."""
 SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]
 
 
@@ -79,7 +79,7 @@ def test_a_baseline_that_does_not_exist_is_named_with_those_that_do(arguments: t
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout without ``.venv``: what set-up reads."""
+    """A checkout without ``.venv``, with the files that set-up reads."""
     root = tmp_path.resolve() / "a checkout"
     shutil.copytree(ROOT / "scripts", root / "scripts")
     for path in (ROOT / "setup.py", *ROOT.glob("requirements*.txt")):
@@ -155,16 +155,16 @@ def test_setup_refuses_an_unknown_stack(checkout: Path) -> None:
 
 
 def test_setup_names_the_python_it_needs_before_anything_is_made(checkout: Path) -> None:
-    # DRY_RUN is empty: were the refusal late, a .venv would be there.
+    # DRY_RUN is empty, so a late refusal would leave a .venv.
     result = run_script(SETUP, "cpu", root=checkout, PYTHON="/nowhere/python3.9", DRY_RUN="")
     assert result.returncode == 1
     assert "(3, 11)" in result.stderr
-    assert "/nowhere/python3.9: not there" in result.stderr
+    assert "/nowhere/python3.9: not found" in result.stderr
     assert not (checkout / ".venv").exists()
 
 
 def pretend_environment(root: Path, *, mark: str, content: str) -> None:
-    """A ``.venv`` whose Python is this one, with one of set-up's marks in it."""
+    """Make a ``.venv`` whose Python is this one, with one of set-up's marks in it."""
     (root / ".venv" / "bin").mkdir(parents=True)
     python = root / ".venv" / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -176,7 +176,7 @@ def pretend_environment(root: Path, *, mark: str, content: str) -> None:
 def test_setup_that_was_killed_is_not_trusted(checkout: Path) -> None:
     pretend_environment(checkout, mark=".seele-unfinished", content="")
     result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable)
-    assert "was left unfinished and is made again" in result.stdout
+    assert "was left unfinished and is rebuilt" in result.stdout
     assert "-m venv --clear .venv" in result.stdout
 
 
@@ -202,7 +202,7 @@ def test_setup_does_nothing_when_nothing_changed() -> None:
 
 
 def toolkit(folder: Path, release: str) -> Path:
-    """A CUDA toolkit whose nvcc knows nothing but its version."""
+    """Make a CUDA toolkit whose nvcc only prints its version."""
     nvcc = folder / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text(f'#!/bin/sh\necho "Cuda compilation tools, release {release}, V{release}.88"\n')
@@ -224,7 +224,7 @@ def test_flash_attn_is_compiled_on_demand(checkout: Path, tmp_path: Path) -> Non
     assert "--no-build-isolation" in build
 
 
-@pytest.mark.parametrize(("release", "said"), [("12.8", "is of CUDA 12"), (None, "is not there")])
+@pytest.mark.parametrize(("release", "said"), [("12.8", "is of CUDA 12"), (None, "is missing")])
 def test_flash_attn_without_its_compiler_is_refused_before_anything_is_made(
     checkout: Path, tmp_path: Path, release: str | None, said: str
 ) -> None:
@@ -254,7 +254,7 @@ EVAL = ROOT / "scripts" / "eval.sh"
 
 
 def commands(**environment: str) -> list[str]:
-    """What scripts/eval.sh would run."""
+    """Return the commands that scripts/eval.sh would run."""
     result = run_script(EVAL, "--seed", "3", **{"OUT": "", **environment})
     assert result.returncode == 0, result.stderr
     return [line.removeprefix("+ python -m ") for line in result.stdout.splitlines()]
@@ -295,7 +295,7 @@ PATH = "runs/it's ü, a=b (2)"
 
 
 def hydra_values(command: str) -> dict[str, object]:
-    """What Hydra makes of the overrides of a printed command."""
+    """Return Hydra's values for the overrides of a printed command."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     typed = [word for word in shlex.split(command) if "=" in word]
@@ -310,7 +310,7 @@ def test_paths_may_have_any_characters(path: Path) -> None:
     values = hydra_values(command)
     assert values["trainer.default_local_dir"] == PATH
     assert values["actor_rollout_ref.model.path"] == "~/m"
-    # Several files are apart by commas.
+    # Commas separate several files.
     assert values["data.train_files"] == ["a b (1)/x=1", "b/it's"]
     assert values["data.val_files"] == ["true"]
 

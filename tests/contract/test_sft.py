@@ -1,4 +1,4 @@
-"""Supervised fine-tuning in verl: where our run enters, and verl's loss."""
+"""Supervised fine-tuning in verl: where our run hooks in, and verl's loss."""
 
 import inspect
 from pathlib import Path
@@ -19,7 +19,7 @@ from verl.workers.utils.losses import sft_loss
 from seele_verl.sft.config import verl_sft_config
 from seele_verl.train import compose, verl_config_folder
 
-# --- Where our SFT run enters verl's trainer, and the configuration that it is given
+# --- Where our SFT run hooks into verl's trainer, and the configuration that it gets
 
 
 def composed(*overrides):
@@ -75,7 +75,7 @@ def test_verl_builds_its_settings_from_ours(hardware, model):
     sft = translated(f"hardware={hardware}", f"job={job}", f"model={model}")
     engine, optim = omega_conf_to_dataclass(sft.engine), omega_conf_to_dataclass(sft.optim)
     assert (engine.strategy, engine.param_offload, engine.optimizer_offload) == ("fsdp2", False, False)
-    # On GPUs once an epoch: three epochs are 96 steps here.
+    # On GPUs, once per epoch: three epochs are 96 steps here.
     assert sft.trainer.save_freq == (10 if hardware == "cpu" else 32)
     assert optim.total_training_steps == sft.trainer.total_training_steps == 96
     assert "hf_model" in omega_conf_to_dataclass(sft.checkpoint).save_contents
@@ -104,14 +104,13 @@ def test_keys_of_verl_are_followed_and_seeles_own_win():
     assert translated("seele.sft.learning_rate=2e-5").optim.lr == 2e-5
 
 
-# --- verl's SFT loss is the token mean of the whole batch, however that is divided over micro-batches and
-# ranks
+# --- verl's SFT loss is the token mean of the whole batch, however it is divided over micro-batches and ranks
 # Averaging each part's own mean instead weighs a token by the length of its neighbours; that bug, and a
 # gradient that loses all micro-batches but one, are what deflated SFT baselines in this literature.
 
 
 VOCABULARY = 7
-# (prompt, response) tokens of each sequence: of very different lengths.
+# (prompt, response) tokens of each sequence, with very different lengths.
 LENGTHS = [(3, 1), (2, 9), (4, 2), (1, 5)]
 
 
@@ -127,7 +126,7 @@ def sequences() -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 class Bigram(torch.nn.Module):
-    """A language model small enough to write its gradient down: the next token depends on the last."""
+    """A language model small enough to write down its gradient: the next token depends on the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,12 +134,12 @@ class Bigram(torch.nn.Module):
         self.logits = torch.nn.Parameter(torch.randn(VOCABULARY, VOCABULARY, generator=generator))
 
     def log_probs(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of each token's successor; the last one's is that of the first, as in verl, and masked out."""
+        """Return each successor's log-probability; the last one's is the first, as in verl, and masked."""
         return torch.log_softmax(self.logits[tokens], -1).gather(-1, tokens.roll(-1)[:, None])[:, 0]
 
 
 def loss_of(model: Bigram, rows, *, batch_num_tokens: int, dp_size: int) -> torch.Tensor:
-    """verl's loss of one micro-batch, given what its engine adds (``FSDPEngine.forward_backward_batch``)."""
+    """Return verl's loss of a micro-batch, given engine inputs (``FSDPEngine.forward_backward_batch``)."""
     mask = torch.nested.as_nested_tensor([mask for _, mask in rows], layout=torch.jagged)
     data = TensorDict({"loss_mask": mask}, batch_size=[len(rows)])
     tu.assign_non_tensor(data, batch_num_tokens=batch_num_tokens, dp_size=dp_size)
@@ -150,8 +149,8 @@ def loss_of(model: Bigram, rows, *, batch_num_tokens: int, dp_size: int) -> torc
 
 
 def loss_and_gradient(ranks: list[list[list]]) -> tuple[float, torch.Tensor]:
-    """Of micro-batches per rank, as verl does it: each rank sums over its micro-batches, FSDP averages over
-    the ranks.
+    """Return loss and gradient of micro-batches per rank, as in verl: each rank sums over its micro-batches,
+    FSDP averages over the ranks.
     """
     tokens = sum(int(mask.sum()) for rank in ranks for rows in rank for _, mask in rows)
     losses, gradients = [], []
@@ -166,7 +165,7 @@ def loss_and_gradient(ranks: list[list[list]]) -> tuple[float, torch.Tensor]:
 
 
 def expected() -> tuple[float, torch.Tensor]:
-    """Written out: minus the sum of the response tokens' log-probabilities, divided by their number."""
+    """Return the loss written out: minus the mean of the response tokens' log-probabilities."""
     model = Bigram()
     learnt = [
         torch.log_softmax(model.logits[row[position - 1]], -1)[row[position]]

@@ -1,4 +1,4 @@
-"""What a program can check of docs/style.md: short lines, one sentence each, habits that stop a reader."""
+"""The rules of docs/style.md that a program can check: short lines, one sentence each, habits to avoid."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ STYLE = ROOT / "docs" / "style.md"
 
 
 def prose(page: Path) -> list[tuple[int, str]]:
-    """Number and text of the lines that are neither code, nor a table, nor a heading."""
+    """Return number and text of the lines that are neither code, nor a table, nor a heading."""
     lines, in_code = [], False
     for number, line in enumerate(page.read_text().splitlines(), start=1):
         if line.lstrip().startswith("```"):
@@ -44,7 +44,7 @@ def test_lines_are_short_and_hold_one_sentence(page):
     # A link or a command may be longer than a line.
     long = [(n, line) for n, line in prose(page) if len(line) > 100 and " " in line[:100].strip()[20:]]
     assert long == []
-    # Behind a heading in bold a sentence may begin.
+    # A sentence may begin after a heading in bold.
     ends = re.compile(r"[a-z)`][.?!] +(?:\*\*)?[A-Z]")
     abbreviations = re.compile(r"\b(?:e\.g|i\.e|vs|etc|al|Fig|Eq|Sec|St|No)\. ")
     code = re.compile(r"`[^`]*`")

@@ -1,4 +1,4 @@
-"""The places of the released verl that we stand on."""
+"""The places of the released verl that we depend on."""
 
 import asyncio
 import inspect
@@ -34,7 +34,7 @@ from seele_verl.protocol import training_rows
 
 ROOT = Path(__file__).parents[2]
 
-# --- The places of the released verl that we stand on. A failure here says which seam an upgrade has moved
+# --- The places of the released verl that we depend on. A failure shows which seam an upgrade has moved
 
 
 def parameters(function):
@@ -73,7 +73,7 @@ def test_a_prompt_is_one_coroutine_of_the_rollout_worker():
 
 
 def test_a_rollout_worker_can_be_replaced():
-    """By one that is made as verl makes its own, and that is handed what the lost one was."""
+    """The new worker is made like verl's own, and receives what the lost one had."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
@@ -143,7 +143,7 @@ def test_the_loss_is_replaceable_and_sees_whole_sequences():
 
 
 def test_one_batch_is_one_step_of_the_optimizer_and_none_of_the_learning_rates_schedule():
-    """What a supervised update between steps goes by (``seele_verl.solutions``)."""
+    """A supervised update between steps relies on this (``seele_verl.solutions``)."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
@@ -162,7 +162,7 @@ def test_the_engine_replica_is_chosen_by_name():
     assert RolloutReplicaRegistry.get("vllm") is vLLMReplica
     assert "self.server_class" in inspect.getsource(vLLMReplica.launch_servers)
     assert parameters(vLLMHttpServer.generate)[1:4] == ["prompt_ids", "sampling_params", "request_id"]
-    # The length limit is reported as a normal end, which is why we look at the length ourselves.
+    # The length limit is reported as a normal end, so we check the length ourselves.
     assert 'finish_reason in ("stop", "length")' in inspect.getsource(vLLMHttpServer.generate)
 
 
@@ -242,7 +242,7 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     trainer.agent_loop_manager, trainer._engines = SimpleNamespace(agent_loop_workers=[]), {}
     trainer.replay_buffer = SimpleNamespace(left_behind=lambda: ["step2-000001"], forget=lambda uids: None)
     trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 9}
-    # Of step 1, after that step had ended; and of this one, just before it is cancelled.
+    # One is of step 1, after that step had ended, and one of this step, just before it is cancelled.
     visits = dict.fromkeys(["step1-000009", "step2-000000", "step2-000001", "step2-000002"], "visit")
     trainer.controller = SimpleNamespace(take_step=answers((visits, {})))
     trainer.on_sample_end()
@@ -293,7 +293,7 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
 
 
 def test_tokens_count_although_their_problem_was_cut(monkeypatch):
-    """Two rounds of two: the first is there, and the second still runs when the problem is left behind."""
+    """Of two rounds of two, the first is complete; the second still runs when the problem is left behind."""
     from seele.config import HintConfig, SeeleConfig
     from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
     from seele_verl import rounds_worker as module
@@ -350,14 +350,14 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         for name, count in (("prompt", 8.0), ("prefilled", 6.0), ("generated", 6.0))
         for of in ("", "_round_0")
     }
-    # Only the first round has come to an end.
+    # Only the first round has ended.
     assert [name for name in metrics if "seconds" in name] == ["rollout/seconds_round_0"]
     assert metrics["rollout/seconds_round_0"] >= 0.0
     assert worker.controller.take_step()[1]["tokens/generated"] == 0.0
 
 
 def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(monkeypatch):
-    """100 tokens, two epochs over them, and one pass for old log-probabilities."""
+    """The step has 100 tokens, two epochs over them, and one pass for old log-probabilities."""
     from omegaconf import OmegaConf
 
     from seele.config import SeeleConfig
@@ -386,11 +386,11 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     # Two epochs over the longer prompt and both responses, and over the one row with a gradient.
     assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
-    # verl makes that pass all the same where no group is worth an update.
+    # verl makes that pass even if no group is worth an update.
     trainer._nothing_to_learn = True
     assert trainer._measure(batch)["flops"] == 2 * 100
     assert trainer._measure(batch)["tokens/trained_informative"] == 0
-    # A supervised update between steps, of 10 tokens of which 6 are a solution, is made once.
+    # A supervised update between steps, of 10 tokens with a solution of 6, is made once.
     trainer._solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]
     metrics = trainer._measure(batch)
     assert (metrics["flops"], metrics["tokens/teacher_forced"]) == (6 * 10 + 2 * 100, 6)
@@ -422,12 +422,12 @@ def test_a_checkpoint_knows_how_long_its_step_took_before_it_was_saved(monkeypat
     trainer.step(metrics, {})
     counts = {"flops": 5.0, "flops_total": 6.0}
     times = {"timing_s/gen": 2.0, "timing_s/update_actor": 1.5, "timing_s/step": 3.5}
-    # verl adds the times to the record by itself.
+    # verl adds the times to the record itself.
     assert (metrics, trainer._line) == (counts, counts | times)
 
 
 def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
-    """On verl's validation with its engine taken out."""
+    """This uses verl's validation without its engine."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -577,14 +577,14 @@ def test_verls_own_data_set_reads_a_file_of_problems(tmp_path):
         assert (row["data_source"], row["instance_id"]) == ("toy", problem.instance_id)
 
 
-# --- What takes the place of verl's advantages is what verl would have computed
+# --- The advantages that replace verl's are what verl would have computed
 
 
 INSTANCE = Instance(instance_id="i", data_source="x", question="?", steps=("a", "b"), answer="c")
 
 
 class Store:
-    """TransferQueue with one batch in it."""
+    """A TransferQueue with one batch."""
 
     def __init__(self, fields):
         self.fields = fields
@@ -598,7 +598,7 @@ class Store:
 
 
 def random_rollouts(rng, size):
-    """Right and wrong ones of several rounds and hints, some of them of the same length."""
+    """Return right and wrong rollouts of several rounds and hints, some of the same length."""
     return [
         Rollout(
             round_index=index // 3,
@@ -628,7 +628,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
         settings, leave_one_out=METHODS[method].leaves_one_out, divide_by_std=divide_by_std
     )
     uids, keys, tags, scores, masks = [], [], [], [], []
-    # A group of one, one in which all agree as far as graders and penalties let them, and larger ones.
+    # A group of one, one that agrees as far as graders and penalties allow, and larger ones.
     for number, size in enumerate([1, 2, 5, 16, 16, 9]):
         rollouts = random_rollouts(rng, size)
         penalties = (-factor * rng.random(size) * rng.integers(0, 2, size)).tolist()
@@ -651,7 +651,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
         tags += rows.tags
         scores += rows.fields["rm_scores"].unbind()
         masks += rows.fields["response_mask"].unbind()
-    # verl fills batches up with rows without loss, which have tags of the first row.
+    # verl fills up batches with rows without loss, which have the first row's tags.
     uids.append(99)
     keys.append("padding_0_0")
     tags.append({"is_padding": True})
@@ -678,7 +678,7 @@ def test_pooled_and_leave_one_out_advantages_are_verls(method, estimator, divide
 
 
 class Queue:
-    """TransferQueue in this process: partition -> key -> column -> tensor."""
+    """A TransferQueue in this process: partition -> key -> column -> tensor."""
 
     def __init__(self):
         self.partitions = defaultdict(lambda: defaultdict(dict))
@@ -712,7 +712,7 @@ def queue(monkeypatch):
 
 
 def visit_of(rollouts, *, prompt_tokens=2):
-    """``rollouts``: (steps of the hint, whether it is right) each; a step has one token."""
+    """Return a visit with ``rollouts``, (steps of the hint, is right) each; a step has one token."""
     instance = Instance(instance_id="i", data_source="x", question="?", steps=("a", "b"), answer="b")
     made = tuple(
         Rollout(
@@ -729,7 +729,7 @@ def visit_of(rollouts, *, prompt_tokens=2):
 
 
 def score_by_place(queue):
-    """A pass after which the token at place p of a row, of those before it, has the log-probability -p."""
+    """Return a pass that gives the token at place p of a row the log-probability -p."""
 
     def score(batch):
         for row in queue.partitions[batch.partition_id].values():
@@ -755,7 +755,7 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
     score = score_by_place(queue)
     workers = SimpleNamespace(compute_log_prob=score)
     found = measure_hint_reliance(batch, visits, workers, temperature=1.0, ranks=2)
-    # Alone, the response stands at places 2 and 3; behind its hint the engine said -1 and -2.
+    # Alone, the response is at places 2 and 3; after its hint the engine gave -1 and -2.
     assert found == {"hints/reliance": pytest.approx((-2 - 3) / 2 - (-1 - 2) / 2)}
     assert score.rows == 2, "the only row was repeated, for two ranks"
     assert "rescored" not in queue.partitions

@@ -1,11 +1,11 @@
-"""Several methods on one start of the stack: before each step trainer, controller, rollout workers and the
-actor's loss change to the next configuration.
+"""Run several methods on one start of the stack: before each step the trainer, controller, rollout workers
+and the actor's loss change to the next configuration.
 
     python tests/integration/methods_in_turn.py RUN TURN... -- COMMON...
 
 Each TURN holds the overrides of one step, on top of the common ones; equal turns in a row are one run.
-Everything else is the run that `seele_verl.train` would start with the common ones, but that it has a critic
-and a reference model for the methods that need one.
+Everything else is the run that `seele_verl.train` would start with the common ones, except that it has a
+critic and a reference model for the methods that need one.
 """
 
 import os
@@ -31,7 +31,7 @@ from seele_verl.settings import read_settings
 TURNS = "METHODS_IN_TURN"
 """Environment variable: a file with the configuration of each step, pickled."""
 ALL_MODELS = ("method=ppo", "actor_rollout_ref.actor.use_kl_loss=true")
-"""Overrides of the start: the models of all methods."""
+"""Overrides at the start: the models of all methods."""
 
 
 def change_worker(worker: Any, config: DictConfig) -> None:
@@ -48,7 +48,7 @@ def change_controller(controller: Any, settings: SeeleConfig) -> None:
 
 
 def task_runner() -> type:
-    """Its bases read the environment of the run when they are imported."""
+    """Return the runner class; its bases read the run's environment when they are imported."""
     import ray
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> None:
     os.environ[TURNS] = f"{run}.turns"
     Path(os.environ[TURNS]).write_bytes(pickle.dumps([configs[turn] for turn in turns]))
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
-    # As train.run does it, but open already when the runner is imported here.
+    # As in train.run, but open already when the runner is imported here.
     with forked_workers(config) as python:
         from seele_verl import runner
 

@@ -7,7 +7,7 @@ from seele.records import Completion, Finish
 
 
 class AnswerSource(OffPolicySource):
-    """Gives each group the boxed answer alone, as another policy may have written it."""
+    """Give each group only the boxed answer, as if another policy had written it."""
 
     adds_rollouts = True
 
@@ -19,7 +19,7 @@ class AnswerSource(OffPolicySource):
 
 
 class FirstTokens(LossTerm):
-    """Pushes the first tokens of on-policy responses up."""
+    """Raise the probability of the first tokens of on-policy responses."""
 
     name = "own_loss"
     columns = {"first_tokens": Axis.RESPONSE}  # noqa: RUF012
@@ -39,12 +39,12 @@ class FirstTokens(LossTerm):
 
 
 def on_policy_mean(group):
-    """Rewards minus the mean of what the policy wrote."""
+    """Rewards minus the mean reward of the policy's own responses."""
     return group.rewards_G - group.rewards_G[group.on_policy_G].mean()
 
 
 class Counter(Callback):
-    """Counts the run's steps, and writes into each checkpoint how many there were."""
+    """Count the run's steps, and write their number into each checkpoint."""
 
     steps = 0
 

@@ -1,4 +1,4 @@
-"""A run that saves policy and critic once more, as soon as it has loaded them from its checkpoint.
+"""A run that saves policy and critic again as soon as it has loaded them from its checkpoint.
 
 python tests/integration/saves_what_it_loaded.py OUT OVERRIDES...
 """
@@ -15,11 +15,11 @@ from seele_verl.changes import with_changes
 from seele_verl.cpu.fork_server import forked_workers
 
 OUT = "SAVES_WHAT_IT_LOADED"
-"""Environment variable: where to."""
+"""Environment variable: the target folder."""
 
 
 def task_runner() -> type:
-    """Its bases read the environment of the run when they are imported."""
+    """Return the runner class; its bases read the run's environment when they are imported."""
     from seele_verl.runner import SeeleTaskRunner
     from seele_verl.trainer import SeeleTrainer
 
@@ -44,7 +44,7 @@ def main(out: str, overrides: list[str]) -> None:
     train.set_environment(config)
     os.environ[OUT] = out
     os.environ["PYTHONPATH"] = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
-    # As train.run does it, but open already when the runner is imported here.
+    # As in train.run, but open already when the runner is imported here.
     with forked_workers(config) as python:
         from seele_verl import runner
 

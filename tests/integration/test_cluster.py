@@ -1,5 +1,5 @@
-"""A Ray cluster of two nodes on one machine, each in a network namespace of its own: a run over both while
-one of them dies and comes back; a node that does not see the run's folder.
+"""A Ray cluster of two nodes on one machine, each in its own network namespace: a run over both while one of
+them dies and comes back, and a node that does not see the run's folder.
 """
 
 import os
@@ -57,7 +57,7 @@ class Node:
             ip("-n", self.name, "link", "set", interface, "up")
 
     def command(self, *arguments: str) -> list[str]:
-        """As it is called in the namespace."""
+        """Return the command as run in the namespace."""
         return ["ip", "netns", "exec", self.name, *arguments]
 
     def popen(self, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -67,7 +67,7 @@ class Node:
             )
 
     def start_ray(self, head: "Node", *, before: str = "") -> None:
-        """Start Ray; ``before`` is what a shell of the node's own mounts does first."""
+        """Start Ray; ``before`` runs first, in a shell with the node's own mounts."""
         where = (
             f"--head --port={PORT} --include-dashboard=false"
             if self.is_head
@@ -84,7 +84,7 @@ class Node:
         return self.log.read_text() if self.log.exists() else ""
 
     def die(self) -> None:
-        """Kill all that runs on the node."""
+        """Kill everything that runs on the node."""
         listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout
         for pid in map(int, listed.split()):
             with suppress(ProcessLookupError):
@@ -110,7 +110,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     if made.returncode:
         pytest.skip(f"this machine forbids network namespaces: {made.stderr.strip()}")
     nodes: list[Node] = []
-    # What Ray writes of this cluster stays apart: other tests' Ray would join it.
+    # Ray's files for this cluster stay separate, or other tests' Ray would join it.
     folder = tempfile.mkdtemp(prefix="seele-", dir="/tmp")
     variables = {
         "RAY_TMPDIR": folder,
@@ -170,7 +170,7 @@ def test_a_run_over_two_nodes_goes_on_when_one_dies_and_comes_back(nodes, over_b
     assert re.search(r"seele resumes after step [23] in ", said.read_text())
     lines = steps()
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    # Both engines have the trainer's weights, wherever their rollouts went.
+    # Both engines have the trainer's weights, regardless of where their rollouts went.
     assert all(line["training/rollout_probs_diff_max"] < 1e-3 for line in lines)
     assert (tmp_path / "run" / "global_step_4" / "actor" / "model_world_size_2_rank_1.pt").exists()
 

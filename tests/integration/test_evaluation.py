@@ -1,4 +1,4 @@
-"""Tiny models through real vLLM: nine benchmarks, and counts of correct samples."""
+"""Tiny models with real vLLM: nine benchmarks, and counts of correct samples."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from seele_eval.parallel import WORKER, complete_in_processes
 from seele_eval.predictions import read_predictions
 from seele_eval.run import evaluate
 
-# --- A tiny model on all nine benchmarks through real vLLM, a few made-up rows of each, in one engine start
+# --- A tiny model on all nine benchmarks with real vLLM, a few made-up rows of each, in one engine start
 
 
 FIXTURES = Path(os.environ["SEELE_FIXTURES"], "benchmarks")
@@ -28,7 +28,7 @@ SAMPLES = 3
 
 @pytest.fixture(scope="module")
 def model(base_model, tmp_path_factory) -> Path:
-    """The base model with a context for the benchmarks' prompts, a byte a token."""
+    """The base model with a context long enough for the benchmarks' prompts, one byte per token."""
     folder = shutil.copytree(base_model, tmp_path_factory.mktemp("long") / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": CONTEXT_TOKENS}))
@@ -90,7 +90,7 @@ def test_a_finished_evaluation_starts_no_engine(model, evaluated):
     assert (evaluated / "scores.json").read_bytes() == before
 
 
-# --- ``seele data filter`` through real vLLM: a tiny model, a few samples of a few problems, several bands
+# --- ``seele data filter`` with real vLLM: a tiny model, a few samples of a few problems, several bands
 
 
 SAMPLES_OF_A_PROBLEM = 4
@@ -98,7 +98,7 @@ SAMPLES_OF_A_PROBLEM = 4
 
 @pytest.fixture(scope="module")
 def folder(problems, base_model, tmp_path_factory, finish, python) -> Path:
-    """Samples of the training problems in ``samples/``, and all problems again in ``all.parquet``."""
+    """Samples of the training problems in ``samples/``, and all problems in ``all.parquet``."""
     made = tmp_path_factory.mktemp("filtered")
     command = (python, "-m", "seele.cli.main", "data", "filter", str(problems / "train.parquet"))
     places = ("--out", str(made / "all.parquet"), "--samples-dir", str(made / "samples"))

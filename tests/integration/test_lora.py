@@ -1,6 +1,6 @@
 """LoRA on the real stack: an adapter is trained, reaches the engine, is saved, resumed and merged. The same
-two runs show weights between engine and trainer, a profile, rollouts that come back from a cache, and the
-controller and the loss term of examples/.
+two runs cover weights between engine and trainer, a profile, rollouts from a cache, and the controller and
+loss term of examples/.
 """
 
 import gzip
@@ -46,8 +46,8 @@ def runs(tmp_path_factory, train_command, finish, python) -> tuple[Path, Path]:
 def test_the_adapter_learns_and_reaches_the_engine(runs):
     first, second = rows_of(runs[0] / "metrics.jsonl")
     assert first["actor/grad_norm"] > 0 and second["actor/grad_norm"] > 0
-    # The reference is the model without adapter, which has moved far from it: were the engine without the
-    # adapter, too, its log-probabilities would be the reference's.
+    # The reference is the model without the adapter, which has moved far from it. If the engine lacked the
+    # adapter too, its log-probabilities would be the reference's.
     assert second["actor/kl_loss"] > 1e-3
     assert second["training/rollout_probs_diff_max"] < 1e-4
     for line in (first, second):

@@ -1,4 +1,4 @@
-"""Every method for a step or two on the real stack, on one start of it (``methods_in_turn.py``)."""
+"""Every method for a step or two on the real stack, started once (``methods_in_turn.py``)."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ JUDGE = (
 )
 REQUEST = 'seele.hints.request="{question}/{hint}"'
 THROW_AWAY = ("ghpo", "sage", "bread", "scaf_grpo")
-"""Methods that roll a problem out again where it fails."""
+"""Methods that roll a problem out again if it fails."""
 TURNS = {
     "opsd": ['method=opsd seele.credit.request="{question}/{hint}"'],
     "ppo": [WITH_CRITIC] * 2,
@@ -96,7 +96,7 @@ def run(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def judge():
-    """A server that scores responses in some way that their texts decide."""
+    """A server whose scores depend only on the responses' texts."""
     doubles = spec_from_file_location("doubles", Path(__file__).parents[1] / "unit" / "conftest.py")
     module = module_from_spec(doubles)
     doubles.loader.exec_module(module)
@@ -166,7 +166,7 @@ def groups_of(rows: list[dict]) -> dict[str, list[dict]]:
 def test_every_method_updates_the_policy(steps):
     for method, of_method in steps.items():
         for line, _ in of_method:
-            # A policy of another processor may bring no group that disagrees.
+            # On another processor, the policy may produce no group that disagrees.
             assert line["actor/grad_norm"] > 0 or not line["prompts/nonzero_variance_share"], method
             assert line["tokens/generated"] > 0 and line["flops"] > 0, method
 
@@ -194,7 +194,7 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             )
             assert 0 <= informative <= packed < trained, method
             assert informative or not line["prompts/nonzero_variance_share"], method
-            # Advantages alone decide where neither KL nor entropy nor an own term reaches every row.
+            # Only advantages decide if neither KL nor entropy nor an own term reaches every row.
             by_advantage = method in (
                 "rloo",
                 "drgrpo",
@@ -213,10 +213,10 @@ def test_trained_tokens_are_counted_in_three_ways(steps):
             elif method not in ("ppo", "ppo without sec", "prefix_rft", "milestones"):
                 assert informative == packed, method
             if method in ("dapo", "luffy", "rl_sft_loss", "exgrpo", "relift", "own parts"):
-                continue  # a problem may be begun twice, and what is given does not say its length
+                continue  # a problem may begin twice, and given responses do not state their length
             trained_rows = [row for row in rows if row["advantage"] is not None]
             if method in ("after failure", "mfc", "ghpo", "sage", "scaf_grpo"):
-                # What the user says differs by hint.
+                # The user's message differs by hint.
                 trained_rows = [
                     row | {"instance_id": f"{row['instance_id']} {row['hint_steps']}"} for row in trained_rows
                 ]
@@ -344,7 +344,7 @@ def test_the_teacher_of_opsd_sees_the_solution_and_no_reward_is_read(run, steps,
             logits = model(torch.tensor([ids])).logits[0, -1]
         return float(logits.log_softmax(-1)[tokenizer.eos_token_id])
 
-    # The first step of all: policy and reference model are the base model.
+    # In the very first step, policy and reference model are the base model.
     ((line, rows),) = steps["opsd"]
     ended = [row for row in rows if row["finish"] == "stop"]
     for row in ended:
@@ -396,7 +396,7 @@ def test_a_users_own_source_term_and_baseline_train(steps):
         for row in group:
             expected = row["reward"] - sum(on_policy) / len(on_policy)
             assert row["advantage"] == pytest.approx(expected, abs=1e-6)
-    # The given tokens have LUFFY's loss by default, the term's two first ones of each response its own.
+    # The given tokens have LUFFY's loss by default; the first two tokens of each response have the term's.
     assert 0 < line["actor/off_policy_probability"] < 1
     assert line["actor/own_loss"] > 0
     # A given answer has two tokens or more.
@@ -453,9 +453,9 @@ def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finis
             assert before.keys() == after.keys() and len(before) > 1, name
             assert all(same(before[key], after[key]) for key in before), name
     before, after = [row for _, row in read_json_lines(tmp_path / "resumed" / "metrics.jsonl")]
-    # Of the step that was saved, a run in another folder knows what the checkpoint holds.
+    # A run in another folder knows the saved step from the checkpoint.
     assert before["step"] == 2 and before["tokens/trained"] == steps["ppo"][0][0]["tokens/trained"]
-    assert after["counter/steps"] == 3, "the callback has its state back, too"
+    assert after["counter/steps"] == 3, "the callback's state is restored too"
     assert after["step"] == 3 and after["critic/vf_loss"] < steps["ppo"][0][0]["critic/vf_loss"]
     assert [path.name for path in (tmp_path / "resumed").glob("global_step_*")] == ["global_step_3"]
 
@@ -464,7 +464,7 @@ def test_a_resumed_run_has_its_critic_back_bit_for_bit(run, steps, common, finis
 def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_the_stop(
     run, steps, common, finish, python, tmp_path
 ):
-    """The step after the checkpoint again, without stopping."""
+    """Repeat the step after the checkpoint without stopping."""
     go_on = [*common, MILESTONES, "seele.credit.stop=false"]
     finish(
         [
@@ -483,7 +483,7 @@ def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_t
     assert {row["finish"] for row in stopped} > {"flagged"} and "flagged" not in {
         row["finish"] for row in whole
     }
-    # Who guesses right in the end has made no error, and its group others to compare with.
+    # A rollout that guesses right in the end has made no error, which changes its group's baseline.
     pairs = [*zip(stopped, whole, strict=True)]
     guessed = {one["instance_id"] for one, other in pairs if one["segments"] != other["segments"]}
     assert len(guessed) < 8
@@ -496,7 +496,7 @@ def test_a_resumed_run_has_its_credit_back_and_stopping_changes_nothing_before_t
             assert one["generated_tokens"] < other["generated_tokens"]
             assert one["segments"][-1][1] < one["generated_tokens"] and not one["segments"][-1][3]
         else:
-            # The advantage of the last token goes by pass rates that the checkpoint holds.
+            # The advantage of the last token depends on pass rates in the checkpoint.
             assert one["text"] == other["text"]
             if one["instance_id"] not in guessed:
                 assert one["advantage"] == pytest.approx(other["advantage"], abs=1e-6)
@@ -510,7 +510,7 @@ def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):
         num_right, num_alarms = num_right + len(right), num_alarms + sum(row["is_flagged"] for row in right)
         assert line["milestones/right_and_unstopped"] == num_right
         assert line["milestones/false_alarms"] == num_alarms / max(num_right, 1)
-        assert line["reward/no_answer_share"] < 0.5, "what we stopped is not unanswered"
+        assert line["reward/no_answer_share"] < 0.5, "stopped responses do not count as unanswered"
         for row in rows:
             assert row["segments"][0][0] == 0 and (row["finish"] == "flagged") <= (row["reward"] == 0)
             if row["reason"] == "correct":
@@ -528,7 +528,7 @@ def test_each_segment_has_its_own_advantage_and_the_terminal_no_warning(steps):
 
 
 def flat(state, at: str = "") -> dict:
-    """The state's values under the path that leads to each."""
+    """Return the state's values by path."""
     if isinstance(state, (dict, list, tuple)):
         pairs = state.items() if isinstance(state, dict) else enumerate(state)
         return {path: value for key, each in pairs for path, value in flat(each, f"{at}/{key}").items()}
@@ -554,7 +554,7 @@ def test_the_worked_solution_is_graded_and_costs_no_generated_token(steps):
 
 
 def check_advantages(rows: list[dict]) -> None:
-    """Each is the reward itself, not its verdict, minus the mean of the group."""
+    """Each advantage is the reward itself, not its verdict, minus the group's mean."""
     for group in groups_of(rows).values():
         mean = sum(row["reward"] for row in group) / len(group)
         for row in group:
@@ -600,7 +600,7 @@ def test_a_callback_hears_of_every_step_and_its_numbers_are_logged(run, steps):
 
 def test_dapo_trains_on_groups_that_disagree(steps):
     line, rows = steps["dapo"][0]
-    # Where many groups are replaced, a problem may come twice.
+    # If many groups are replaced, a problem may occur twice.
     trained = [row for row in rows if row["advantage"] is not None]
     assert len(trained) == 8 * 8
     for group in groups_of(trained).values():

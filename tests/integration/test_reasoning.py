@@ -38,7 +38,7 @@ def mixed(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """A base model that has seen worked Countdown only, enough to box an expression; made in seconds."""
+    """A base model trained only on worked Countdown, enough to box an expression; made in seconds."""
     from seele.data.storage.schema import write_problems
     from seele_models.recipes import RECIPES
     from seele_models.training import make_base_model
@@ -85,7 +85,7 @@ def test_a_mixed_file_trains_with_an_arm_for_each_task_and_level(run):
         assert arms == ARMS
         assert sum(line[f"curriculum/drawn/{arm}"] for arm in arms) == 8
         assert line["actor/grad_norm"] > 0
-    # An arm whose problems came out alike has nothing to learn from, but not all of them can have.
+    # An arm with uniform outcomes has nothing to learn from, but that cannot hold for all arms.
     assert max(metrics[-1][f"curriculum/q/{arm}"] for arm in ARMS) > 0
 
 
@@ -112,6 +112,6 @@ def test_validation_tells_the_tasks_apart_and_reports_accuracy(run):
     last = rows_of(run / "metrics.jsonl")[-1]
     accuracies = {name: value for name, value in last.items() if name.startswith("val/accuracy/")}
     assert set(accuracies) == {f"val/accuracy/{task}/heldout" for task in ("countdown", "zebra", "arc_1d")}
-    # Two problems a task: nothing between the shares, as a score for the form would be.
+    # With two problems per task, these are the only shares; a reward for the form would lie between them.
     assert set(accuracies.values()) <= {0.0, 0.5, 1.0}
     assert json.loads((run / "run_card.json").read_text())["method"] == "grpo"

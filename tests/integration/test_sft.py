@@ -33,8 +33,8 @@ def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
 
 @pytest.fixture(scope="module")
 def stopped(sft_command, kill_and_stop) -> tuple[dict[int, dict], str]:
-    """A run whose driver is killed after its first checkpoint, and which is told to stop when it goes on: the
-    lines that it had written when it was killed, by step, and what was printed.
+    """A run whose driver is killed after its first checkpoint, and which is told to stop when it resumes.
+    Return the lines that it had written when it was killed, by step, and the output.
     """
     run, command = sft_command
 
@@ -66,7 +66,7 @@ def wait_for_the_trainer_to_end(run: Path) -> None:
 
 @pytest.fixture(scope="module")
 def resumed(sft_command, stopped, finish) -> str:
-    """What the resumed run printed. A step's eight sequences are several micro-batches now, not one."""
+    """Return the resumed run's output. A step's eight sequences are several micro-batches now."""
     run, command = sft_command
     smaller = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=200"
     return finish([*command, smaller], log=run / "logs" / "train.log")
@@ -100,7 +100,7 @@ def test_the_loss_falls_and_the_learning_rate_warms_up_and_falls(sft_command, re
 
 
 def test_tokens_are_those_of_the_problems(sft_command, resumed, problems):
-    # Bytes are tokens: the question and a line break, the solution and the end of the text.
+    # Each byte is a token: the question and a line break, the solution and the end of the text.
     run, _ = sft_command
     instances = read_problems(problems / "train.parquet")
     prompts = sum(len(instance.question) + 1 for instance in instances)
@@ -158,7 +158,7 @@ def test_a_warm_start_is_trained_once(tmp_path, problems, base_model, finish, py
     assert "\n- sft\n" in (folder / "README.md").read_text()
     link = tmp_path / f"{base_model.name}-warm"
     assert link.resolve() == folder.resolve()
-    # The run is gone; nothing else is left.
+    # The run is removed, and nothing else is left.
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, link.name}
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert Path(finish(command).strip()) == folder
@@ -180,7 +180,7 @@ def test_two_stages_share_no_problem_and_count_what_both_cost(tmp_path, supervis
     assert not parts[0] & parts[1] and parts[0] | parts[1] == every
     rolled_out = {row["instance_id"] for row in rows_of(run / "rollouts" / "step_1.jsonl")}
     assert len(rolled_out) == 8 and rolled_out < parts[1]
-    # The same weights, measured by seele_eval after the first stage and by verl before the second.
+    # The same weights were measured by seele_eval after the first stage and by verl before the second.
     after_sft, before_rl = rows_of(run / "sft" / "metrics.jsonl")[-1], rows_of(run / "metrics.jsonl")[0]
     for split in ("heldout", "harder"):
         name = f"val/accuracy/chains/{split}"

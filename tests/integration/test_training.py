@@ -23,11 +23,11 @@ from seele_verl.runs import log
 
 SETTINGS = (
     "seele.hints.controller=paper",
-    # The problems of a step depend on what those before it brought.
+    # A step's problems depend on the results of earlier steps.
     "curriculum=sec",
     "seele.selection.prune_after=1",
     "trainer.save_freq=2",
-    # The trainer's own log-probabilities beside the engine's, to compare them.
+    # Compute the trainer's own log-probabilities too, to compare them with the engine's.
     "algorithm.rollout_correction.bypass_mode=false",
 )
 
@@ -42,7 +42,7 @@ def run(tmp_path_factory) -> Path:
 
 
 def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]) -> bool:
-    """Kills, on the way, the first rollout worker that is seen after step 1."""
+    """Return True at step 4; kill the first rollout worker seen after step 1 on the way."""
     if not lost and (run / "rollouts" / "step_1.jsonl").exists():
         for process in supervisor.children(recursive=True):
             with suppress(psutil.Error):
@@ -55,8 +55,8 @@ def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]
 @pytest.fixture(scope="module")
 def restarted(run, train_command, kill_and_stop) -> tuple[dict[int, list[dict]], str]:
     """A run that loses a rollout worker in the second step, whose driver is killed in the fourth, after the
-    checkpoint of step 2, and which is then told to stop: the rollouts that it had dumped when it was killed,
-    and what was printed.
+    checkpoint of step 2, and which is then told to stop. Return the rollouts that it had dumped when it was
+    killed, and the output.
     """
     settings = ("trainer.total_training_steps=6", "trainer.test_freq=6", "trainer.max_restarts=1")
     return kill_and_stop(
@@ -75,7 +75,7 @@ def killed(restarted) -> dict[int, list[dict]]:
 
 @pytest.fixture(scope="module")
 def resumed(run, killed, train_command, finish, python) -> str:
-    """What the resumed run printed."""
+    """Return the resumed run's output."""
     command = train_command(run, "trainer.total_training_steps=4", "trainer.test_freq=4", *SETTINGS)
     return finish([python, *command[1:]], log=run / "logs" / "train.log")
 
@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on_with_the_same_problems_and_the_same_hints(run, kil
 
 
 def test_the_first_step_after_resuming_samples_what_the_killed_run_sampled(run, killed, resumed):
-    # Same weights, hints and seeds; only the engine's batches, and with them last digits, may differ.
+    # Weights, hints and seeds are the same; only the engine's batches, and thus last digits, may differ.
     before, after = (
         {(row["instance_id"], row["rollout"]): row["text"] for row in rows if row["round"] == 0}
         for rows in (killed[3], rows_of(run / "rollouts" / "step_3.jsonl"))
@@ -143,7 +143,7 @@ def test_a_first_visit_reveals_all_but_the_last_step(killed):
 
 
 def test_the_second_round_follows_what_the_first_one_brought(killed):
-    # A round that all solved makes the next hint shorter; one that nobody solved keeps the longest.
+    # A round that all rollouts solved shortens the next hint; one that none solved keeps the longest.
     for rollouts in by_problem(killed[1]).values():
         first, second = ([row for row in rollouts if row["round"] == r] for r in (0, 1))
         if all(row["reward"] for row in first):
@@ -176,7 +176,7 @@ def test_a_rollout_that_did_not_end_counts_as_wrong(killed):
 
 
 def test_training_and_rollout_agree_on_log_probabilities(run, resumed):
-    # Single precision on both sides, and the engine has the trainer's weights: the last digits may differ.
+    # Both sides use single precision and the same weights, so only the last digits may differ.
     for line in rows_of(run / "metrics.jsonl")[1:]:
         assert line["training/rollout_probs_diff_mean"] < 1e-6
         assert line["training/rollout_probs_diff_max"] < 1e-3
@@ -207,7 +207,7 @@ def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for
     path = run / "metrics.jsonl"
     *others, last = rows_of(path)
     path.write_text("".join(json.dumps(line) + "\n" for line in others))
-    # The budget was reached by step 3, so that step 4, which was saved, is the last one.
+    # Step 3 reached the budget, so step 4, which was saved, is the last one.
     budget = f"seele.max_generated_tokens={int(others[-1]['tokens/generated_total'])}"
     command = train_command(run, "trainer.total_training_steps=6", "trainer.test_freq=6", budget, *SETTINGS)
     finish([python, *command[1:]], log=run / "logs" / "train.log")
@@ -216,7 +216,7 @@ def test_a_run_killed_before_its_last_validation_keeps_the_step_and_makes_up_for
     assert not (run / "global_step_5").exists() and not (run / "global_step_6").exists()
     kept = [name for name in last if name.startswith(("tokens/", "accuracy/", "hint_ratio/", "flops"))]
     assert len(kept) > 10 and all(lines[-1][name] == last[name] for name in kept)
-    # All but what saving takes, and handing the weights to the engine.
+    # This excludes the time of saving, and of handing the weights to the engine.
     assert 0 < lines[-1]["timing_s/gen"] < lines[-1]["timing_s/step"] < last["timing_s/step"]
     validated = [name for name in last if name.startswith("val/accuracy/")]
     assert validated
@@ -253,7 +253,7 @@ def test_every_metric_is_documented(run, resumed):
 def test_a_pretrained_model_trains_a_step_and_agrees_with_the_engine(
     smollm2, tmp_path, train_command, finish
 ):
-    # 49,152 tokens, tied embeddings, a chat template. Of the suite's machines few have the model.
+    # 49,152 tokens, tied embeddings, a chat template. Few of the suite's machines have the model.
     run = tmp_path / "smollm2"
     sizes = ("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
     sizes += ("data.max_prompt_length=256", "data.max_response_length=16", "trainer.total_training_steps=1")
@@ -270,7 +270,7 @@ def test_a_pretrained_model_trains_a_step_and_agrees_with_the_engine(
     finish(train_command(run, model, *sizes, *limits, *others), log=run / "logs" / "train.log")
     (line,) = rows_of(run / "metrics.jsonl")
     assert line["training/rollout_probs_diff_max"] < 1e-4
-    # The hints are imitated, whatever the rollouts bring.
+    # The hints are imitated, whatever the rollouts' rewards.
     assert line["actor/grad_norm"] > 0
     assert line["tokens/generated"] <= 2 * 2 * 16
     assert len(rows_of(run / "rollouts" / "step_1.jsonl")) == 4
@@ -310,7 +310,7 @@ RETREAT_NAME = "hint_methods.retreat:Retreat"
 
 @pytest.fixture
 def package(tmp_path, monkeypatch) -> Path:
-    """The folder with the user's package, which Python finds."""
+    """The folder of the user's package, on Python's path."""
     package = tmp_path / "mine" / "hint_methods"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -320,8 +320,8 @@ def package(tmp_path, monkeypatch) -> Path:
 
 
 def hint_reliance(run: Path, model_folder: Path, problems: Path) -> float:
-    """Mean over the right hinted responses of a run's last step of how much less likely they are, a token,
-    without the hint.
+    """Return how much less likely the right hinted responses of a run's last step are without the hint, per
+    token, as a mean.
     """
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
@@ -373,15 +373,15 @@ def test_a_new_hint_method_from_simulation_to_comparison(
     for line in lines[1:]:
         assert line["hint_ratio/round_0"] >= line["hint_ratio/round_1"] > 0
         assert line["actor/grad_norm"] > 0
-    # The policy has not moved: the base model itself says how much right responses rely on their hints.
+    # The policy has not moved, so the base model itself shows how much right responses rely on their hints.
     assert [line["step"] for line in lines if "hints/reliance" in line] == [3]
     expected = hint_reliance(retreat, base_model, problems)
     assert lines[-1]["hints/reliance"] == pytest.approx(expected, abs=1e-4)
     assert expected < 0
-    # Four of the training problems are asked without a hint, too.
+    # Four of the training problems are also asked without a hint.
     assert 4 * lines[-1]["val/accuracy/chains/train"] % 1 == 0
 
-    # The other run did not ask training problems, so that split is left out.
+    # The other run did not ask training problems, so that split is skipped.
     options = ["--cost", "steps", "--out", str(tmp_path / "comparison")]
     said = finish([*seele, "compare", str(run), str(retreat), *options])
     assert "retreat" in (tmp_path / "comparison" / "comparison.md").read_text().lower(), said

@@ -1,8 +1,8 @@
 """The commands of docs/tutorials/, one page after the other, in a folder beside scripts/, with a step or two
-in the place of many and a base model that was made before.
+instead of many and an existing base model.
 
-Starting nine runs takes minutes. Where nothing on a page needs what a run leaves, its run is only checked, as
-it is before Ray starts; pages that make several runs are skipped. ``SEELE_TUTORIALS=all`` runs everything.
+Starting nine runs takes minutes. If nothing on a page needs the run's output, the run is only checked, as
+before Ray starts; pages that make several runs are skipped. ``SEELE_TUTORIALS=all`` runs everything.
 """
 
 import json
@@ -31,7 +31,7 @@ check_run(compose(overrides), overrides)
 
 @pytest.fixture
 def follow(tmp_path, base_model, python):
-    """Run a page's commands; returns their folder and what they printed."""
+    """Run a page's commands; return their folder and output."""
 
     def run(number: str, *, trains: bool = True) -> tuple[Path, str]:
         commands = re.findall(r"^```bash\n(.*?)^```$", PAGES[number].read_text(), re.M | re.S)
@@ -42,7 +42,7 @@ def follow(tmp_path, base_model, python):
         (folder / "models").mkdir()
         (folder / "models" / "chains").symlink_to(base_model)
         (programs / "check.py").write_text(CHECK)
-        # The libraries that a run needs are imported already, and the model is there.
+        # The libraries that a run needs are imported already, and the model exists.
         lines = ['#!/bin/sh\n[ "$1 $2" != "model base" ] || exit 0\n']
         if not (trains or ALL):
             lines += f'[ "$1" != train ] || {{ shift; exec {python} {programs}/check.py "$@"; }}\n'

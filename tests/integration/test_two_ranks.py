@@ -1,9 +1,9 @@
 """Two FSDP ranks and the Bayesian controller on the real stack, with probes and hint-conditional advantages,
-with spare problems, and with what only the GPU files switch on: packed sequences, fused kernels, a pass of
-its own for old log-probabilities, several workers and storage units. The problems are those of
+with spare problems, and with what only the GPU files switch on: packed sequences, fused kernels, a separate
+pass for old log-probabilities, several workers and storage units. The problems are those of
 examples/own_data, copied out of the repository.
 
-Apart from the one-rank runs so that both can run side by side.
+Separate from the one-rank runs so that both can run in parallel.
 """
 
 import json
@@ -36,7 +36,7 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", os.devnull)
     overrides = ("trainer.n_gpus_per_node=2", "trainer.total_training_steps=9", "trainer.save_freq=9")
-    # One step reaches the budget, the next one is the last.
+    # One step reaches the budget, and the next one is the last.
     overrides += ("seele.max_generated_tokens=1",)
     overrides += ("trainer.test_freq=-1", "trainer.logger=[console,tensorboard,wandb]")
     overrides += ("seele.hints.controller=bayes", "+seele.hints.settings.probes=1")
@@ -58,7 +58,7 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
     assert [line["step"] for line in metrics] == [0, 1, 2]
     assert all(line["actor/grad_norm"] > 0 for line in metrics[1:])
     assert "Using Torch backend for fused kernels" in (run / "logs" / "train.log").read_text()
-    # The engine's log-probabilities are those of the trainer, whose sequences lie end to end.
+    # The engine's log-probabilities are the trainer's, whose sequences lie end to end.
     assert all(line["training/rollout_probs_diff_max"] < 1e-4 for line in metrics[1:])
     assert len(list((run / "global_step_2" / "actor").glob("model_world_size_2_rank_*.pt"))) == 2
     finish([python, "-m", "seele_verl.merge", str(run)])
@@ -73,7 +73,7 @@ def test_two_ranks_train_and_their_checkpoint_merges(tmp_path, train_command, fi
 
 
 def check_problems(run: Path, num_problems: int) -> None:
-    """Ten problems were begun and eight trained on; what was left behind is with the checkpoint."""
+    """Ten problems began and eight were trained on; the checkpoint holds those left behind."""
     trained = [
         {row["instance_id"] for row in rows_of(run / "rollouts" / f"step_{step}.jsonl")} for step in (1, 2)
     ]
@@ -89,7 +89,7 @@ def check_problems(run: Path, num_problems: int) -> None:
 
 def check_metrics_of_the_controller(metrics: list[dict]) -> None:
     for step, line in enumerate(metrics[1:], start=1):
-        # It also remembers what it saw of problems that were left behind.
+        # It also remembers problems that were left behind.
         assert 8 * step <= line["controller/problems"] <= 8 * step + 2
         assert 0.0 < line["controller/expected_unhinted_accuracy"] < 1.0
         assert 0.0 <= line["accuracy/probes"] <= 1.0
@@ -97,7 +97,7 @@ def check_metrics_of_the_controller(metrics: list[dict]) -> None:
 
 
 def check_rollouts(rows: list[dict]) -> None:
-    """Eight problems of two rounds of four; one probe in the first; advantages against the others' mean."""
+    """Eight problems, two rounds of four, one probe in the first, and advantages against the others' mean."""
     groups = defaultdict(list)
     for row in rows:
         groups[row["instance_id"], row["round"]].append(row)
@@ -112,7 +112,7 @@ def check_rollouts(rows: list[dict]) -> None:
             assert row["advantage"] == pytest.approx(row["reward"] - expected / (len(others) + 2), abs=1e-5)
 
 
-# Two checks of `seele doctor --gpu`, through real vLLM and verl's weight transfer.
+# Two checks of `seele doctor --gpu`, with real vLLM and verl's weight transfer.
 @pytest.mark.parametrize(
     ("check", "found"),
     [

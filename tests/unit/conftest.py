@@ -1,4 +1,4 @@
-"""A browser, and stand-ins: a server that speaks OpenAI's interface, a model without weights."""
+"""A browser, and stand-ins: a server with OpenAI's interface, and a model without weights."""
 
 import contextlib
 import hashlib
@@ -23,13 +23,13 @@ MODEL = "stand-in"
 
 
 def boxed_digit(prompt: str, seed: int) -> str:
-    """Some answer that prompt and seed decide."""
+    """An answer determined by prompt and seed."""
     return f"\\boxed{{{hashlib.sha256(f'{prompt}{seed}'.encode()).digest()[0] % 5}}}"
 
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_the_hub(monkeypatch):
-    """Attempts at a hub that is not there follow one another at once."""
+    """Retry an unreachable hub without waiting."""
     monkeypatch.setattr("seele.data.storage.hub.RETRY_DELAYS_S", (0.0, 0.0))
 
 
@@ -58,7 +58,7 @@ def visit(browser, tmp_path):
 
 
 class HubDouble(ModuleType):
-    """Stands in for the ``datasets`` library: serves ``rows``, or fails as it does without a network."""
+    """A double of the ``datasets`` library: serves ``rows``, or fails as it does without a network."""
 
     def __init__(self, rows):
         super().__init__("datasets")
@@ -74,7 +74,7 @@ class HubDouble(ModuleType):
 
 @pytest.fixture
 def serve_rows(monkeypatch):
-    """Makes the hub serve these rows, or be out of reach with ``None``; returns its stand-in."""
+    """Make the hub serve these rows, or be unreachable with ``None``; return its double."""
 
     def serve(rows):
         hub = HubDouble(rows)
@@ -85,24 +85,24 @@ def serve_rows(monkeypatch):
 
 
 class StandInServer:
-    """Answers at once, or misbehaves as told, and remembers what it was asked."""
+    """A server that answers at once, or misbehaves as told, and records its requests."""
 
     def __init__(self, answer: Callable[[str, int], str | dict] = boxed_digit) -> None:
         self.answer = answer
-        """A text, or a whole choice in place of one, to prompt and seed."""
+        """Returns a text, or a whole choice, for a prompt and seed."""
         self.delay_s = 0.0
         self.drip_s = 0.0
-        """Between two bytes of a reply."""
+        """Seconds between two bytes of a reply."""
         self.asked: list[dict] = []
         self.headers: list[dict] = []
         self.failures: list[tuple] = []
-        """Status, body and perhaps headers of the next replies; empty for honest ones."""
+        """Status, body and optional headers of the next replies; empty for honest ones."""
         self.misbehave: Callable[[int], tuple | None] = lambda number: None
-        """The same for the request of this number, counted from 1."""
+        """The same for a request by its number, counted from 1."""
         self.hold_after: float = float("inf")
-        """Gives no more honest replies than so many, until it is closed."""
+        """Number of honest replies that it gives; it holds further ones until it is closed."""
         self.honest = 0
-        """Honest replies that were given, are under way, or are held."""
+        """Honest replies that were given, are in progress, or are held."""
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
@@ -114,7 +114,7 @@ class StandInServer:
         self._http.server_close()
 
     def settle(self) -> None:
-        """Wait until what a killed process has sent is there."""
+        """Wait until everything that a killed process sent has arrived."""
         before = -1
         while before != (before := len(self.asked)):
             time.sleep(0.3)
@@ -156,7 +156,7 @@ class StandInServer:
                 self._send(*server.reply(self.path, asked))
 
             def _send(self, status: int, body: str, headers: dict | None = None) -> None:
-                # Who asked may be dead by now.
+                # The client may be dead by now.
                 with contextlib.suppress(ConnectionError):
                     self.send_response(status)
                     for name, value in ({"Content-Length": len(body.encode())} | (headers or {})).items():

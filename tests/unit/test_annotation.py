@@ -786,7 +786,7 @@ def test_spending_needs_leave(server, tmp_path, capsys):
         (("--max-steps", "1"), "1 <= min_steps <= max_steps"),
         (("--grader", "kind"), "unknown grader 'kind'"),
         (("--price-in", "-1"), "prices must be 0 or above"),
-        (("--endpoint", "localhost:8000/v1"), "no server's address"),
+        (("--endpoint", "localhost:8000/v1"), "not a server's address"),
         (("--calls", "."), "Is a directory: '.'"),
     ],
 )

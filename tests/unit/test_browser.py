@@ -292,7 +292,7 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
     write_step(other, 4, problem_lines("easy", (1.0, 1.0)) + problem_lines("new"))
     with served(run, other) as site:
         page = get(f"{site}/compare?open=easy")
-        assert "1 problems are in this step of both runs, which have 2 and 2" in page
+        assert "The runs have 2 and 2 problems in this step, 1 of them in both" in page
         assert page.count("<article") == 8
         assert "compare with it" in get(f"{site}/") and "run=1" in get(f"{site}/")
         with pytest.raises(urllib.error.HTTPError) as error:

@@ -136,7 +136,7 @@ def test_arms_can_be_compared_at_a_smaller_budget(tmp_path):
     assert result.arms["grpo"].accuracy.by_seed == pytest.approx({0: 0.325})
     assert result.arms["seele"].accuracy.by_seed == {0: 0.3}
     for budget in (1, 7, math.nan):
-        with pytest.raises(ConfigError, match="between 2 and 6, as far as every run"):
+        with pytest.raises(ConfigError, match="between 2 and 6, where every run"):
             compare([long, short], costs=["steps"], budget=budget)
     with pytest.raises(ConfigError, match="needs one --cost"):
         compare([long, short], budget=5)
@@ -212,9 +212,7 @@ def test_too_few_seeds_have_no_interval_and_that_is_said(runs, num_seeds):
     seele = result_of(comparison).arms["seele"]
     assert seele.accuracy.interval_95 is seele.difference.interval_95 is None
     assert seele.cost_of_accuracy.interval_95 is None
-    assert (
-        f"Fewer than 3 seeds, hence no interval: grpo ({num_seeds}), seele ({num_seeds})." in comparison.notes
-    )
+    assert f"Fewer than 3 seeds, so no interval: grpo ({num_seeds}), seele ({num_seeds})." in comparison.notes
     assert " none | +" in markdown(comparison)
 
 
@@ -362,7 +360,7 @@ def test_a_cost_that_a_run_does_not_count_is_left_out_and_said_so(tmp_path):
     does_not = make_run(tmp_path / "b", straight(0.1, 0.3), method="seele", card={"flops": 12.5e12})
     comparison = compare([counts, does_not])
     assert "flops" not in comparison.costs
-    (note,) = (note for note in comparison.notes if note.startswith("flops is left out"))
+    (note,) = (note for note in comparison.notes if note.startswith("flops is skipped"))
     assert note.endswith(
         f"flops_total is missing in some step's metrics, or falls, in {does_not.as_posix()}."
     )
@@ -388,8 +386,8 @@ def test_a_run_that_never_logs_teacher_forcing_does_none_and_is_not_compared_by_
     none = make_run(tmp_path / "none", straight(0.1, 0.3), method="seele")
     comparison = compare([a, none])
     assert "tokens_teacher_forced" not in comparison.costs
-    reason = f"{none.as_posix()} had counted none when it was last validated ({SPLIT})"
-    assert f"tokens_teacher_forced is left out: {reason}." in comparison.notes
+    reason = f"{none.as_posix()} had spent none when it was last validated ({SPLIT})"
+    assert f"tokens_teacher_forced is skipped: {reason}." in comparison.notes
     assert [run["spent"]["tokens_teacher_forced"] for run in summarise(comparison)["runs"]] == [90, 0]
 
 
@@ -414,15 +412,15 @@ def test_runs_that_were_not_validated_at_any_common_cost_are_not_compared_by_it(
     # 4000 tokens of one are beyond the other's first 500, but step 4 is before step 5.
     assert result_of(comparison, "tokens_generated").budget == 1000
     assert "steps" not in comparison.costs
-    reason = f"{late.as_posix()} was first validated after {early.as_posix()} was for the last time"
-    assert f"steps is left out: {reason} ({SPLIT})." in comparison.notes
-    with pytest.raises(ConfigError, match="no cost that these runs can be compared by: steps is left out"):
+    reason = f"{late.as_posix()} was first validated after {early.as_posix()} was last validated"
+    assert f"steps is skipped: {reason} ({SPLIT})." in comparison.notes
+    with pytest.raises(ConfigError, match="these runs cannot be compared by any cost: steps is skipped"):
         compare([early, late], costs=["steps"])
 
 
 def test_a_run_that_was_only_validated_before_training_has_spent_nothing_to_compare(runs, tmp_path):
     dead = make_run(tmp_path / "dead", {0: 0.1}, method="luffy")
-    with pytest.raises(ConfigError, match="dead had counted none when it was last validated"):
+    with pytest.raises(ConfigError, match="dead had spent none when it was last validated"):
         compare([*runs, dead])
 
 
@@ -454,11 +452,11 @@ def test_a_run_that_says_neither_method_nor_seed_needs_a_label_and_is_refused_wi
     run = make_run(tmp_path / "run", straight(0.1, 0.5))
     (run / "resolved.yaml").unlink()
     (run / "run_card.json").write_text('{"seed": 3}')
-    with pytest.raises(CheckpointError, match=r"says the method; give the run a label \(--label run=NAME\)"):
+    with pytest.raises(CheckpointError, match=r"has the method; give the run a label \(--label run=NAME\)"):
         compare([run])
     assert list(compare([run], labels=["run=mine"]).arms) == ["mine"]
     (run / "run_card.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="says the seed"):
+    with pytest.raises(CheckpointError, match="has the seed"):
         compare([run], labels=["run=mine"])
 
 
@@ -560,7 +558,7 @@ def test_runs_are_compared_on_the_splits_that_they_share(tmp_path):
     other = make_run(tmp_path / "other", straight(0.1, 0.4), splits=("b",), method="uft")
     compared = compare([both, one])
     assert list(compared.results) == list(compare([both, one], splits=["a"]).results) == ["a"]
-    assert f"b is left out: {one} was not validated on it." in compared.notes
+    assert f"b is skipped: {one} was not validated on it." in compared.notes
     with pytest.raises(ConfigError, match=r"one was not validated on 'b', .* but on \['a'\]; .*--split"):
         compare([both, one], splits=["b"])
     with pytest.raises(ConfigError, match=r"other was not validated on 'a'"):
@@ -592,7 +590,7 @@ def test_equal_runs_leave_nothing_to_say_but_what_is_left_out(runs):
         ({"card": {"commit": "fedcba"}}, "Not the same commit: 0123abcdef in OLD; fedcba in NEW."),
         (
             {"card": {"resumed_at_step": 4}},
-            "NEW was resumed after step 4: what was done twice is not in its costs.",
+            "NEW was resumed after step 4: its costs do not include work done twice.",
         ),
         ({"card": {"status": "failed"}}, "NEW did not finish (status: failed)"),
     ],
@@ -623,7 +621,7 @@ def test_a_run_that_begins_late_has_spent_more_than_it_says(tmp_path):
     run = make_run(tmp_path / "run", straight(0.1, 0.3))
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[4:]))
-    assert f"{run.as_posix()} begins with step 4: what was spent before is not in its costs." in notes_of(run)
+    assert f"{run.as_posix()} begins with step 4: its costs do not include earlier steps." in notes_of(run)
 
 
 # What is written
@@ -791,7 +789,7 @@ def test_the_command_prints_the_summary_on_request_and_needs_no_folder(runs):
         (["--split", "gsm8k"], rf"--split gsm8k: no run was validated on it; expected one of \['{SPLIT}'\]"),
         (["--accuracy", "1.5"], r"--accuracy: expected a number in \[0, 1\], got 1\.5"),
         (["--accuracy", "nan"], "--accuracy: expected a number"),
-        (["--cost", "flops"], "no cost that these runs can be compared by: flops is left out"),
+        (["--cost", "flops"], "these runs cannot be compared by any cost: flops is skipped"),
         (["--label", "nobody=x"], "--label nobody=x: expected RUN=NAME"),
         (["--by", "seele.none"], "--by seele.none: no run has such a setting"),
     ],

@@ -629,7 +629,7 @@ def test_gsm8k_takes_a_limit_of_tokens_too(tmp_path, bytes_model, capsys):
             "template 'plane'",
         ),
         (("--max-tokens", 9, "--tokenizer", "MODEL", "--template", "chat"), "has no chat template"),
-        (("--max-tokens", 9, "--tokenizer", "/no/such/model"), "no tokenizer there"),
+        (("--max-tokens", 9, "--tokenizer", "/no/such/model"), "no tokenizer found"),
     ],
 )
 def test_a_limit_of_tokens_needs_a_tokenizer(tmp_path, bytes_model, capsys, options, complaint):

@@ -242,11 +242,11 @@ def test_an_old_driver_with_a_compatibility_package_is_believed_to_work():
 def test_memory_is_held_against_the_chosen_model(on):
     # 16 bytes x 7.616e9 parameters = 113.5 GiB: not on one GPU of 80 GB, on each of eight 2 + 12 / 8 bytes.
     one = findings(NODE, hardware="gpu1", model="qwen2_5_7b")["GPU memory"]
-    assert one.verdict == "no" and "takes 113.5 or more" in one.because and "gpu8" in one.remedy
-    assert "takes 24.8 or more" in findings(NODE, model="qwen2_5_7b")["GPU memory"].because
+    assert one.verdict == "no" and "needs 113.5 or more" in one.because and "gpu8" in one.remedy
+    assert "needs 24.8 or more" in findings(NODE, model="qwen2_5_7b")["GPU memory"].because
     # 4 bytes x 3.086e9 parameters x 8 ranks = 92 GiB, for its embeddings are tied.
     host = findings(changed(memory_gib=64), model="qwen2_5_3b")["host memory"]
-    assert host.verdict == "no" and "takes 92.0 or more; each of the 8 ranks" in host.because
+    assert host.verdict == "no" and "needs 92.0 or more; each of the 8 ranks" in host.because
     on(changed(memory_gib=64))
     assert run("doctor", "--model", "qwen2_5_3b", "--json") == 1
     assert run("doctor", "--model", "qwen2_5_1_5b", "--json") == 0
@@ -340,7 +340,7 @@ def test_an_old_card_with_little_memory_and_an_old_driver(executable, tmp_path, 
     assert found["training on GPUs (hardware=gpu1)"]["verdict"] == "no"
     assert found["driver"]["verdict"] == "no" and "470.82.01" in found["driver"]["because"]
     assert found["compute capability"]["verdict"] == "no"
-    assert "takes 23.0 or more" in found["GPU memory"]["because"]
+    assert "needs 23.0 or more" in found["GPU memory"]["because"]
     assert found["GPU memory"]["verdict"] == "no"
     assert found["torch sees the GPUs"]["verdict"] == found["flash attention"]["verdict"] == "no"
 

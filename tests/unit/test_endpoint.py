@@ -178,7 +178,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(monkeypatch, key
 )  # fmt: skip
 def test_what_cannot_be_an_address_is_refused_before_anything_is_asked(url):
     with pytest.raises(
-        ConfigError, match=r"no server's address; expected one such as 'http://localhost:8000"
+        ConfigError, match=r"not a server's address; expected one such as 'http://localhost:8000"
     ):
         Endpoint(url=url)
 
@@ -341,7 +341,10 @@ def test_an_unknown_model_is_named_with_those_that_are_served(server):
 
 @pytest.mark.parametrize(
     ("url", "error", "complaint"),
-    [("http://127.0.0.1:9/v1", DataError, "is it running"), ("nonsense", ConfigError, "no server's address")],
+    [
+        ("http://127.0.0.1:9/v1", DataError, "is it running"),
+        ("nonsense", ConfigError, "not a server's address"),
+    ],
 )
 def test_an_address_where_nobody_answers_is_refused(url, error, complaint):
     with pytest.raises(error, match=complaint):
@@ -602,8 +605,8 @@ def test_counts_of_other_samples_do_not_outlive_them(server, tmp_path):
     ("more", "complaint"),
     [
         (("--temperature", "0"), "gives one sample, not 8"),
-        (("--limit", "3"), "the whole file and nothing else"),
-        (("--benchmarks", "gsm8k"), "the whole file and nothing else"),
+        (("--limit", "3"), "needs --out and the whole file"),
+        (("--benchmarks", "gsm8k"), "needs --out and the whole file"),
     ],
 )
 def test_what_is_no_sampling_of_a_file_is_refused(server, tmp_path, more, complaint):
@@ -637,8 +640,8 @@ def test_one_command_samples_and_filters_and_another_band_samples_nothing(server
     ("more", "complaint"),
     [
         ((), "no such file; name --model"),
-        (("--samples", 4), "nothing is sampled without --model"),
-        (("--", "--template", "plain"), "nothing is sampled without --model"),
+        (("--samples", 4), "only for sampling, which needs --model"),
+        (("--", "--template", "plain"), "only for sampling, which needs --model"),
         (("--model", "m", "--band", "0:9"), "8 samples of each problem"),
         (("--model", "m", "--band", "9"), "expected LEAST:MOST"),
     ],
@@ -676,7 +679,7 @@ def test_only_problems_of_the_same_length_are_compared(tmp_path):
     path = tmp_path / "p.parquet"
     write_problems(path, [problem_of_length(i, 2 + i % 2) for i in range(8)], split="p")
     assert [p.instance_id for p in choose_problems(path, steps=3, limit=2)] == ["p1", "p3"]
-    with pytest.raises(DataError, match=r"no problem has 5 steps; their numbers of steps are \[2, 3\]"):
+    with pytest.raises(DataError, match=r"no problem has 5 steps; the problems have \[2, 3\]"):
         choose_problems(path, steps=5, limit=2)
 
 

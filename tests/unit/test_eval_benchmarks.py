@@ -121,7 +121,7 @@ def test_a_limit_keeps_the_first_problems():
 def test_a_missing_file_is_named_with_where_to_get_it(tmp_path):
     with pytest.raises(DataError, match=r"aime25/test.jsonl: no such file.*math-ai/aime25@563bb840"):
         load("aime25", data_dir=tmp_path)
-    with pytest.raises(DataError, match=r"from who made it$"):
+    with pytest.raises(DataError, match=r"from its author$"):
         load("mmlu_pro_300", data_dir=tmp_path)
 
 
@@ -421,11 +421,11 @@ CHAT = {"reward_model": {"ground_truth": "B"}}
         (read_olympiad, {"question": "?", "final_answer": [2]}, "expected a list of texts"),
         (read_arc, {"question": "?"}, "expected 'choices' or a chat"),
         (read_arc, {"prompt": [{"content": "?\n\nA) a\nno label"}], **CHAT}, "expected options such as"),
-        (read_arc, {"prompt": [{"content": "?\n\nA) a\nC) c"}], **CHAT}, "the gold 'B' is none of"),
+        (read_arc, {"prompt": [{"content": "?\n\nA) a\nC) c"}], **CHAT}, "the gold 'B' is not one of"),
         (read_gpqa, {"Question": "?", "Correct Answer": "x"}, "key 'Incorrect Answer 1'"),
         (read_mmlu_pro, {"question": "?", "options": [], "answer": "A"}, "expected 1 to 10 texts"),
         (read_mmlu_pro, {"question": "?", "options": ["x"] * 11, "answer": "A"}, "expected 1 to 10 texts"),
-        (read_mmlu_pro, {"question": "?", "options": ["x", "y"], "answer": "C"}, "the gold 'C' is none of"),
+        (read_mmlu_pro, {"question": "?", "options": ["x", "y"], "answer": "C"}, "gold 'C' is not one of"),
     ],
 )
 def test_a_row_that_breaks_the_schema_is_named(read, row, complaint):
@@ -640,7 +640,7 @@ def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(leg
 
 def test_names_are_not_taken_twice(legs, tmp_path):
     (tmp_path / "gsm8k.yaml").write_text(YAML)
-    with pytest.raises(ConfigError, match="there is another benchmark 'gsm8k'; rename one"):
+    with pytest.raises(ConfigError, match="another benchmark is named 'gsm8k'; rename one"):
         find_benchmarks([str(tmp_path / "gsm8k.yaml")])
 
 

@@ -609,7 +609,7 @@ def test_a_model_may_be_a_name_on_the_hub(model, monkeypatch):
 
 def test_a_model_that_is_nowhere_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", HubDouble(None))
-    with pytest.raises(DataError, match="no such folder, and the Hugging Face hub does not hand it out"):
+    with pytest.raises(DataError, match="no such folder, and the Hugging Face hub did not provide it"):
         find_model("no/such")
     with pytest.raises(DataError, match="no such model folder"):
         find_model("runs/seele/merged")

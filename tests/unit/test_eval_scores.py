@@ -572,7 +572,7 @@ def test_problems_that_lack_samples_are_left_out(tmp_path):
     [row] = comparison.differences
     assert (row.problems, row.difference.value) == (2, 0.0)
     assert comparison.notes == (
-        f"{second}: unfinished, for it holds no scores.json",
+        f"{second}: unfinished: it has no scores.json",
         "b: 18 problems lack samples and are left out",
     )
 
@@ -749,7 +749,7 @@ def test_the_command_lists_what_a_person_should_look_at(tmp_path, capsys):
 
 def test_other_prompts_are_shown_side_by_side(tmp_path):
     ours = greedy_by_prompt(write_ours(tmp_path / "out", *OURS))
-    with pytest.raises(DataError, match=r"none of its 1 prompts is one of our 3; the first is 'Q:1'"):
+    with pytest.raises(DataError, match=r"none of its 1 prompts is among our 3; the first is 'Q:1'"):
         agree("x", ours, read_samples(write_theirs(tmp_path / "x.jsonl", ("Q:1", "a", 1.0))))
 
 

@@ -76,9 +76,10 @@ def test_what_is_not_solved_has_a_copy_with_as_short_a_hint_as_it_needs(draw):
     guides = [row["guided_by"] for row in read_columns(out, ["guided_by"])]
     assert guides == [0, 0, 1, 0, 2, 0, 2, 0]
     assert "5 problems, 3 of them with a guided copy" in said
-    assert "2 with the shortest hint that had a right sample, 1 with the longest, for none had" in said
+    assert "2 with the shortest hint that had a right sample, 1 with the longest, as none had" in said
     assert (
-        "without one 1 solved without a hint, and 1 whose first step is more than 25% of the solution" in said
+        "without one, 1 solved without a hint, and 1 whose first step is more than 25% of the solution"
+        in said
     )
 
 
@@ -113,8 +114,8 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     ("option", "value", "message"),
     [
         ("--longest", "0", "must be above 0 and at most 1, got 0"),
-        ("--request", "{hint}", "must have {question} and, once, {hint} in it"),
-        ("--request", "{question}{hint}{hint}", "must have {question} and, once, {hint} in it"),
+        ("--request", "{hint}", "must contain {question}, and {hint} exactly once"),
+        ("--request", "{question}{hint}{hint}", "must contain {question}, and {hint} exactly once"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_drawn(draw, capsys, option, value, message):

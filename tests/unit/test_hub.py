@@ -184,7 +184,7 @@ def prepare(reference: str, out, environment) -> subprocess.CompletedProcess[str
 def test_offline_the_cache_serves_and_what_is_not_pinned_is_recorded_and_said(offline, tmp_path):
     result = prepare("hf://owner/made_up", tmp_path, offline)
     assert result.returncode == 0, result.stderr
-    assert f"not pinned to a commit; now it was {COMMIT}" in result.stdout
+    assert f"not pinned to a commit; this time {COMMIT} was read" in result.stdout
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["splits"]["train"]["origin"] == {
         "hub": "owner/made_up",
@@ -334,7 +334,7 @@ def test_a_private_repository_is_made_private_and_a_public_one_refused(hub_serve
     check_push(hub, "me/secret", private=True)
     hub_server.repositories["me/open"] = {}
     check_push(hub, "me/open", private=False)
-    with pytest.raises(ConfigError, match="there and public"):
+    with pytest.raises(ConfigError, match="exists and is public"):
         check_push(hub, "me/open", private=True)
 
 
@@ -347,7 +347,7 @@ def test_a_name_that_the_hub_does_not_take_is_refused_without_asking_it(hub_serv
 
 def test_a_token_is_needed_and_must_be_known(hub_server, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_bad")
-    with pytest.raises(ConfigError, match="does not know the token"):
+    with pytest.raises(ConfigError, match="does not accept the token"):
         check_push(open_hub(), "me/model", private=False)
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
@@ -494,7 +494,7 @@ def test_the_merger_says_why_there_is_no_model(run, capsys):
     ("arguments", "said"),
     [
         (["--step", "first"], "--step first: expected a step's number or 'last'"),
-        (["--private"], "--private: is for --push"),
+        (["--private"], "--private: needs --push"),
         (["--push", "model"], "expected OWNER/NAME"),
     ],
     ids=["step", "private", "push"],

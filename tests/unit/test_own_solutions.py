@@ -55,7 +55,7 @@ def draw(tmp_path, monkeypatch):
 def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):
     model = Model(easy=0, mid=2, never=9)
     said, out = draw(model)
-    assert "3 problems, 2 with a solution of the model's, 1 of them without a hint" in said
+    assert "3 problems, 2 with the model's own solution, 1 of them without a hint" in said
     asked = [*dict.fromkeys(model.asked)]
     assert asked == [
         *(("easy", 0), ("mid", 0), ("never", 0)),

@@ -379,16 +379,16 @@ def test_a_cut_off_last_line_is_left_out_and_noted(run):
     (run / "metrics.jsonl").write_text(whole[:-40])
     folder = read_run(run)
     assert folder.metrics[-1]["step"] == NUM_STEPS - 1
-    assert folder.notes == (f"metrics.jsonl, line {NUM_STEPS + 1}, is cut off or not JSON and was left out.",)
+    assert folder.notes == (f"metrics.jsonl, line {NUM_STEPS + 1}, is cut off or not JSON and was skipped.",)
 
 
 @pytest.mark.parametrize(
     ("file", "content", "note"),
     [
-        ("metrics.jsonl", '{"step": 1}\n[]\n\n{"a": 2}\n', "line 2, is no JSON object"),
+        ("metrics.jsonl", '{"step": 1}\n[]\n\n{"a": 2}\n', "line 2, is not a JSON object"),
         ("metrics.jsonl", '{"step": 1}\n[]\n\n{"a": 2}\n', "a line without a step"),
         ("run_card.json", "{", "run_card.json is not JSON"),
-        ("run_card.json", "[]", "run_card.json holds no JSON object"),
+        ("run_card.json", "[]", "run_card.json is not a JSON object"),
         ("resolved.yaml", "a: [", "resolved.yaml is not YAML"),
         ("eval/scores.json", '{"scores": [{"benchmark": "a"}]}', "eval/scores.json holds an entry"),
         (f"rollouts/step_{NUM_STEPS}.jsonl", '{"step": 60}\n', f"step_{NUM_STEPS}.jsonl holds an entry"),
@@ -418,7 +418,7 @@ def test_a_resumed_run_counts_each_step_once_with_its_later_values(run):
     write_lines(run / "metrics.jsonl", lines)
     folder = read_run(run)
     assert [row["val/accuracy/a"] for row in folder.metrics] == [0.1, 0.8, 0.9]
-    assert any("2 steps stand twice" in note for note in folder.notes)
+    assert any("2 steps appear twice" in note for note in folder.notes)
 
 
 def test_numbers_that_are_not_finite_are_not_read(run):

@@ -235,7 +235,9 @@ def test_rollouts_are_read_when_they_are_asked_for(run):
     assert loaded.rollouts["step"].tolist() == [1, 1, 2, 3, 3]
     assert loaded.rollouts["reward"].tolist() == [1.0, 0.0, 1.0, 1.0, 0.0]
     assert loaded.rollouts_of(3)["hint_ratio"].tolist() == [0.5, 0.25]
-    with pytest.raises(CheckpointError, match=r"no rollouts of step 7; there are those of \[1, 2, 3\]"):
+    with pytest.raises(
+        CheckpointError, match=r"no rollouts of step 7; the steps with rollouts are \[1, 2, 3\]"
+    ):
         loaded.rollouts_of(7)
 
 

@@ -309,7 +309,7 @@ def test_the_option_may_be_repeated_and_an_empty_one_means_none(capsys):
     assert stop("--stop", "Q:", "--stop", "\n\n", "--stop", "Q:") == ("Q:", "\n\n")
     with pytest.raises(SystemExit):
         stop("--stop", "Q:", "--stop", "")
-    assert "an empty one means none at all and stands alone" in capsys.readouterr().err
+    assert "an empty one means none and must stand alone" in capsys.readouterr().err
     assert hint_curve.parse(["--model", "m", "--problems", "p", "--out", "o", "--stop", ""]).stop == ()
 
 

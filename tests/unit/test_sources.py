@@ -761,7 +761,7 @@ def test_columns_are_found_by_their_usual_names(serve, row, columns):
 def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):
     serve({("owner/name", None, "train"): [{"problem": "q?", "answer": "7"}]})
     assert prepare("hf://owner/name", "--out", tmp_path) == 0
-    assert "columns by their names: question=problem answer=answer (--map" in capsys.readouterr().out
+    assert "columns recognised by name: question=problem answer=answer (use --map" in capsys.readouterr().out
     entry = json.loads((tmp_path / "manifest.json").read_text())["splits"]["train"]
     assert entry["columns"] == {"question": "problem", "answer": "answer"}
 

@@ -1,1 +1,1 @@
-"""``seele doctor``: ``gather`` collects facts, ``judge`` makes findings of them, ``command`` prints."""
+"""``seele doctor``: ``gather`` collects facts, ``judge`` turns them into findings, ``command`` prints."""

@@ -1,4 +1,4 @@
-"""The command itself: what it takes, prints and exits with."""
+"""The ``seele doctor`` command: its options, output and exit status."""
 
 import json
 import os
@@ -20,19 +20,17 @@ from seele.errors import ConfigError
 def doctor_command(
     hardware: Annotated[
         str | None,
-        typer.Option(
-            help=f"{', '.join(GPUS_OF_HARDWARE)}. [default: the GPUs where there are any, else cpu]"
-        ),
+        typer.Option(help=f"{', '.join(GPUS_OF_HARDWARE)}. [default: the GPUs if there are any, else cpu]"),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="The model to be trained: a preset such as qwen2_5_7b, or a folder.")
     ] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Also make the GPUs work, for a few minutes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Also test the GPUs, for a few minutes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """What this machine can run, what is missing for the rest, and what to do about it.
+    """Report what this machine can run, what is missing for the rest, and how to fix it.
 
-    Exit status 1 where training cannot run on ``--hardware``, or a check of ``--gpu`` failed.
+    Exit status 1 if training cannot run on ``--hardware``, or a check of ``--gpu`` failed.
 
     Raises:
         ConfigError: If hardware or model is unknown.
@@ -60,7 +58,7 @@ def doctor_command(
 
 
 def describe_machine(machine: Machine) -> str:
-    """System, interpreter, cores, memory, disk and GPUs in one line."""
+    """Return system, interpreter, cores, memory, disk and GPUs in one line."""
     disk = shutil.disk_usage(".").free / GIB
     counts = Counter(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in machine.gpus)
     gpus = [f"{count} x {name}" for name, count in counts.items()]

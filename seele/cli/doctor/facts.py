@@ -1,4 +1,4 @@
-"""What is known of a machine before anything is judged. Memory is in GiB."""
+"""Facts about a machine, before anything is judged. Memory is in GiB."""
 
 from dataclasses import dataclass, field
 
@@ -14,30 +14,30 @@ class Gpu:
     driver: str
     """Version of the driver, such as ``580.95.05``."""
     capability: tuple[int, int] | None = None
-    """Compute capability; drivers before 510 or so do not tell."""
+    """Compute capability; drivers before 510 or so do not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What torch and transformers answer in this environment (``seele_verl.checks.machine_probe``)."""
+    """What torch and transformers report in this environment (``seele_verl.checks.machine_probe``)."""
 
     error: str | None = None
-    """Why there is no answer, such as a torch that cannot be imported."""
+    """Why there is no report, such as a torch that cannot be imported."""
     cuda_build: str | None = None
     """CUDA version that torch was built for; None for a CPU build."""
     driver_cuda: str | None = None
     """Newest CUDA version that the driver runs."""
     cuda_available: bool = False
     cuda_error: str | None = None
-    """What torch says where it sees no GPU."""
+    """What torch reports if it sees no GPU."""
     devices: tuple[tuple[int, int], ...] = ()
     """Compute capability of each GPU that torch sees."""
     nccl: str | None = None
     attention: str | None = None
-    """What runs flash attention: ``flash-attn`` or the hub's kernel, both imported."""
+    """The imported package that runs flash attention: ``flash-attn`` or the hub's kernel."""
     attention_error: str | None = None
     hub_reachable: bool = False
-    """Whether the hub answers; it is asked only where the kernel is not in the cache."""
+    """True if the hub answers; it is asked only if the kernel is not in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +51,12 @@ class Machine:
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that change what runs."""
     memory_gib: float = 0.0
-    """Of the host, or the limit of the container."""
+    """Memory of the host, or the container's limit."""
     shm_gib: float = 0.0
-    """Free in /dev/shm."""
+    """Free space in /dev/shm."""
     max_open_files: int = 0
     """The hard limit: Ray raises the soft one to it (``ray/_private/worker.py``)."""
     compiles: bool = False
-    """Whether there are a C compiler and Python's headers, which Triton needs while a run runs."""
+    """True if there are a C compiler and Python's headers, which Triton needs during a run."""
     missing_files: tuple[str, ...] = ()
-    """What scripts/quickstart.sh would make here."""
+    """Missing files that scripts/quickstart.sh would create."""

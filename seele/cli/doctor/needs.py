@@ -1,17 +1,17 @@
-"""The least memory that a model's training takes: what does not fit cannot run, what fits may still not.
+"""Least memory for training a model: one that does not fit cannot run; one that fits may still fail.
 
-Only states are counted: no activations, no logits, no cache of keys and values, which ``seele.maths.memory``
-adds for a whole configuration (``python -m seele_verl.memory``). Bytes a parameter, as verl 0.9.1 trains with
-FSDP2 and ``model_dtype: fp32`` (``verl/workers/engine/fsdp/transformer_impl.py``):
+Only states count; ``seele.maths.memory`` adds activations, logits and the KV cache for a whole configuration
+(``python -m seele_verl.memory``). Bytes per parameter, as verl 0.9.1 trains with FSDP2 and
+``model_dtype: fp32`` (``verl/workers/engine/fsdp/transformer_impl.py``):
 
     GPU, update     16   weights, gradients and Adam's two moments in single precision, over all GPUs
-    GPU, rollout     2   the engine's weights in bfloat16, and beside them
+    GPU, rollout     2   the engine's weights in bfloat16, plus
                     12   weights and moments, over all GPUs
-    host, loading    4   the whole model in single precision: on every rank where input and output embedding
-                         are tied, else on the first rank alone, for the others begin without storage
+    host, loading    4   the whole model in single precision: on every rank if input and output embeddings
+                         are tied, else on the first rank only, because the others start without storage
     host, training   4   the reference model, always offloaded
 
-With FSDP2's ``offload_policy`` the host has the 16 of the update, too, and the GPU none of them.
+With FSDP2's ``offload_policy``, the host also holds the update's 16 bytes, and the GPU none of them.
 """
 
 import json
@@ -29,16 +29,16 @@ BYTES_OF_DTYPE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
-    """What the arithmetic needs to know of a model."""
+    """Properties of a model that the arithmetic needs."""
 
     parameters: float
     is_tied: bool
-    """Whether input and output embedding are one matrix."""
+    """True if input and output embeddings are one matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Least memory in GiB: of one GPU, and of one node's host."""
+    """Least memory, in GiB, of one GPU and of one node's host."""
 
     gpu_gib: float
     host_gib: float
@@ -76,7 +76,7 @@ PRESETS: Mapping[str, ModelSize] = {
 
 
 def least_memory(size: ModelSize, *, gpus: int, offload_policy: bool = False) -> Needs:
-    """The least memory of training ``size`` on one node with ``gpus`` GPUs, by the table above."""
+    """Return the least memory to train ``size`` on one node with ``gpus`` GPUs, by the table above."""
     per_gpu = 2.0 if offload_policy else max(16.0 / gpus, 2.0 + 12.0 / gpus)
     loading = 4.0 * (gpus if size.is_tied else 1)
     training = 4.0 + (16.0 if offload_policy else 0.0)
@@ -85,10 +85,10 @@ def least_memory(size: ModelSize, *, gpus: int, offload_policy: bool = False) ->
 
 
 def find_model(name: str) -> ModelSize:
-    """The preset ``name``, or the model in the folder ``name``.
+    """Return the size of the preset ``name``, or of the model in the folder ``name``.
 
     Raises:
-        ConfigError: If it is neither, or the folder holds no config.json with safetensors beside it.
+        ConfigError: If it is neither, or the folder lacks config.json or safetensors files.
     """
     if name in PRESETS:
         return PRESETS[name]

@@ -1,7 +1,7 @@
-"""The pages of ``seele view``. Every state is an address: what is open, filtered and sorted stands in it.
+"""The pages of ``seele view``. The address holds the whole state: what is open, filtered and sorted.
 
-Whatever a page is given is escaped, scripts and styles come from this package alone, and nothing else may be
-loaded: the page's policy says so to the browser.
+Every value that a page is given is escaped. Scripts and styles come from this package, and the page's policy
+forbids the browser to load anything else.
 """
 
 import threading
@@ -33,15 +33,15 @@ Number = TypeVar("Number", int, float)
 
 
 class _BadQuery(Exception):
-    """What an address asks for and cannot be."""
+    """A query that asks for something impossible."""
 
 
 def build_app(runs: Sequence[ViewedRun], *, hosts: Sequence[str]) -> Starlette:
-    """The application.
+    """Return the application.
 
     Args:
         runs: One run, or several to compare.
-        hosts: Names by which a browser may ask for it; any other is refused, so that no page elsewhere can
+        hosts: Host names that a browser may ask for; others are refused, so that pages of other sites cannot
             read what is served here.
     """
     pages = Pages(runs)
@@ -57,7 +57,7 @@ def build_app(runs: Sequence[ViewedRun], *, hosts: Sequence[str]) -> Starlette:
 
 
 def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:
-    """Index the runs' steps in the background, those to come too, until the returned event is set."""
+    """Index the runs' steps, including later ones, in the background until the returned event is set."""
     stop = threading.Event()
 
     def update() -> None:
@@ -72,13 +72,13 @@ def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:
 
 
 class Pages:
-    """What the addresses answer."""
+    """Responses to the addresses."""
 
     def __init__(self, runs: Sequence[ViewedRun]) -> None:
         self._runs = runs
 
     def step(self, request: Request) -> Response:
-        """A step of a run: timeline, filters, a row a problem, and the open problem's rollouts."""
+        """A step of a run: timeline, filters, one row per problem, and the open problem's rollouts."""
         query = _Query(request)
         run, steps, step = self._run_and_step(query)
         filters = query.filters()
@@ -111,7 +111,7 @@ class Pages:
         )
 
     def problem(self, request: Request) -> Response:
-        """What all steps did with a problem."""
+        """A problem's rounds in all steps."""
         query = _Query(request)
         run, steps, _ = self._run_and_step(query)
         instance_id = query.text("id")
@@ -154,7 +154,7 @@ class Pages:
         )
 
     def live(self, request: Request) -> Response:
-        """What changes when a run goes on."""
+        """A text that changes when a run continues."""
         return Response(self._state(), media_type="text/plain", headers=HEADERS)
 
     def _state(self) -> str:
@@ -174,7 +174,7 @@ class Pages:
 
 
 class _Query:
-    """What stands behind the question mark of an address."""
+    """The query string of an address."""
 
     def __init__(self, request: Request) -> None:
         self._given = dict(request.query_params)
@@ -212,11 +212,11 @@ class _Query:
         )
 
     def rest(self, names: Collection[str]) -> list[tuple[str, str]]:
-        """What is given besides these, for a form that keeps it."""
+        """Return the other parameters, for a form that keeps them."""
         return [(name, value) for name, value in self._given.items() if name not in names]
 
     def link(self, path: str | None = None, **changes: Any) -> str:
-        """This address with other values; None takes one away."""
+        """Return this address with other values; None removes one."""
         merged = {
             name: value for name, value in {**self._given, **changes}.items() if value not in (None, "")
         }
@@ -228,7 +228,7 @@ def _fitted(curve: AccuracyCurve | None) -> str:
 
 
 def _neighbours(steps: Sequence[int], step: int) -> tuple[int | None, int | None]:
-    """The step before and the one after."""
+    """Return the previous and the next step."""
     before = [each for each in steps if each < step]
     after = [each for each in steps if each > step]
     return before[-1] if before else None, after[0] if after else None

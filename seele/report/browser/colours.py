@@ -6,16 +6,16 @@ from itertools import groupby
 from seele.report.browser.rollouts import ShownRollout
 
 COLOURS = ("advantage", "log-probability ratio", "milestones", "none")
-"""What tokens may be coloured by."""
+"""Quantities by which tokens may be coloured."""
 FULL_ADVANTAGE, FULL_LOG_RATIO = 2.0, 0.5
-"""Where the colour is strongest."""
+"""Absolute values at which the colour is strongest."""
 _LEVELS = 5
 
 
 def coloured(rollout: ShownRollout, colour: str) -> Iterator[tuple[str, str, str]]:
-    """The response in pieces: class, or none; what a pointer is told; text.
+    """Yield the response in pieces: class, or an empty text; tooltip; text.
 
-    Where the run did not keep tokens, the whole response is one piece without colour.
+    If the run did not keep tokens, the whole response is one piece without colour.
     """
     mark = _marker(rollout, colour)
     if mark is None:
@@ -27,7 +27,7 @@ def coloured(rollout: ShownRollout, colour: str) -> Iterator[tuple[str, str, str
 
 
 def _marker(rollout: ShownRollout, colour: str) -> Callable[[int], tuple[str, str]] | None:
-    """Token -> class and what a pointer is told."""
+    """Return a function from a token's index to its class and tooltip."""
     if colour == "advantage" and len(rollout.token_advantages) == len(rollout.tokens) > 0:
         values, full = rollout.token_advantages, FULL_ADVANTAGE
     elif colour == "log-probability ratio" and len(rollout.token_log_ratios) == len(rollout.tokens) > 0:

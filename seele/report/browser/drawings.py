@@ -19,7 +19,7 @@ class Line:
     kind: str
     """Class of its colour: ``hint``, ``first``, ``late`` or ``unhinted``."""
     points: str
-    """``x,y x,y ...`` as SVG has them."""
+    """``x,y x,y ...`` as in SVG."""
     last: float
     """Its last value, in [0, 1]."""
 
@@ -33,13 +33,13 @@ class Timeline:
     last_step: int
 
     def x(self, step: float) -> float:
-        """Where a step stands, in [0, WIDTH]."""
+        """Return the position of a step, in [0, WIDTH]."""
         share = (step - self.first_step) / max(1, self.last_step - self.first_step)
         return WIDTH * min(1.0, max(0.0, share))
 
 
 def draw_timeline(metrics: Sequence[Metrics]) -> Timeline | None:
-    """The timeline of a run's steps; None where no step has been logged."""
+    """The timeline of a run's steps; None if no step has been logged."""
     if not metrics:
         return None
     empty = Timeline((), int(metrics[0]["step"]), int(metrics[-1]["step"]))
@@ -53,7 +53,7 @@ def draw_timeline(metrics: Sequence[Metrics]) -> Timeline | None:
 
 
 def _thinned(series: Series) -> Iterator[tuple[float, float]]:
-    """At most MAX_POINTS points: means of as many neighbours as that takes."""
+    """Yield at most MAX_POINTS points, each the mean of neighbouring points."""
     stride = -(-len(series.x) // MAX_POINTS)
     for begin in range(0, len(series.x), stride):
         part = slice(begin, begin + stride)

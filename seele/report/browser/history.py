@@ -1,7 +1,7 @@
-"""What all steps of a run did with each problem, in an index beside the run that grows with it.
+"""An index of each problem's rounds in all steps of a run, which grows with the run.
 
-Reading a step's rollouts takes a fraction of a second, reading those of a thousand steps minutes.
-So the index is made once, in the background, and holds a row for each round.
+Reading the rollouts of one step takes a fraction of a second, but those of a thousand steps take minutes.
+So the index is built once, in the background, with one row per round.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ create index if not exists by_step on rounds (step);
 
 @dataclass(frozen=True)
 class PastRound:
-    """A round of a problem in one step. Fields as the columns of the index."""
+    """A round of a problem in one step. The fields are the columns of the index."""
 
     step: int
     number: int
@@ -39,11 +39,11 @@ class PastRound:
     num_correct: int
     predicted_accuracy: float | None
     is_probe: int
-    """1 where it measures the model without a hint."""
+    """1 if it measures the model without a hint."""
 
     @property
     def accuracy(self) -> float:
-        """Share of its rollouts that are right."""
+        """Share of its rollouts that are correct."""
         return self.num_correct / self.num_rollouts
 
 
@@ -58,7 +58,7 @@ class History:
             self._path.parent.mkdir(exist_ok=True)
             self._prepare()
         except (OSError, sqlite3.Error):
-            # A folder that may not be written, or an index that another program has damaged.
+            # The folder is not writable, or another program has damaged the index.
             self._elsewhere = tempfile.TemporaryDirectory(prefix="seele-view-")
             self._path = Path(self._elsewhere.name) / INDEX.name
             self._prepare()
@@ -74,7 +74,7 @@ class History:
         return base
 
     def update(self) -> None:
-        """Read steps that are new or were written again, the newest first; forget those that are gone."""
+        """Read new and rewritten steps, the newest first; remove those whose files are gone."""
         with self._lock, closing(self._connect()) as base:
             known = {step: tuple(state) for step, *state in base.execute("select * from steps")}
             files = rollout_files(self._run)
@@ -95,7 +95,7 @@ class History:
             base.commit()
 
     def num_steps(self) -> int:
-        """Steps in the index."""
+        """Number of steps in the index."""
         with closing(self._connect()) as base:
             return int(base.execute("select count(*) from steps").fetchone()[0])
 

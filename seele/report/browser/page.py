@@ -1,4 +1,4 @@
-"""The page of rollouts that a report holds: a few steps of a run, in one file that needs nothing else."""
+"""A report's page of rollouts: a few steps of a run, in one self-contained file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,16 +22,16 @@ def rollouts_page(
     curves: Mapping[str, AccuracyCurve],
     target_accuracy: float | None,
 ) -> str | None:
-    """The page's HTML: NUM_STEPS steps from the first to the last, NUM_PROBLEMS problems of each.
+    """The page's HTML: NUM_STEPS steps from the first to the last, with NUM_PROBLEMS problems each.
 
-    None where the run has no rollouts.
+    None if the run has no rollouts.
 
     Args:
-        run: The folder.
-        name: The run's.
+        run: The run folder.
+        name: Name of the run.
         metrics: Its logged steps.
-        curves: The controller's, by problem.
-        target_accuracy: What it aims at.
+        curves: The controller's curves, by problem.
+        target_accuracy: Accuracy that the controller aims at.
     """
     files = rollout_files(run)
     if not files:

@@ -1,4 +1,4 @@
-"""The rollouts of a step as a reader looks at them: problems, their rounds, and the rollouts of a round."""
+"""The rollouts of a step, arranged for a reader: problems, their rounds, and the rollouts of a round."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -36,16 +36,16 @@ class ShownRollout:
     origin: str = "policy"
     advantage: float | None = None
     segments: Sequence[tuple[int, int, int, bool]] = ()
-    """Of a response that was walked: first token, token behind the last, milestone, whether it passed."""
+    """Segments of a walked response: first token, token after the last, milestone, whether it passed."""
     tokens: Sequence[str] = ()
-    """The response's tokens, where the run keeps them (``seele.dump_tokens``)."""
+    """The response's tokens, if the run keeps them (``seele.dump_tokens``)."""
     token_advantages: Sequence[float] = ()
     token_log_ratios: Sequence[float] = ()
     """Log-probability before the update minus that of the engine, token by token."""
 
     @property
     def is_correct(self) -> bool:
-        """Whether the answer was right."""
+        """True if the answer was correct."""
         return self.reason == GradeReason.CORRECT
 
 
@@ -64,30 +64,30 @@ class ShownRound:
 
     @cached_property
     def accuracy(self) -> float:
-        """Share of them that are right."""
+        """Share of the rollouts that are correct."""
         return fmean(rollout.is_correct for rollout in self.rollouts)
 
     @property
     def predicted_accuracy(self) -> float | None:
-        """What the controller expected of this hint."""
+        """Accuracy that the controller expected with this hint."""
         return self.rollouts[0].predicted_accuracy
 
     @property
     def is_probe(self) -> bool:
-        """Whether it measures the model without a hint."""
+        """True if the round measures the model without a hint."""
         return self.rollouts[0].is_probe
 
 
 @dataclass(frozen=True)
 class ShownProblem:
-    """What a step did with a problem."""
+    """A problem's rounds in a step."""
 
     rounds: tuple[ShownRound, ...]
     """In order of number and hint."""
 
     @property
     def first(self) -> ShownRollout:
-        """Its first rollout, for what all of them share."""
+        """Its first rollout, for the fields that all rollouts share."""
         return self.rounds[0].rollouts[0]
 
     @property
@@ -97,13 +97,13 @@ class ShownProblem:
 
     @cached_property
     def accuracy(self) -> float:
-        """Share of its rollouts that are right."""
+        """Share of its rollouts that are correct."""
         return fmean(rollout.is_correct for rollout in self.rollouts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Which rollouts to show. Empty texts and Nones let all through."""
+    """Filters for the rollouts to show. An empty text or None matches all."""
 
     problem: str = ""
     """Part of the problem's id or question."""
@@ -112,7 +112,7 @@ class Filters:
     source: str = ""
     level: str = ""
     verdict: str = ""
-    """A ``GradeReason``, or ``not correct`` for all but one."""
+    """A ``GradeReason``, or ``not correct`` for all but ``correct``."""
     round: int | None = None
     """From 1."""
     min_hint: float | None = None
@@ -121,7 +121,7 @@ class Filters:
     max_tokens: int | None = None
 
     def let_through(self, rollout: ShownRollout) -> bool:
-        """Whether all of the filters do. Upper and lower case are the same."""
+        """Return True if the rollout passes all filters, which ignore case."""
         wanted = self.problem.lower()
         return (
             (not wanted or wanted in rollout.instance_id.lower() or wanted in rollout.question.lower())
@@ -138,7 +138,7 @@ class Filters:
 
 
 def read_step(file: Path) -> list[ShownProblem]:
-    """The problems of a file of rollouts, in its order. Lines that cannot be read are left out."""
+    """Return the problems of a file of rollouts, in its order. Lines that cannot be read are skipped."""
     return group_rollouts(_records(read_lines(file, [])))
 
 
@@ -153,7 +153,7 @@ def _records(lines: Iterable[Mapping[str, Any]]) -> Iterator[ShownRollout]:
 
 
 def group_rollouts(rollouts: Iterable[ShownRollout]) -> list[ShownProblem]:
-    """Rollouts by problem, round and hint; problems in the order of their first rollout."""
+    """Group rollouts by problem, round and hint; problems keep the order of their first rollout."""
     problems: dict[str, dict[tuple[int, float], list[ShownRollout]]] = {}
     for rollout in rollouts:
         rounds = problems.setdefault(rollout.instance_id, {})
@@ -173,11 +173,11 @@ ORDERS = {
     "most hint": lambda problem: -max(each.hint_ratio for each in problem.rounds),
     "longest": lambda problem: -max(rollout.generated_tokens for rollout in problem.rollouts),
 }
-"""How problems may be sorted."""
+"""Orders in which problems may be sorted, with their keys."""
 
 
 def filter_problems(problems: Sequence[ShownProblem], filters: Filters, *, order: str) -> list[ShownProblem]:
-    """The problems with a rollout that the filters let through, whole, in one of ``ORDERS``."""
+    """Return whole problems with at least one rollout that passes the filters, in one of ``ORDERS``."""
     if filters != Filters():
         problems = [each for each in problems if any(map(filters.let_through, each.rollouts))]
     key = ORDERS.get(order)

@@ -1,4 +1,4 @@
-"""A run folder as the pages see it: read when asked for, kept while the files stay what they are."""
+"""A run folder for the pages: read on request, and cached until the files change."""
 
 import threading
 from collections import OrderedDict
@@ -17,7 +17,7 @@ STEPS_KEPT = 6
 
 
 class ViewedRun:
-    """A run that may go on while it is looked at. Its methods may be called from any thread."""
+    """A run that may still be running while it is viewed. Its methods may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
         """Read enough to know that it is a run.
@@ -34,7 +34,7 @@ class ViewedRun:
         self._kept: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 
     def _fresh(self, name: Hashable, state: Hashable, read: Callable[[], Value]) -> Value:
-        """What ``read`` returned when the files were in this state."""
+        """Return what ``read`` returns for this state of the files, from the cache if it is there."""
         with self._lock:
             known, value = self._kept.pop(name, (None, None))
             if known != state:
@@ -54,7 +54,7 @@ class ViewedRun:
         return sorted(rollout_files(self.path))
 
     def step(self, step: int) -> list[ShownProblem]:
-        """The problems of a step; none where it has no rollouts."""
+        """The problems of a step; none if it has no rollouts."""
         file = rollout_files(self.path).get(step)
         return self._fresh(step, _state(file), lambda: read_step(file)) if file else []
 
@@ -69,12 +69,12 @@ class ViewedRun:
         return self._fresh("curves", _state(states[-1]), read) if states else {}
 
     def state(self) -> list[int]:
-        """Changes when the run goes on."""
+        """Numbers that change when the run continues."""
         return [*_state(self.path / MARKS[-1]), len(self.steps())]
 
 
 def _state(file: Path) -> tuple[int, int]:
-    """Changes when the file does."""
+    """Numbers that change when the file does."""
     try:
         stat = file.stat()
     except FileNotFoundError:

@@ -43,22 +43,22 @@ def compare(
         reference: The arm that the others are compared with; by default ``grpo`` or else the first.
         splits: Validation splits; all by default.
         costs: Names in ``COSTS``; all by default.
-        accuracy: The accuracy whose cost is asked for, in [0, 1]; by default what the reference's mean
-            curve ends with.
-        budget: The cost at which the arms are compared, in units of the one cost that ``costs`` then names;
+        accuracy: The accuracy whose cost is compared, in [0, 1]; by default the last accuracy of the
+            reference's mean curve.
+        budget: The cost at which the arms are compared, in units of the only cost that ``costs`` then names;
             by default the largest up to which every run was validated.
         read: See ``read_arms``.
 
     Raises:
-        CheckpointError: If a folder is no run folder or lacks what is compared.
-        ConfigError: If a name is unknown, a number not allowed, or the runs cannot be compared.
+        CheckpointError: If a folder is not a run folder or lacks what is compared.
+        ConfigError: If a name is unknown, a number is not allowed, or the runs cannot be compared.
     """
     if accuracy is not None and not 0.0 <= accuracy <= 1.0:
         raise ConfigError(f"--accuracy: expected a number in [0, 1], got {accuracy:g}")
     if unknown := [cost for cost in costs if cost not in COSTS]:
         raise ConfigError(f"--cost {unknown[0]}: expected one of {list(COSTS)}")
     if budget is not None and len(costs) != 1:
-        raise ConfigError(f"--budget {budget:g}: needs one --cost that it is counted in, got {len(costs)}")
+        raise ConfigError(f"--budget {budget:g}: needs one --cost, which is its unit; got {len(costs)}")
     arms = read_arms(folders, by=by, labels=labels, read=read)
     reference = _choose_reference(list(arms), reference)
     arms = {reference: arms[reference]} | arms
@@ -71,7 +71,7 @@ def compare(
     for split, cost in itertools.product(splits, totals):
         by_folder = {run.folder: _curve(run, split, totals[cost][run.folder]) for run in runs}
         if obstacle := _obstacle(by_folder):
-            left_out.setdefault(f"{cost} is left out: {obstacle}", []).append(split)
+            left_out.setdefault(f"{cost} is skipped: {obstacle}", []).append(split)
             continue
         drawn = {
             arm: {seed: by_folder[run.folder] for seed, run in by_seed.items()}
@@ -91,7 +91,7 @@ def compare(
     notes += [f"{obstacle} ({', '.join(where)})." for obstacle, where in left_out.items()]
     notes += notes_on_splits
     if not results:
-        raise ConfigError(f"there is no cost that these runs can be compared by: {' '.join(notes)}")
+        raise ConfigError(f"these runs cannot be compared by any cost: {' '.join(notes)}")
     return Comparison(
         reference=reference, arms=arms, curves=curves, results=results, notes=(*caveats(arms), *notes)
     )
@@ -106,8 +106,8 @@ def _choose_reference(arms: Sequence[str], reference: str | None) -> str:
 
 
 def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The requested splits, by default those that all runs were validated on; and a note for each split that
-    only some were.
+    """Return the requested splits, by default those that all runs were validated on, and a note for each
+    split that only some runs were validated on.
     """
     splits_by_run = {run.folder: set(validation_splits(run.contents.metrics)) for run in runs}
     known = sorted(set().union(*splits_by_run.values()))
@@ -122,11 +122,11 @@ def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> tuple[
         split = next(split for split, folders in lacking.items() if folders)
         raise ConfigError(
             f"{lacking[split][0]} was not validated on {split!r}, as other runs were, but on "
-            f"{sorted(splits_by_run[lacking[split][0]])}; leave it out, or name splits that all runs have "
+            f"{sorted(splits_by_run[lacking[split][0]])}; omit the run, or name splits that all runs have "
             "(--split)"
         )
     notes = [
-        f"{split} is left out: {', '.join(folders)} was not validated on it."
+        f"{split} is skipped: {', '.join(folders)} was not validated on it."
         for split, folders in lacking.items()
         if folders
     ]
@@ -136,7 +136,7 @@ def _choose_splits(runs: Sequence[ComparedRun], wanted: Sequence[str]) -> tuple[
 def _read_totals(
     runs: Sequence[ComparedRun], costs: Sequence[str]
 ) -> tuple[dict[str, dict[str, Array]], list[str]]:
-    """Cost -> folder -> (S,) totals for the costs that all runs count, and a note for each other cost."""
+    """Cost -> folder -> (S,) totals for the costs that all runs count, and a note on each other cost."""
     totals, notes = {}, []
     for cost in costs:
         by_folder = {run.folder: spent(run.contents.metrics, COSTS[cost]) for run in runs}
@@ -146,7 +146,7 @@ def _read_totals(
         else:
             lacking = ", ".join(folder for folder in by_folder if folder not in counted)
             notes.append(
-                f"{cost} is left out: {COSTS[cost].metric} is missing in some step's metrics, or falls, in "
+                f"{cost} is skipped: {COSTS[cost].metric} is missing in some step's metrics, or falls, in "
                 f"{lacking if counted else 'every run'}."
             )
     return totals, notes
@@ -168,19 +168,19 @@ def _check_budget(budget: float, curves: Mapping[str, Curve], shortest: str) -> 
     first, last = max(curve.first for curve in curves.values()), curves[shortest].last
     if not first <= budget <= last:
         raise ConfigError(
-            f"--budget {budget:g}: expected a number between {first:g} and {last:g}, as far as every run was "
+            f"--budget {budget:g}: expected a number between {first:g} and {last:g}, where every run was "
             f"validated; {shortest} ends first"
         )
 
 
 def _obstacle(curves: Mapping[str, Curve]) -> str | None:
-    """Why the runs share no budget; None if they share one."""
+    """Return why the runs share no budget; None if they share one."""
     shortest = _ends_first(curves)
     latest = max(curves, key=lambda folder: curves[folder].first)
     if curves[shortest].last == 0.0:
-        return f"{shortest} had counted none when it was last validated"
+        return f"{shortest} had spent none when it was last validated"
     if curves[latest].first > curves[shortest].last:
-        return f"{latest} was first validated after {shortest} was for the last time"
+        return f"{latest} was first validated after {shortest} was last validated"
     return None
 
 
@@ -203,7 +203,7 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     """Notes on conditions that differ, runs that ended early or were resumed, and arms with few seeds."""
     runs = [run for by_seed in arms.values() for run in by_seed.values()]
     few = [f"{arm} ({len(by_seed)})" for arm, by_seed in arms.items() if len(by_seed) < MIN_SEEDS]
-    notes = [f"Fewer than {MIN_SEEDS} seeds, hence no interval: {', '.join(few)}."] if few else []
+    notes = [f"Fewer than {MIN_SEEDS} seeds, so no interval: {', '.join(few)}."] if few else []
     notes += [
         note
         for what, key in CONDITIONS.items()
@@ -243,11 +243,11 @@ def _history(compared: ComparedRun) -> Sequence[str]:
     notes = []
     if (status := card.get("status", "finished")) != "finished":
         notes.append(
-            f"{compared.folder} did not finish (status: {status}); it counts as far as it was validated."
+            f"{compared.folder} did not finish (status: {status}); it counts up to its last validation."
         )
     if (step := card.get("resumed_at_step")) is not None:
         notes.append(
-            f"{compared.folder} was resumed after step {step}: what was done twice is not in its costs."
+            f"{compared.folder} was resumed after step {step}: its costs do not include work done twice."
         )
     for stage in list(card.get("stages", {}))[:-1]:
         before = card["stages"][stage]
@@ -257,7 +257,5 @@ def _history(compared: ComparedRun) -> Sequence[str]:
         )
     first = next((int(row["step"]) for row in metrics if row["step"] > 0), 1)
     if first != 1:
-        notes.append(
-            f"{compared.folder} begins with step {first}: what was spent before is not in its costs."
-        )
+        notes.append(f"{compared.folder} begins with step {first}: its costs do not include earlier steps.")
     return notes

@@ -1,4 +1,4 @@
-"""Turn a comparison into its files as bytes, which the caller writes; figures stand beside the page."""
+"""Turn a comparison into its files as bytes, which the caller writes; figures go beside the page."""
 
 import json
 
@@ -10,7 +10,7 @@ from seele.report.page import render_template
 
 
 def build_files(comparison: Comparison) -> dict[str, bytes]:
-    """Files by name: figures, numbers, tables and, last, ``index.html`` that refers to the figures."""
+    """Return files by name: figures, numbers, tables and, last, ``index.html`` that refers to the figures."""
     return {
         **{f"accuracy_{cost}.png": image for cost, image in draw_figures(comparison).items()},
         "summary.json": summary_text(comparison).encode(),
@@ -20,7 +20,7 @@ def build_files(comparison: Comparison) -> dict[str, bytes]:
 
 
 def summary_text(comparison: Comparison) -> str:
-    """``summary.json``: the same bytes for the same runs and options."""
+    """Text of ``summary.json``: the same bytes for the same runs and options."""
     return json.dumps(summarise(comparison), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a run has spent by the end of each step, and accuracy against that cost.
+"""The cost of a run up to the end of each step, and its accuracy against that cost.
 
 Curves are straight between validations and unknown outside of them. Pure.
 
@@ -21,9 +21,9 @@ class Cost:
     title: str
     metric: str
     is_total: bool = True
-    """Whether the metric counts from the beginning of the run; else it is summed over the steps."""
+    """True if the metric counts from the beginning of the run; else it is summed over the steps."""
     may_be_absent: bool = False
-    """Whether a run that never logs the metric has spent nothing."""
+    """True if a run that never logs the metric has spent nothing."""
 
 
 COSTS = {
@@ -45,15 +45,15 @@ COSTS = {
 
 
 def spent(metrics: Sequence[Metrics], cost: Cost) -> Array | None:
-    """(S,) what the run has spent by the end of each step.
+    """(S,) amount that the run has spent by the end of each step.
 
-    None where a training step lacks the metric or the total falls, so that it is not the run's.
+    None if a training step lacks the metric, or if the total falls and so is not the run's.
     """
     if cost.may_be_absent and not any(cost.metric in row for row in metrics):
         return np.zeros(len(metrics))
     if any(cost.metric not in row for row in metrics if row["step"] > 0):
         return None
-    # Step 0 only validates: where it lacks the metric, nothing was spent.
+    # Step 0 only validates: if it lacks the metric, nothing was spent.
     values_S = np.array([row.get(cost.metric, 0.0) for row in metrics])
     totals_S = values_S if cost.is_total else np.cumsum(values_S)
     return totals_S if np.all(np.diff(totals_S) >= 0.0) else None
@@ -77,14 +77,14 @@ class Curve:
 
     @property
     def last(self) -> float:
-        """Cost of the last validation: no accuracy is known beyond."""
+        """Cost of the last validation, beyond which no accuracy is known."""
         return float(self.cost_V[-1])
 
 
 def make_curve(cost_V: Array, accuracy_V: Array) -> Curve:
     """Build the curve through at least one validation; costs never fall.
 
-    The last of several validations at the same cost counts: the run got there without spending more.
+    Of several validations at the same cost, the last counts: the run got there without spending more.
     """
     is_last_V = np.append(np.diff(cost_V) > 0.0, True)
     return Curve(cost_V[is_last_V], accuracy_V[is_last_V])
@@ -107,7 +107,7 @@ def average_accuracy(curve: Curve, begin: float, end: float) -> float:
 
 
 def first_crossing(curve: Curve, accuracy: float) -> float | None:
-    """The first cost at which the curve reaches ``accuracy``; None where it never does.
+    """The first cost at which the curve reaches ``accuracy``; None if it never does.
 
     If the first validation already reaches it, that validation's cost is returned.
     """
@@ -124,9 +124,9 @@ def first_crossing(curve: Curve, accuracy: float) -> float | None:
 
 
 def shared_knots(curves: Collection[Curve]) -> Array:
-    """(K,) the costs of all validations, as far as every curve goes: all are straight between them.
+    """(K,) costs of all validations within the range of every curve: all are straight between them.
 
-    Empty where the curves do not overlap.
+    Empty if the curves do not overlap.
     """
     begin, end = max(curve.first for curve in curves), min(curve.last for curve in curves)
     knots = np.unique(np.concatenate([curve.cost_V for curve in curves]))
@@ -139,6 +139,6 @@ def stack(curves: Collection[Curve], knots: Array) -> Array:
 
 
 def mean_curve(curves: Collection[Curve]) -> Curve:
-    """The curves' mean over the costs that all of them reach; they overlap."""
+    """The curves' mean over the costs that all of them reach; the curves must overlap."""
     knots = shared_knots(curves)
     return Curve(knots, stack(curves, knots).mean(axis=0))

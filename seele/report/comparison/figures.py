@@ -1,4 +1,4 @@
-"""The comparison's figures: accuracy against each cost, a panel for every split."""
+"""The comparison's figures: accuracy against each cost, one panel per split."""
 
 import io
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def draw_figures(comparison: Comparison) -> dict[str, bytes]:
 
 
 def accuracy_against(comparison: Comparison, cost: str) -> Figure:
-    """Mean over seeds of each arm with its band, and the budget that all runs reached."""
+    """Draw the mean over seeds of each arm with its band, and the budget that all runs reached."""
     splits = [split for split, by_cost in comparison.results.items() if cost in by_cost]
     num_columns = min(2, len(splits))
     num_rows = -(-len(splits) // num_columns)

@@ -48,7 +48,7 @@ class Reach:
     """The cost at which an arm first reaches an accuracy. None stands for "not reached"."""
 
     of_mean_curve: float | None
-    """First crossing of the mean over seeds, as far as all seeds go."""
+    """First crossing of the mean over seeds, within the range of all seeds."""
     by_seed: Mapping[int, float | None]
     num_reached: int
     mean: float | None
@@ -79,7 +79,7 @@ class Result:
     budget_set_by: str | None
     """Run whose end sets the budget; None if the budget was requested."""
     accuracy: float
-    """The accuracy whose cost is asked for, in [0, 1]."""
+    """The accuracy whose cost is compared, in [0, 1]."""
     arms: Mapping[str, ArmResult]
 
 
@@ -95,7 +95,7 @@ class Comparison:
     results: Mapping[str, Mapping[str, Result]]
     """Split -> cost -> result, for the same costs."""
     notes: tuple[str, ...]
-    """Sentences that a reader must know before trusting the results."""
+    """Sentences that a reader must know before relying on the results."""
 
     @property
     def costs(self) -> list[str]:
@@ -106,7 +106,7 @@ class Comparison:
 # An interval from two runs spans just those two and predicts no third.
 MIN_SEEDS = 3
 
-# Each interval has its own generator, so that adding an arm moves no other interval.
+# Each interval has its own generator, so that adding an arm does not change other intervals.
 BOOTSTRAP_SEED = 0
 
 
@@ -124,8 +124,8 @@ def compare_arms(
         curves: Arm -> seed -> curve.
         budget: A cost at which every curve is known.
         budget_set_by: The run whose end sets the budget; None if the budget was requested.
-        accuracy: The accuracy whose cost is asked for; by default what the reference's mean curve ends
-            with.
+        accuracy: The accuracy whose cost is compared; by default the last accuracy of the reference's mean
+            curve.
         reference: The arm that the others are compared with.
     """
     begin = max(curve.first for by_seed in curves.values() for curve in by_seed.values())

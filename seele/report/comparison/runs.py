@@ -1,6 +1,6 @@
-"""The runs that are compared: read, labelled with the arm that they repeat, and grouped.
+"""Read the runs to compare, label each with its arm, and group them.
 
-An arm is what is compared, a method with its settings; its runs differ in their seeds.
+An arm is a method with its settings; its runs differ in their seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ TOLD_APART_BY = (
     "seele.curriculum.name",
     "seele.selection.name",
 )
-"""Settings that split a method's runs into arms where they differ."""
+"""Settings that split a method's runs into arms if they differ."""
 
 UNSET = "null"
 
@@ -41,17 +41,17 @@ def read_arms(
     labels: Sequence[str] = (),
     read: Callable[[Path], RunFolder] = read_run,
 ) -> dict[str, dict[int, ComparedRun]]:
-    """Arm -> seed -> run. Arms keep the order of ``folders``; seeds are sorted.
+    """Return arm -> seed -> run. Arms keep the order of ``folders``; seeds are sorted.
 
     Args:
         folders: At least one run folder.
         by: Dotted settings that tell runs of one method apart, instead of ``TOLD_APART_BY``.
-        labels: ``RUN=NAME`` each: the arm of a run, which is given by its path or its folder's name.
+        labels: ``RUN=NAME`` each: the arm of a run, which is identified by its path or its folder's name.
         read: Reads a folder; a cached function saves time when comparisons share runs.
 
     Raises:
-        CheckpointError: If a folder is no run folder, was never validated, or lacks its method or seed.
-        ConfigError: If a key or label fits no run, or two runs of an arm have the same seed.
+        CheckpointError: If a folder is not a run folder, was never validated, or lacks its method or seed.
+        ConfigError: If a key or label matches no run, or two runs of an arm have the same seed.
     """
     runs = [_checked(folder, read(folder)) for folder in folders]
     for key in by:
@@ -68,8 +68,8 @@ def read_arms(
         other = arms.setdefault(arm, {}).setdefault(compared.seed, compared)
         if other is not compared:
             raise ConfigError(
-                f"{other.folder} and {compared.folder} are both {arm!r} with seed {compared.seed}; leave one "
-                "out, or tell them apart by a setting (--by KEY) or a label (--label RUN=NAME)"
+                f"{other.folder} and {compared.folder} are both {arm!r} with seed {compared.seed}; omit one, "
+                "or tell them apart by a setting (--by KEY) or a label (--label RUN=NAME)"
             )
     return {arm: dict(sorted(by_seed.items())) for arm, by_seed in arms.items()}
 
@@ -77,8 +77,8 @@ def read_arms(
 def _checked(folder: Path, run: RunFolder) -> RunFolder:
     if not validation_splits(run.metrics):
         raise CheckpointError(
-            f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), hence nothing to "
-            "compare; leave it out, or train with trainer.test_freq or trainer.val_before_train"
+            f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), so nothing to "
+            "compare; omit it, or train with trainer.test_freq or trainer.val_before_train"
         )
     # Rollouts are large and not needed here.
     return replace(run, rollouts=(), controller={})
@@ -87,7 +87,7 @@ def _checked(folder: Path, run: RunFolder) -> RunFolder:
 def _seed(folder: Path, run: RunFolder) -> int:
     seed = _recorded(run, "seed")
     if not isinstance(seed, int):
-        raise CheckpointError(f"{folder}: neither run_card.json nor resolved.yaml says the seed")
+        raise CheckpointError(f"{folder}: neither run_card.json nor resolved.yaml has the seed")
     return seed
 
 
@@ -97,14 +97,14 @@ def _recorded(run: RunFolder, name: str) -> Any:
 
 
 def _label(run: RunFolder, runs: Sequence[RunFolder], by: Sequence[str]) -> str:
-    """The method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``.
+    """Return the method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``.
 
-    A run that is older than a setting does not differ in it, unless that setting was asked for.
+    A run that is older than a setting does not differ in it, unless that setting was requested.
     """
     method = _recorded(run, "method")
     if method is None:
         raise CheckpointError(
-            f"{run.name}: neither run_card.json nor resolved.yaml says the method; give the run a label "
+            f"{run.name}: neither run_card.json nor resolved.yaml has the method; give the run a label "
             f"(--label {run.name}=NAME)"
         )
     values_by_key = {
@@ -124,7 +124,7 @@ def _value(run: RunFolder, key: str) -> str:
 
 
 def _short(key: str) -> str:
-    """The last part of a dotted key, or the part before it where the last is ``name``."""
+    """The last part of a dotted key, or the part before it if the last is ``name``."""
     *_, section, name = ("", *key.split("."))
     return section if name == "name" else name
 

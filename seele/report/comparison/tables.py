@@ -95,17 +95,17 @@ class Table:
 
 
 def result_tables(comparison: Comparison, split: str) -> list[Table]:
-    """Accuracy at equal cost and on the way there, and cost of equal accuracy, on one split."""
+    """Tables of accuracy at equal cost and up to it, and of the cost of equal accuracy, on one split."""
     return [
         _by_arm(
             comparison,
             split,
             lambda found: (found.accuracy, found.difference),
             title="Accuracy at equal cost",
-            explanation="Un-hinted accuracy at the budget, which every run reached, on straight lines "
-            "between validations, mean over seeds. Differences are taken seed by seed. Intervals are "
-            "bootstrap ones, too short for few seeds; Student's t is not. p is that of flipping the "
-            "differences' signs, exact and two-sided, and never below 2 / 2^seeds.",
+            explanation="Un-hinted accuracy at the budget, which every run reached: mean over seeds, "
+            "interpolated between validations. Differences are taken seed by seed. Bootstrap intervals are "
+            "too short for few seeds; Student's t intervals are not. p is from the exact, two-sided "
+            "sign-flip test on the differences, and never below 2 / 2^seeds.",
         ),
         _by_arm(
             comparison,
@@ -120,7 +120,7 @@ def result_tables(comparison: Comparison, split: str) -> list[Table]:
 
 
 def run_table(comparison: Comparison) -> Table:
-    """The runs, how far they went and what they spent."""
+    """Table of the runs, their last validated steps and their costs."""
     rows = []
     for by_seed in comparison.arms.values():
         for compared in by_seed.values():
@@ -139,7 +139,7 @@ def run_table(comparison: Comparison) -> Table:
         heads=("run", "arm", "status", "commit", "seed", "validated until step", *_titles()),
         rows=tuple(rows),
         num_names=4,
-        explanation="Costs are those of the whole run; a comparison ends with the shortest one.",
+        explanation="Costs are those of the whole run; a comparison ends where the shortest run ends.",
     )
 
 
@@ -153,7 +153,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def title(comparison: Comparison) -> str:
-    """What is compared, in one line."""
+    """Title of the comparison, in one line."""
     return f"Comparison: {', '.join(comparison.arms)}"
 
 
@@ -229,8 +229,9 @@ def _of_equal_accuracy(comparison: Comparison, split: str) -> Table:
             for arm, found in result.arms.items()
         ),
         num_names=2,
-        explanation="Where the line between validations first comes to the accuracy: that of the mean over "
-        "seeds, as far as all of them go, and that of each seed. Seeds have a mean where all of them do.",
+        explanation="The cost at which the line between validations first reaches the accuracy: for the mean "
+        "over seeds, within the range of all of them, and for each seed. The mean of seeds needs all seeds "
+        "to reach it.",
     )
 
 

@@ -35,7 +35,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Where a link led to the same page, the reader stays where they were.
+// If a link led to the same page, keep the scroll position.
 const memory = JSON.parse(sessionStorage.getItem("place") || "{}");
 if (memory.page === location.pathname) {
   scrollTo(0, memory.scroll);
@@ -50,7 +50,7 @@ addEventListener("pagehide", () => sessionStorage.setItem("place", JSON.stringif
 document.querySelectorAll(".filters select").forEach((each) =>
   each.addEventListener("change", () => each.form.requestSubmit()));
 
-// A page without a step in its address shows the newest one: it loads again when the run has gone on.
+// A page without a step in its address shows the newest one: it reloads when the run has continued.
 const shown = document.querySelector("main").dataset.state;
 async function look() {
   try {
@@ -58,7 +58,7 @@ async function look() {
     const typing = document.activeElement?.matches("input, select");
     if (state !== shown && !typing) location.reload();
   } catch {
-    // The server has ended; what is shown stays.
+    // The server has stopped; keep what is shown.
   }
 }
 if (shown) setInterval(look, 2000);
