@@ -135,8 +135,9 @@ def with_faults(
 
 
 def rollouts(run: Path, step: int) -> dict[tuple[str, int, int], Mapping[str, Any]]:
-    """The rollouts of a step by problem, round and number."""
-    rows = (row for _, row in read_json_lines(run / "rollouts" / f"step_{step}.jsonl"))
+    """The rollouts of a step by problem, round and number; empty if the run did not reach it."""
+    file = run / "rollouts" / f"step_{step}.jsonl"
+    rows = (row for _, row in read_json_lines(file)) if file.exists() else ()
     return {(row["instance_id"], row["round"], row["rollout"]): row for row in rows}
 
 

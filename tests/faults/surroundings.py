@@ -1,23 +1,22 @@
-"""Faults of a run's surroundings: a full disk, a limit on memory, a loaded machine, a twin.
+"""Faults around a run: a full disk, a limit on memory, a loaded machine, a twin.
 
     python tests/faults/surroundings.py --out runs/surroundings     # after scripts/quickstart.sh; as root
     python tests/faults/surroundings.py --out runs/disk --cases "full disk"
 
 Each case is a run that goes on by itself, or by the same command once there is room again, and is compared
 with a run in one piece. A full disk needs root (it mounts a file system of its own), a limit on memory needs
-control groups, version 1 or 2, that may be written.
+writable control groups, version 1 or 2.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import psutil
 from run import JOB, compare, last_step, start, temporary_files, wait_for
 
 from seele.maths.tables import markdown_table
@@ -25,7 +24,7 @@ from seele_verl.runs.checkpoints import saved_steps, step_folder
 
 LOAD = 12
 GROUPS = Path("/sys/fs/cgroup")
-MARGIN, MORE = 4 << 20, 50 << 20
+MARGIN, FREED = 4 << 20, 4 << 20
 
 
 def go(run: Path, overrides: Sequence[str], *, restarts: int = 0) -> subprocess.Popen[bytes]:
@@ -34,10 +33,10 @@ def go(run: Path, overrides: Sequence[str], *, restarts: int = 0) -> subprocess.
 
 
 def last_error(run: Path) -> str:
-    """The last line of the run's terminal that tells of an error."""
+    """The terminal's last line with an error, without where its log is; empty if there is none."""
     lines = run.with_suffix(".log").read_text().splitlines()
     found = [line for line in lines if line.startswith("error")]
-    return found[-1].split("; the whole story")[0] if found else ""
+    return found[-1].split("; see ")[0] if found else ""
 
 
 def full_disk(run: Path, overrides: Sequence[str], whole: Path) -> str:
@@ -55,39 +54,58 @@ def full_disk(run: Path, overrides: Sequence[str], whole: Path) -> str:
 
 
 def memory_limit(run: Path, overrides: Sequence[str], whole: Path) -> str:
-    """After step 3 the run may have 50 MB more than it has, until something of it was killed."""
-    process = go(run, overrides, restarts=1)
-    wait_for(lambda: last_step(run) >= 3, process)
-    with control_group() as (procs, usage, limit):
-        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        for each in family:
-            with suppress(OSError):
-                procs.write_text(str(each.pid))
-        # Pages from before belong to the group that they were taken in.
-        limit(int(usage.read_text()) + MORE)
+    """After step 3 the run may not take more memory, until the kernel has killed one of its processes."""
+    with control_group() as group:
+        process = go(run, overrides, restarts=1)
+        group.leave()
+        wait_for(lambda: last_step(run) >= 3, process)
+        group.limit()
         wait_for(lambda: "; restart 1" in run.with_suffix(".log").read_text(), process)
-        limit(None)
+        group.free()
         status = process.wait()
     return f"{last_error(run)}; status {status}"
 
 
+class MemoryGroup:
+    """A memory control group, version 1 or 2: this process enters it, and its children stay in it."""
+
+    def __init__(self) -> None:
+        first = (GROUPS / "memory").is_dir()
+        self.root = GROUPS / "memory" if first else GROUPS
+        self.folder = self.root / "seele-faults"
+        self.usage = self.folder / ("memory.usage_in_bytes" if first else "memory.current")
+        self.file = self.folder / ("memory.limit_in_bytes" if first else "memory.max")
+        self.unlimited = "-1" if first else "max"
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def leave(self) -> None:
+        """Move this process out; its children stay."""
+        (self.root / "cgroup.procs").write_text(str(os.getpid()))
+
+    def limit(self) -> None:
+        """Allow the group what it has, without its files' cache."""
+        size = int(self.usage.read_text())
+        with suppress(OSError):  # version 1 refuses a limit below what cannot be freed
+            while size > 0:
+                self.file.write_text(str(size))
+                size -= FREED
+
+    def free(self) -> None:
+        """Allow the group all memory."""
+        self.file.write_text(self.unlimited)
+
+
 @contextmanager
-def control_group() -> Any:
-    """A new group's files of processes and of bytes in use, and what sets its limit."""
-    first = (GROUPS / "memory").is_dir()
-    group = (GROUPS / "memory" if first else GROUPS) / "seele-faults"
-    group.mkdir(exist_ok=True)
-    usage = "memory.usage_in_bytes" if first else "memory.current"
-    file, unlimited = ("memory.limit_in_bytes", "-1") if first else ("memory.max", "max")
+def control_group() -> Iterator[MemoryGroup]:
+    """A group of its own for a while."""
+    group = MemoryGroup()
     try:
-        yield (
-            group / "cgroup.procs",
-            group / usage,
-            lambda size: (group / file).write_text(unlimited if size is None else str(size)),
-        )
+        yield group
     finally:
         with suppress(OSError):
-            group.rmdir()
+            group.leave()
+            group.folder.rmdir()
 
 
 def load(run: Path, overrides: Sequence[str], whole: Path) -> str:
