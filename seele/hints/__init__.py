@@ -1,8 +1,8 @@
-"""How much of the worked solution is revealed: controllers that choose a hint ratio per problem and round.
+"""Controllers, which choose a hint ratio (the share of the worked solution to reveal) per problem and round.
 
-Cutting the hint from the solution and rolling it out happen elsewhere; a controller sees ratios and counts
-only. ``build_controller`` is the way in; a controller of your own derives from
-``SequentialController`` and is named by its import path.
+A controller sees only ratios and counts; other modules cut the hint from the solution and roll it out. Build
+one with ``build_controller``. A controller of your own derives from ``SequentialController`` and is named by
+its import path.
 """
 
 import inspect
@@ -69,7 +69,7 @@ def configured_controller(settings: SeeleConfig) -> Controller:
     """The controller that a run's settings ask for.
 
     Raises:
-        ConfigError: As ``build_controller``, or the controller needs whole rounds and the run has a quorum.
+        ConfigError: As ``build_controller``, or the controller needs whole rounds but the run has a quorum.
     """
     hints = settings.hints
     controller = with_conditions(
@@ -81,19 +81,19 @@ def configured_controller(settings: SeeleConfig) -> Controller:
     )
     if hints.round_quorum < 1.0 and not controller.tolerates_partial_rounds:
         raise ConfigError(
-            f"seele.hints.round_quorum: got {hints.round_quorum}, but below 1 needs a controller that counts "
-            "rollouts rather than rounds, such as 'bayes' (tolerates_partial_rounds); got "
+            f"seele.hints.round_quorum: got {hints.round_quorum}, but a value below 1 needs a controller "
+            "that counts rollouts rather than rounds, such as 'bayes' (tolerates_partial_rounds); got "
             f"{hints.controller!r}"
         )
     return controller
 
 
 def check_controller(settings: SeeleConfig) -> None:
-    """Check the controller of a run before it starts: one that is not SEELE's own is tried out, too.
+    """Check a run's controller before the run starts, and try out one that is not built in.
 
     Raises:
-        ConfigError: As ``configured_controller``, or its state does not restore it.
-        PluginError: It raised, or planned what it may not.
+        ConfigError: As in ``configured_controller``, or the saved state does not restore the controller.
+        PluginError: The controller raised, or returned an invalid plan.
     """
     controller = configured_controller(settings)
     if settings.hints.controller not in CONTROLLERS:
@@ -107,7 +107,7 @@ def check_controller(settings: SeeleConfig) -> None:
 
 
 def aims_at_target(name: str) -> bool:
-    """Whether hints of the controller called ``name`` aim at the target accuracy.
+    """Return True if hints of the controller called ``name`` aim at the target accuracy.
 
     Raises:
         ConfigError: There is no such controller.
@@ -116,7 +116,7 @@ def aims_at_target(name: str) -> bool:
 
 
 def steers_on_milestones(name: str) -> bool:
-    """Whether the controller called ``name`` hears of a rollout as correct where it passed the milestone
+    """Return True if the controller called ``name`` counts a rollout as correct when it passed the milestone
     behind its hint.
 
     Raises:
@@ -135,15 +135,15 @@ def build_controller(
     training_steps: int | None = None,
     **settings: Any,
 ) -> Controller:
-    """The controller called ``name``, ready for its first visit.
+    """Build the controller called ``name``, ready for its first visit.
 
-    A controller is given those of the values of ``RunWide`` that its constructor names. Its other constructor
-    arguments are its own settings.
+    The constructor receives the ``RunWide`` values that it has parameters for. Its other parameters are the
+    controller's own settings.
 
     Args:
         name: One of ``CONTROLLERS``, an entry point of ``seele.controllers``, ``package.module:Name`` or
             ``path/to/file.py:Name``.
-        rounds: See ``RunWide``, like the four below.
+        rounds: See ``RunWide``.
         rollouts_per_round: See ``RunWide``.
         seed: See ``RunWide``.
         target_accuracy: See ``RunWide``.

@@ -10,15 +10,15 @@ from seele.hints.outcomes import RememberingController
 class AdaBackController(RememberingController):
     """Each problem has an interval of hint ratios, at first [0, 1], from which every round draws.
 
-        success   [low, high] <- [0, p]       p the ratio that was used
+        success   [low, high] <- [0, p]       p is the ratio used
         failure   [low, high] <- [p, high]
 
-    Of the legal ratios in the interval all are equally likely; where there is none, the next longer one is
-    taken. An interval that a failure leaves without room becomes [p, 1], or hints could never grow again.
+    All legal ratios in the interval are equally likely; if there are none, the next longer one is used. If a
+    failure leaves no room in the interval, it becomes [p, 1]; otherwise hints could never grow again.
 
     Args:
         seed: Seeds the draws.
-        threshold: Accuracy of a round from which on it is a success.
+        threshold: A round with at least this accuracy is a success.
     """
 
     name: ClassVar[str] = "adaback"

@@ -13,18 +13,18 @@ class AdaPrefixController(RememberingController):
         after each round          s <- (1 - smoothing) s + smoothing * accuracy
         every ``every`` steps     x <- x + gain (target - s), within [0, 1], for problems seen since the last
 
-    From the share ``withdraw_from`` of the run on, ratios are multiplied by a factor that falls from 1 to 0
+    After the share ``withdraw_from`` of the run, ratios are multiplied by a factor that falls from 1 to 0
     at the last step.
 
     Args:
-        seed: Seeds nothing: no draw is made.
+        seed: Unused: nothing is drawn at random.
         target_accuracy: a* in (0, 1).
         begin: x of a problem never seen before.
-        gain: Of the error, in units of hint ratio per unit of accuracy.
+        gain: Factor on the error, in units of hint ratio per unit of accuracy.
         smoothing: Weight of the newest round in s.
-        every: Training steps between two moves.
-        withdraw_from: Share of the run; 1 keeps the hints.
-        training_steps: Steps of the run; None where they are not known, and hints are kept.
+        every: Training steps between two updates of x.
+        withdraw_from: Share of the run after which hints shrink; 1 keeps the hints.
+        training_steps: Steps of the run; None if unknown, which keeps the hints.
     """
 
     name: ClassVar[str] = "adaprefix"
@@ -49,11 +49,11 @@ class AdaPrefixController(RememberingController):
         self._every = check_count("every", every)
         self._withdraw_from = check_number("withdraw_from", withdraw_from, at_most=1.0)
         self._training_steps = training_steps
-        # Success rate, 1 where it is newer than the last move, hint ratio.
+        # Success rate; 1 if it is newer than the last move; hint ratio.
         self.start = (self._target, 0.0, check_number("begin", begin, at_most=1.0))
 
     def begin_step(self, step: int) -> None:
-        """The clock; every ``every`` steps the ratios move."""
+        """Set the clock, and move the ratios every ``every`` steps."""
         if step % self._every == 0 and step != self._step:
             for instance_id, (rate, is_new, ratio) in self._memory.items():
                 if is_new:
@@ -68,7 +68,7 @@ class AdaPrefixController(RememberingController):
         return nearest_legal(ratio * self.remaining(self._step), legal_ratios)
 
     def remaining(self, step: int) -> float:
-        """What ratios are multiplied by, in [0, 1]."""
+        """The factor by which ratios are multiplied, in [0, 1]."""
         if self._training_steps is None or self._withdraw_from == 1.0:
             return 1.0
         progress = step / self._training_steps

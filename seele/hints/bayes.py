@@ -5,7 +5,7 @@ this one keeps a probability for each of many curves (``seele.maths.curve_grid``
 
 * a problem never seen before starts from the population, which is learnt from all visits;
 * every round updates the belief by Bayes' rule, with the binomial likelihood of its rollouts;
-* between two visits the policy has changed: beliefs move by a drift whose distribution is learnt, too;
+* between two visits the policy changes, so beliefs move by a drift whose distribution is also learnt;
 * the hint is the legal one with the largest expected a(1 - a), uncertainty included.
 
 docs/controllers.md tells which of these matter, and how much.
@@ -29,7 +29,7 @@ from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, 
 from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
 TIE = 1e-5
-"""Hints whose expected worth differs by less are equal; the shorter one is chosen."""
+"""Hints whose expected worths differ by less than this are equal; the shorter one is chosen."""
 
 _VERSION = 1
 _SECTIONS = ("beliefs", "visits", "withdrawal")
@@ -37,38 +37,37 @@ _SECTIONS = ("beliefs", "visits", "withdrawal")
 
 @dataclass(slots=True)
 class _Visit:
-    """A visit under way."""
+    """A visit in progress."""
 
     outcomes: dict[float, tuple[int, int]] = field(default_factory=dict)
-    """Hint ratio -> correct and wrong rollouts under it: sums, so that the order of observations leaves no
-    trace."""
+    """Hint ratio -> numbers of correct and wrong rollouts under it: sums, so the order of observations does
+    not matter."""
     largest_ratio: float = 0.0
     is_probed: bool = False
-    """Whether un-hinted rollouts are due that measure what the policy can do alone."""
+    """True while un-hinted rollouts that measure the policy's own ability are due."""
 
 
 class BayesController(SequentialController):
-    """Choose the legal hint ratio with the largest expected a(1 - a), given all that was seen.
+    """Choose the legal hint ratio with the largest expected a(1 - a), given all observations.
 
-    A visit's hints depend on the problem and on the visits that have ended, not on others under way: training
-    ends a step's visits together, so that no hint depends on which problem was quicker.
+    A visit's hints depend on the problem and on visits that have ended, not on other visits in progress.
+    Training ends a step's visits together, so no hint depends on which problem was quicker.
 
     Args:
         rounds: Rounds of a visit.
-        rollouts_per_round: Rollouts of a round, None where they are not known.
-        target_accuracy: a* in (0, 1). For another than 1/2 the worth of an accuracy has its peak there
+        rollouts_per_round: Rollouts of a round, None if unknown.
+        target_accuracy: a* in (0, 1). If it is not 1/2, the worth of an accuracy peaks at a*
             (``curve_grid.utility_table``).
-        probes: Rollouts of each visit's first round that are given no hint (``plan_rounds``). They measure
-            what the policy can do alone, and count as observations like all others.
-        settle_below: The rounds of a visit end early, its remaining rollouts in one round, once knowing the
+        probes: Rollouts of each visit's first round that get no hint (``plan_rounds``). They measure the
+            policy's own ability, and count as observations like all others.
+        settle_below: A visit's rounds end early, with its remaining rollouts in one round, once knowing the
             problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
-        spread: Whether a round's rollouts are spread evenly over all legal hints instead. Beliefs are kept up
-            and choose nothing.
-        withdraw_from: Step at which the largest allowed hint ratio begins to fall, in a straight line.
-        withdraw_by: Step from which on there are no hints; None, without ``withdraw_from``, to leave it to
-            the accuracy.
-        withdraw_at: Mean accuracy of the probes from which on there are no hints; None for never.
-        uses_memory: See ``Beliefs``, like the two below; they are there to be switched off in ablations.
+        spread: Whether to spread a round's rollouts evenly over all legal hints instead. Beliefs are still
+            updated but choose nothing.
+        withdraw_from: Step at which the largest allowed hint ratio begins to fall, linearly.
+        withdraw_by: First step without hints; None, without ``withdraw_from``, to leave it to the accuracy.
+        withdraw_at: Mean accuracy of the probes at which hints end; None for never.
+        uses_memory: See ``Beliefs``, also for the two below; ablations switch them off.
         learns_population: See ``Beliefs``.
         learns_drift: See ``Beliefs``.
     """
@@ -96,7 +95,7 @@ class BayesController(SequentialController):
             raise ConfigError(
                 f"seele.hints.settings.probes: expected a whole number, 0 or more, got {probes!r}"
             )
-        # A visit has to have rollouts that are no probes.
+        # A visit needs rollouts that are not probes.
         most = None if rollouts_per_round is None else rollouts_per_round - (rounds == 1)
         if most is not None and probes > most:
             raise ConfigError(
@@ -105,11 +104,11 @@ class BayesController(SequentialController):
             )
         if withdraw_at is not None and probes == 0:
             raise ConfigError(
-                "seele.hints.settings.withdraw_at: needs rollouts without hint; set probes to at least 1"
+                "seele.hints.settings.withdraw_at: needs un-hinted rollouts; set probes to at least 1"
             )
         if spread and (probes or settle_below):
             raise ConfigError(
-                "seele.hints.settings.spread: rollouts over all hints need no probes, and no round ends "
+                "seele.hints.settings.spread: rollouts over all hints need no probes, and no rounds end "
                 f"early; got probes={probes}, settle_below={settle_below}, allowed are 0 and 0"
             )
         switches = {
@@ -134,7 +133,7 @@ class BayesController(SequentialController):
     # ------------------------------------------------------------------ hints
 
     def begin_step(self, step: int) -> None:
-        """See ``Controller``: the clock of the withdrawal."""
+        """See ``Controller``: sets the clock of the withdrawal."""
         self._withdrawal.begin_step(step)
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
@@ -153,8 +152,8 @@ class BayesController(SequentialController):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``: the probes of the first round, then one hint for the others, or all legal ones;
-        all rollouts that are left, where the curve is known well enough.
+        """See ``Controller``: the probes of the first round, then one hint or all legal hints for the others.
+        Plans all remaining rollouts if the curve is known well enough.
         """
         self._open_visits(requests)
         belief_NG = self._current([request.instance_id for request in requests])
@@ -174,7 +173,7 @@ class BayesController(SequentialController):
             plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
             hinted = size - probes
             if self._spread:
-                # Rollout j of n is given hint j S / n of the S that are legal, from no hint on.
+                # Rollout j of n gets hint j S / n of the S legal ones, beginning with no hint.
                 levels = Counter(rollout * len(allowed) // hinted for rollout in range(hinted))
                 plan = [HintShare(float(allowed[level]), count) for level, count in levels.items()]
             elif hinted:
@@ -189,7 +188,7 @@ class BayesController(SequentialController):
         return plans
 
     def _choose(self, belief_NG: Array32, legal_ratios: Sequence[Sequence[float]]) -> list[tuple[Array, int]]:
-        """For each belief the ratios that are allowed, and the position of the best of them."""
+        """For each belief, the allowed ratios and the index of the best one."""
         choices = []
         for worth_T, legal in zip(belief_NG @ self._worth_GT, legal_ratios, strict=True):
             allowed = self._withdrawal.allowed(legal)
@@ -198,11 +197,11 @@ class BayesController(SequentialController):
         return choices
 
     def _is_settled(self, belief_G: Array32, allowed: Array) -> bool:
-        # Rounding may put the worth a little below 0, which must not end anything by default.
+        # Rounding may put the worth slightly below 0, which must not end rounds by default.
         return self._settle_below > 0.0 and self._worth_of_knowing(belief_G, allowed) < self._settle_below
 
     def _worth_of_knowing(self, belief_G: Array32, allowed: Array) -> float:
-        """How much larger a(1 - a) could be if the curve were known: the value of perfect information."""
+        """How much larger a(1 - a) would be if the curve were known: the value of perfect information."""
         worth_GJ = self._worth_GT[:, curve_grid.nearest_columns(allowed)]
         return float(belief_G @ worth_GJ.max(axis=1) - (belief_G @ worth_GJ).max())
 
@@ -222,7 +221,7 @@ class BayesController(SequentialController):
         """See ``Controller``.
 
         Raises:
-            ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
+            ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
         """
         self.observe_rounds([RoundOutcome(instance_id, hint_ratio, num_correct, num_rollouts)])
 
@@ -230,7 +229,7 @@ class BayesController(SequentialController):
         """See ``Controller``.
 
         Raises:
-            ValueError: As ``observe``, before anything is counted.
+            ValueError: As in ``observe``, before anything is counted.
         """
         checked = [check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts) for seen in outcomes]
         for seen, (ratio, correct, rollouts) in zip(outcomes, checked, strict=True):
@@ -247,7 +246,7 @@ class BayesController(SequentialController):
         self.end_visits([instance_id])
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
-        """Keep what was learnt for the next visits. Without observations that is nothing."""
+        """Keep what was learnt for later visits. A visit without observations leaves nothing."""
         ids = [name for name in dict.fromkeys(instance_ids) if self._outcomes(name)]
         if ids:
             largest_N = np.array([self._visits[name].largest_ratio for name in ids])
@@ -260,14 +259,14 @@ class BayesController(SequentialController):
     def _open_visits(self, requests: Sequence[RoundRequest]) -> None:
         for request in requests:
             if request.round_index == 0:
-                # A visit that was cut off never ended; its observations belong to an older policy.
+                # An interrupted visit never ended; its observations belong to an older policy.
                 self._visits[request.instance_id] = _Visit(largest_ratio=max(request.legal_ratios))
 
     def _outcomes(self, instance_id: str) -> dict[float, tuple[int, int]]:
         return self._visits[instance_id].outcomes if instance_id in self._visits else {}
 
     def _current(self, ids: Sequence[str]) -> Array32:
-        """(N, G) what is known now, the rounds of the visit included."""
+        """(N, G) current beliefs, including the rounds of the visit."""
         if not ids:
             return np.zeros((0, curve_grid.NUM_CURVES), dtype=np.float32)
         priors_NG = self._beliefs.priors(ids)
@@ -276,7 +275,7 @@ class BayesController(SequentialController):
         return curve_grid.update(priors_NG, self._log_likelihood(ids))
 
     def _log_likelihood(self, ids: Sequence[str]) -> Array32:
-        """(N, G) of the visits' observations so far."""
+        """(N, G) log likelihood of the visits' observations so far."""
         seen = [sorted(self._outcomes(name).items()) for name in ids]
         table_NK3 = np.zeros((len(ids), max(map(len, seen)), 3))
         for row, outcomes in zip(table_NK3, seen, strict=True):
@@ -300,7 +299,7 @@ class BayesController(SequentialController):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
         visits = read_section(state, "visits", _read_visit)
         withdrawal, beliefs = (

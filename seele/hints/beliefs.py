@@ -1,8 +1,8 @@
 """What the Bayesian controller has learnt: about each problem, the population, and the policy's drift.
 
-Rounds of a visit under way are the controller's business (``seele.hints.bayes``); here is what stays. It is
-packed, 328 bytes a problem: probabilities are kept as 16-bit floats and handed out as what was kept, so that
-a restored store cannot differ from the one that was saved.
+The controller (``seele.hints.bayes``) handles the rounds of a visit in progress; this module keeps what
+outlasts the visit, packed into 328 bytes per problem. Probabilities are stored as 16-bit floats and returned
+as stored, so a restored store cannot differ from the saved one.
 
 Axes as in ``seele.maths.curve_grid``.
 """
@@ -25,7 +25,7 @@ _FIRST_CAPACITY = 64
 
 
 class BeliefStore:
-    """Rows by instance id, in the order in which problems were first put."""
+    """Rows by instance id, in the order in which problems were added."""
 
     def __init__(self) -> None:
         self._row_of: dict[str, int] = {}
@@ -42,7 +42,7 @@ class BeliefStore:
         return tuple(self._row_of)
 
     def find(self, instance_ids: Sequence[str]) -> NDArray[np.int64]:
-        """(N,) row of each problem, -1 for one that was never put."""
+        """(N,) row of each problem, -1 for one that was never added."""
         return np.fromiter((self._row_of.get(name, -1) for name in instance_ids), dtype=np.int64)
 
     def beliefs(self, rows: NDArray[np.int64]) -> tuple[Array32, Array32]:
@@ -50,7 +50,7 @@ class BeliefStore:
         return unpack(self._rows[rows])
 
     def put(self, instance_ids: Sequence[str], **fields: NDArray[np.floating[Any]]) -> None:
-        """Replace the problems' rows, or add them; ``fields`` are those of ``PACKED``, a row a problem."""
+        """Replace the problems' rows, or add them; ``fields`` are those of ``PACKED``, a row per problem."""
         for name in instance_ids:
             self._row_of.setdefault(name, len(self._row_of))
         while len(self._row_of) > len(self._rows):
@@ -66,42 +66,42 @@ class BeliefStore:
         return {"instance_ids": order, "rows": base64.b64encode(packed).decode("ascii")}
 
     def load(self, state: Any) -> None:
-        """Become what ``state`` was saved from.
+        """Restore the contents that ``state`` was saved from.
 
         Raises:
-            ValueError: If the two parts do not belong together, or are not what was kept.
+            ValueError: If the ids and the rows do not match, or the rows are not probabilities.
         """
         names = list(state["instance_ids"])
         rows = np.frombuffer(base64.b64decode(state["rows"], validate=True), dtype=PACKED)
         if not len(rows) == len(names) == len(set(names)):
-            raise ValueError(f"{len(set(names))} different instance ids of {len(names)} for {len(rows)} rows")
+            raise ValueError(f"{len(set(names))} distinct ids among {len(names)} for {len(rows)} rows")
         if not all(((rows[field] >= 0.0) & (rows[field] <= 1.0)).all() for field in PACKED.names or ()):
-            raise ValueError("what is kept of a problem are probabilities, in [0, 1]")
+            raise ValueError("the values stored for a problem must be probabilities, in [0, 1]")
         self._row_of = {name: row for row, name in enumerate(names)}
         self._rows = np.concatenate([rows, np.zeros(_FIRST_CAPACITY, dtype=PACKED)])
 
 
 POPULATION_WEIGHT = 30.0
-"""Visits that it takes until what was seen of the population weighs as much as what was assumed."""
+"""Number of visits after which the observed population weighs as much as the assumed one."""
 
 DRIFT_WEIGHT = 200.0
-"""The same for the drift between visits, of which one visit says little."""
+"""The same for the drift between visits, about which one visit says little."""
 
 MEMORY = 4096
-"""Visits after which population and drift have forgotten all but a share of 1/e: the policy moves on."""
+"""Number of visits after which population and drift keep a share of 1/e, because the policy changes."""
 
 FORGETTING = 0.02
-"""Probability that a problem has nothing to do any more with what was known of it at its last visit."""
+"""Probability that what was known of a problem at its last visit has become worthless."""
 
 CERTAINTY = 0.9
-"""A problem is solved when its mean accuracy without hint is above this, and unlearnable when that under its
-largest hint is below one minus this."""
+"""A problem is solved if its mean un-hinted accuracy is above this, and unlearnable if its mean accuracy
+under its largest hint is below one minus this."""
 
 CURVES_AT_ONCE = 512
 
 
 class Beliefs:
-    """One belief for every problem seen, and what is expected of a problem never seen before.
+    """One belief per problem seen, and the prior for a problem never seen before.
 
     Args:
         uses_memory: Whether a problem's next visit starts from its own belief; if not, from the population.
@@ -119,7 +119,7 @@ class Beliefs:
         self._drift_D: Array = np.zeros(len(curve_grid.DRIFTS))
 
     def priors(self, ids: Sequence[str]) -> Array32:
-        """(N, G) what is known of each of the N problems before its visit."""
+        """(N, G) belief about each of the N problems before its visit."""
         prior_NG = np.repeat(self._population()[None], len(ids), axis=0)
         rows = self._store.find(ids)
         known = (rows >= 0) & self._uses_memory
@@ -131,18 +131,18 @@ class Beliefs:
         return prior_NG
 
     def learn(self, ids: Sequence[str], log_likelihood_NG: Array32, largest_ratio_N: Array) -> None:
-        """The problems' visits are over, and brought these observations.
+        """Update the beliefs with the observations of visits that have ended.
 
         Args:
             ids: (N,) the problems, each once.
-            log_likelihood_NG: (N, G) of all rounds.
+            log_likelihood_NG: (N, G) log likelihood of all rounds.
             largest_ratio_N: (N,) the largest hint ratio that was legal.
         """
         belief_NG = curve_grid.update(self.priors(ids), log_likelihood_NG)
         drift_ND = self._drift_evidence(ids, log_likelihood_NG)
         keep = 1.0 - 1.0 / MEMORY
         for belief_G, drift_D in zip(belief_NG, drift_ND, strict=True):
-            # One visit after the other, so that visits that end together count like visits that do not.
+            # One visit at a time, so that visits count the same whether or not they end together.
             self._population_G = keep * self._population_G + belief_G
             self._drift_D = keep * self._drift_D + drift_D
         crossing_NSM, bounds_NSF = curve_grid.split_belief(belief_NG)
@@ -166,7 +166,7 @@ class Beliefs:
         return evidence_ND
 
     def _population(self) -> Array32:
-        """(G,) what is known of a problem that was never visited."""
+        """(G,) belief about a problem that was never visited."""
         weight_G = POPULATION_WEIGHT * curve_grid.PRIOR
         if self._learns_population:
             weight_G = weight_G + self._population_G
@@ -189,11 +189,11 @@ class Beliefs:
         return "solved" if solved[0] else "unlearnable" if unlearnable[0] else None
 
     def curves(self) -> list[AccuracyCurve]:
-        """What is believed of every problem seen, by id, without what the policy has drifted since."""
+        """The believed curve of every problem seen, by id, without the policy's drift since its visit."""
         ratios = tuple(curve_grid.RATIOS.tolist())
         curves: list[AccuracyCurve] = []
         names = sorted(self._store.ids)
-        # A belief is 864 numbers, so not of all problems at once.
+        # A belief is 864 numbers, so problems are processed in chunks.
         for first in range(0, len(names), CURVES_AT_ONCE):
             ids = names[first : first + CURVES_AT_ONCE]
             belief_NG = curve_grid.join_belief(*self._store.beliefs(self._store.find(ids)))
@@ -205,7 +205,7 @@ class Beliefs:
         return curves
 
     def metrics(self) -> dict[str, float]:
-        """What is believed of the problems seen, and how the policy drifts between visits.
+        """Summary of the beliefs about the problems seen, and of the policy's drift between visits.
 
         The drift and its spread are in units of hint ratio.
         """
@@ -227,7 +227,7 @@ class Beliefs:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """JSON; without the settings."""
+        """The state as JSON, without the settings."""
         return {
             "problems": self._store.state(),
             "population": self._population_G.tolist(),
@@ -235,10 +235,10 @@ class Beliefs:
         }
 
     def restored(self, state: Any) -> "Beliefs":
-        """Beliefs with these settings that have learnt what ``state`` was saved from.
+        """Return beliefs with these settings and the contents of ``state``.
 
         Raises:
-            CheckpointError: If ``state`` is not one of ``Beliefs.state``.
+            CheckpointError: If ``state`` did not come from ``Beliefs.state``.
         """
         fresh = Beliefs(
             uses_memory=self._uses_memory,

@@ -1,4 +1,4 @@
-"""Bisection: an interval of hint ratios that should hold the crossing of the target, cut by every round."""
+"""Bisection: every round cuts an interval of hint ratios that should contain the crossing of the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from seele.saved_state import check_state, read_ratio, read_section, state_heade
 _VERSION = 1
 
 SMALLEST_WIDEN = 0.01
-"""With less the interval could not leave a point."""
+"""The smallest ``widen``; with less, the interval could not grow from a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +28,29 @@ class Interval:
 
     @property
     def middle(self) -> float:
-        """Where to look next."""
+        """The ratio to try next."""
         return 0.5 * (self.low + self.high)
 
     @property
     def width(self) -> float:
-        """In units of hint ratio."""
+        """The interval's width in units of hint ratio."""
         return self.high - self.low
 
     def widened(self, margin: float) -> "Interval":
-        """By ``margin`` on both sides, within [0, 1]."""
+        """The interval widened by ``margin`` on both sides, within [0, 1]."""
         return Interval(max(self.low - margin, 0.0), min(self.high + margin, 1.0))
 
     def below(self, ratio: float, *, margin: float) -> "Interval":
         """The part below ``ratio``, where the accuracy was above the target.
 
-        A ratio that is not inside cuts nothing: it tells what was known, or contradicts it. The interval then
-        reaches down from the lower of ratio and ``high``, wider by ``margin``, so that the search goes on.
+        A ratio outside the interval does not cut it: it confirms or contradicts what was known. The interval
+        then extends down from the lower of ratio and ``high``, wider by ``margin``, so the search continues.
         """
         high = min(self.high, ratio)
         return Interval(self.low if self._holds(ratio) else max(high - self.width - margin, 0.0), high)
 
     def above(self, ratio: float, *, margin: float) -> "Interval":
-        """The part above ``ratio``, where the accuracy was below the target; otherwise as ``below``."""
+        """The part above ``ratio``, where the accuracy was below the target; mirrors ``below``."""
         low = max(self.low, ratio)
         return Interval(low, self.high if self._holds(ratio) else min(low + self.width + margin, 1.0))
 
@@ -61,14 +61,15 @@ class Interval:
 class BisectController(SequentialController):
     """Reveal the legal ratio nearest to the middle of each problem's interval.
 
-    A round above the target says that the crossing lies below its hint ratio, a round below that it lies
-    above, and a round exactly at the target that it is there. Rounds are noisy and the policy changes, so the
-    interval grows again: between visits, and where a round tells nothing or contradicts (``Interval.below``).
+    A round above the target shows that the crossing lies below its hint ratio, a round below the target that
+    it lies above, and a round exactly at the target that it lies there. Rounds are noisy and the policy
+    changes, so the interval grows again: between visits, and after a round that does not cut it
+    (``Interval.below``).
 
     Args:
         target_accuracy: a* in (0, 1).
-        widen: What the interval grows by, in units of hint ratio: on either side when a visit ends, and on
-            one side after a round that cuts nothing.
+        widen: How much the interval grows, in units of hint ratio: on either side when a visit ends, and on
+            one side after a round that does not cut it.
     """
 
     name: ClassVar[str] = "bisect"
@@ -99,7 +100,7 @@ class BisectController(SequentialController):
         self._intervals[instance_id] = interval
 
     def end_visit(self, instance_id: str) -> None:
-        """The policy is about to change, so the interval is widened."""
+        """Widen the interval, because the policy is about to change."""
         if instance_id in self._intervals:
             self._intervals[instance_id] = self._intervals[instance_id].widened(self._widen)
 
@@ -114,12 +115,12 @@ class BisectController(SequentialController):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("intervals",))
         self._intervals = read_section(state, "intervals", _read_interval)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: the problems observed, and the mean middle and width of their intervals."""
+        """See ``Controller``: the number of problems observed, and their intervals' mean middle and width."""
         intervals = self._intervals.values()
         means = (
             {

@@ -1,6 +1,6 @@
-"""A user's own controller: what it returns is checked, and its faults are named with file and line.
+"""Checks of a user's own controller: of what it returns, with its faults reported by file and line.
 
-Before the run, one that is restored from its state must go on as the saved one would.
+Before the run, a controller restored from a saved state must continue as the saved one would.
 """
 
 import json
@@ -21,11 +21,11 @@ MEMBERS = (
     *("next_hint_ratio", "next_hint_ratios", "plan_rounds", "observe", "observe_rounds"),
     *("end_visit", "end_visits", "state_dict", "load_state_dict", "metrics", "curves"),
 )
-"""What ``Controller`` promises."""
+"""The members of ``Controller``."""
 
 
 class CheckedController:
-    """The same controller. What it may not return, and what it raises, is a ``PluginError``."""
+    """The wrapped controller. Its invalid return values and its exceptions become a ``PluginError``."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -87,7 +87,7 @@ class CheckedController:
             self._controller.end_visits(instance_ids)
 
     def state_dict(self) -> State:
-        """See ``Controller``: what JSON makes of the state, which is what a checkpoint holds."""
+        """See ``Controller``: the state after a round trip through JSON, as a checkpoint holds it."""
         with self._blame("state_dict, which must be JSON"):
             state: State = json.loads(json.dumps(self._controller.state_dict(), allow_nan=False))
             return state
@@ -108,7 +108,7 @@ class CheckedController:
             return list(self._controller.curves())
 
     def _check_plan(self, plan: tuple[Any, ...], request: RoundRequest, num_rollouts: int) -> None:
-        """One plan: hints that are legal, for as many rollouts as were asked for."""
+        """Check one plan: its hints must be legal and its shares add up to the rollouts requested."""
         for share in plan:
             if not isinstance(share, HintShare):
                 raise self._fault("plan_rounds", request, f"a share must be a HintShare, got {share!r}")
@@ -130,7 +130,7 @@ class CheckedController:
             raise self._fault(
                 "plan_rounds",
                 request,
-                f"the shares have {planned} rollouts together, allowed are {' or '.join(map(str, allowed))}",
+                f"the shares have {planned} rollouts in total, allowed are {' or '.join(map(str, allowed))}",
             )
 
     def _check_ratio(self, method: str, ratio: Any, request: RoundRequest) -> None:
@@ -139,7 +139,7 @@ class CheckedController:
                 method,
                 request,
                 f"the hint ratio {ratio!r} is not one of the legal ratios {list(request.legal_ratios)}; "
-                "seele.hints.nearest_legal finds the nearest",
+                "seele.hints.nearest_legal finds the nearest one",
             )
 
     def _check_number_of(self, method: str, found: list[Any], requests: Sequence[RoundRequest]) -> None:
@@ -178,7 +178,7 @@ def check_round_trip(
     """Have one controller learn from made-up visits, restore another from its state, and compare the two.
 
     Args:
-        part: What both are instances of, for messages.
+        part: The class of both controllers, for messages.
         saved: A fresh controller.
         restored: Another one with the same settings.
         rounds: Rounds of a visit.
@@ -186,7 +186,7 @@ def check_round_trip(
 
     Raises:
         ConfigError: Their states or their next plans differ.
-        PluginError: The controller raised, or planned what it may not.
+        PluginError: The controller raised, or returned an invalid plan.
     """
     for step in (1, 2):
         saved.begin_step(step)
@@ -208,7 +208,7 @@ def check_round_trip(
     if (again := restored.state_dict()) != state:
         raise ConfigError(
             f"{KEY}: {where(part)}: load_state_dict does not restore what state_dict returned: "
-            f"{_short(state)} became {_short(again)}; a checkpoint of the run could not be resumed"
+            f"{_short(state)} became {_short(again)}; the run could not be resumed from a checkpoint"
         )
     requests = [RoundRequest(instance_id, 0, _LEGAL) for instance_id in (*_PROBLEMS, "probe-c")]
     for controller in (saved, restored):
@@ -218,7 +218,7 @@ def check_round_trip(
         raise ConfigError(
             f"{KEY}: {where(part)}: restored from its state, the controller plans {others[0]} where it would "
             f"have planned {plans[0]}; state_dict must hold all that plans depend on, and a random draw must "
-            "follow from the seed, the problem and the round"
+            "depend only on the seed, the problem and the round"
         )
 
 

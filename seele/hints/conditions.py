@@ -1,6 +1,7 @@
 """When hints are given at all, whichever controller chooses them: ``seele.hints.when`` and ``.dropout``.
 
-Both stand around a controller and look like one. It hears of every outcome at the hint that was really used.
+Both wrap a controller and act as one. The wrapped controller observes every outcome with the hint that was
+actually used.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ def with_conditions(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> Controller:
-    """The controller under a run's conditions (``HintConfig`` says what they mean)."""
+    """Wrap the controller in a run's conditions (``HintConfig`` explains them)."""
     if dropout:
         controller = Dropout(controller, share=dropout, seed=seed)
     if when != "always":
@@ -36,7 +37,7 @@ def with_conditions(
 
 
 class ConditionalController:
-    """The controller that it stands around; what differs is the subclasses'."""
+    """The wrapped controller unchanged; subclasses add a condition."""
 
     name: str
     tolerates_partial_rounds: bool
@@ -60,11 +61,11 @@ class ConditionalController:
         return self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``; the condition apart."""
+        """See ``Controller``; ignores the condition."""
         return self._inner.next_hint_ratio(instance_id, round_index=round_index, legal_ratios=legal_ratios)
 
     def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """See ``Controller``; the condition apart."""
+        """See ``Controller``; ignores the condition."""
         return self._inner.next_hint_ratios(requests)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
@@ -102,24 +103,24 @@ class ConditionalController:
 
 
 class AfterFailure(ConditionalController):
-    """A visit's first round has no hint, and the later ones only where it failed.
+    """A visit's first round has no hint; later rounds have one only if the first failed.
 
-    Where it did not, all remaining rollouts go without a hint, as one round.
+    If it did not fail, all remaining rollouts are un-hinted, in one round.
 
     Args:
         inner: Chooses the hints of the later rounds.
-        failing_accuracy: The largest accuracy of the first round that is a failure, in [0, 1).
+        failing_accuracy: The largest accuracy at which the first round counts as failed, in [0, 1).
     """
 
     _section = "after_failure"
 
     def __init__(self, inner: Controller, *, failing_accuracy: float = 0.0) -> None:
         super().__init__(inner)
-        # Whether a round has failed is known when all of it is graded.
+        # Only once all of a round is graded is it known whether it failed.
         self.tolerates_partial_rounds = False
         self._failing_accuracy = failing_accuracy
         self._first_rounds: dict[str, tuple[int, int]] = {}
-        """Right rollouts, and all, of the visits whose first round has begun."""
+        """Numbers of correct and of all rollouts, of the visits whose first round has begun."""
         self._num_visits = self._num_failures = 0
 
     def plan_rounds(
@@ -141,7 +142,7 @@ class AfterFailure(ConditionalController):
         self._inner.observe_rounds(outcomes)
         for seen in outcomes:
             _, num_correct, num_rollouts = check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts)
-            # Later rounds don't count: whether they have hints is settled.
+            # Later rounds do not count: whether they have hints is already decided.
             if self._first_rounds.get(seen.instance_id) == (0, 0):
                 self._first_rounds[seen.instance_id] = (num_correct, num_rollouts)
                 self._num_visits += 1
@@ -158,7 +159,7 @@ class AfterFailure(ConditionalController):
         return right <= self._failing_accuracy * rolled_out
 
     def state_dict(self) -> State:
-        """See ``Controller``. A first round is [right, rolled out]."""
+        """See ``Controller``. A first round is [correct, rolled out]."""
         return {
             **super().state_dict(),
             "first_rounds": {key: list(seen) for key, seen in sorted(self._first_rounds.items())},
@@ -179,7 +180,7 @@ class AfterFailure(ConditionalController):
         self._first_rounds, self._num_visits, self._num_failures = first_rounds, visits, failures
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: also the share of visits whose first round failed, since training began."""
+        """See ``Controller``: also the share of visits since training began whose first round failed."""
         return {**self._inner.metrics(), "failed_share": self._num_failures / max(self._num_visits, 1)}
 
 
@@ -189,7 +190,7 @@ class Dropout(ConditionalController):
     Args:
         inner: Chooses the hints.
         share: The probability, in [0, 1).
-        seed: Seeds the draws, which follow from step, problem and round alone.
+        seed: Seeds the draws, which otherwise depend only on step, problem and round.
     """
 
     _section = "hint_dropout"

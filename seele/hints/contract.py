@@ -1,7 +1,7 @@
-"""What a hint controller promises, and the one rule all of them share: a hint ratio must be legal.
+"""The contract of hint controllers, and the rule that all of them share: a hint ratio must be legal.
 
-The controllers themselves are made by name in ``seele.hints.build_controller``. Their own settings are
-checked here, too, with messages that name the key and what is allowed.
+``seele.hints.build_controller`` builds controllers by name. This module also checks their own settings, with
+messages that name the key and what is allowed.
 """
 
 import math
@@ -15,7 +15,7 @@ from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, 
 from seele.saved_state import check_header, state_header
 
 TIE = 1e-3
-"""Two distances that differ by less, in units of hint ratio, are equal: fits are not more exact than that.
+"""Two distances that differ by less, in units of hint ratio, are equal: fits are no more exact than that.
 
 Symmetric outcomes put the fitted ratio midway between two steps, and a solver's last digits must not decide.
 """
@@ -31,19 +31,19 @@ class Controller(Protocol):
 
     @property
     def name(self) -> str:
-        """What the configuration and saved states call this controller."""
+        """The controller's name in the configuration and in saved states."""
         ...
 
     @property
     def tolerates_partial_rounds(self) -> bool:
-        """Whether a round may be observed in parts, and the next one planned before all of it was
-        (``seele.hints.round_quorum`` below 1): it counts rollouts rather than rounds.
+        """True if a round may be observed in parts, and the next one planned before all of it was observed
+        (``seele.hints.round_quorum`` below 1): the controller counts rollouts rather than rounds.
         """
         ...
 
     @property
     def aims_at_target(self) -> bool:
-        """Whether hints aim at ``target_accuracy``."""
+        """True if hints aim at ``target_accuracy``."""
         ...
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
@@ -52,21 +52,21 @@ class Controller(Protocol):
         Args:
             instance_id: The problem.
             round_index: Counts the rounds of the visit from 0.
-            legal_ratios: Ratios that end at a step of the solution, not empty
+            legal_ratios: Ratios at which a step of the solution ends, not empty
                 (``Instance.legal_hint_ratios``).
         """
         ...
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Take note that ``num_correct`` of ``num_rollouts`` rollouts under ``hint_ratio`` were correct."""
+        """Record that ``num_correct`` of ``num_rollouts`` rollouts under ``hint_ratio`` were correct."""
         ...
 
     def end_visit(self, instance_id: str) -> None:
-        """The problem's rounds of this step are over."""
+        """End the problem's visit: its rounds of this step are over."""
         ...
 
     def begin_step(self, step: int) -> None:
-        """Training step ``step`` begins, counted from 1: the clock of schedules. It stands at 0 before."""
+        """Begin training step ``step``, counted from 1: the clock of schedules, which is 0 before."""
         ...
 
     def plan_rounds(
@@ -74,11 +74,11 @@ class Controller(Protocol):
     ) -> list[tuple[HintShare, ...]]:
         """How each problem's coming round divides over hints; most controllers give all rollouts one hint.
 
-        Takes the place of ``next_hint_ratio`` where rollouts are really sampled.
+        Replaces ``next_hint_ratio`` where rollouts are actually sampled.
 
         Returns:
-            For each request at least one share; their rollouts add up to ``num_rollouts``, or to the
-            request's ``rollouts_left`` where further rounds would not change the hint.
+            At least one share for each request; their rollouts add up to ``num_rollouts``, or to the
+            request's ``rollouts_left`` if further rounds would not change the hint.
         """
         ...
 
@@ -95,42 +95,44 @@ class Controller(Protocol):
         ...
 
     def state_dict(self) -> State:
-        """All that the controller has learnt, visits under way included; equal states give equal JSON."""
+        """All that the controller has learnt, including visits in progress; equal states give equal JSON."""
         ...
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a ``state_dict`` as if there had been no interruption.
 
         Raises:
-            CheckpointError: If it is of another controller or version, or damaged. Nothing is changed then.
+            CheckpointError: If it is of another controller or version, or damaged; nothing changes then.
         """
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Numbers for the log, without prefix. Counters run since training began; reading changes nothing."""
+        """Numbers for the log, named without a prefix. Counters count from the start of training; reading
+        changes nothing.
+        """
         ...
 
     def curves(self) -> list[AccuracyCurve]:
-        """The accuracy that is expected of each problem by hint ratio; empty where no curve is kept."""
+        """Each problem's expected accuracy by hint ratio; empty if the controller keeps no curves."""
         ...
 
 
 class SequentialController(ABC):
-    """The base class of controllers: all of the contract but ``next_hint_ratio`` and ``observe``.
+    """The base class of controllers: all of the contract except ``next_hint_ratio`` and ``observe``.
 
-    A controller that learns extends ``state_dict`` and ``load_state_dict``, whose versions here hold the
-    header alone: state in JSON, with string keys. Its settings are its constructor's keyword arguments.
+    A controller that learns extends ``state_dict`` and ``load_state_dict``, which here handle only a header:
+    state in JSON, with string keys. Its settings are its constructor's keyword arguments.
     """
 
     name: ClassVar[str] = ""
-    """The class's own name unless it says another."""
+    """The class's own name by default."""
     version: ClassVar[int] = 1
-    """Of the saved state; a state of another version is refused."""
+    """The version of the saved state; loading refuses a state of another version."""
     tolerates_partial_rounds: ClassVar[bool] = False
     aims_at_target: ClassVar[bool] = True
     steers_on_milestones: ClassVar[bool] = False
-    """Whether ``observe`` counts a rollout as correct that passed the milestone behind its hint, whatever its
-    answer (``seele.reward.milestones``).
+    """True if ``observe`` counts a rollout as correct when it passed the milestone behind its hint, whatever
+    its answer (``seele.reward.milestones``).
     """
 
     def __init_subclass__(cls) -> None:
@@ -138,16 +140,16 @@ class SequentialController(ABC):
             cls.name = cls.__name__
 
     def begin_step(self, step: int) -> None:  # noqa: B027 - most controllers need no clock
-        """No clock is needed."""
+        """Do nothing."""
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """All rollouts of a round under one hint."""
+        """Give all rollouts of a round one hint."""
         return [(HintShare(ratio, num_rollouts),) for ratio in self.next_hint_ratios(requests)]
 
     def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
-        """One after the other."""
+        """Call ``next_hint_ratio`` for each request in turn."""
         return [
             self.next_hint_ratio(
                 request.instance_id, round_index=request.round_index, legal_ratios=request.legal_ratios
@@ -156,7 +158,7 @@ class SequentialController(ABC):
         ]
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
-        """One after the other."""
+        """Call ``observe`` for each outcome in turn."""
         for seen in outcomes:
             self.observe(
                 seen.instance_id,
@@ -166,7 +168,7 @@ class SequentialController(ABC):
             )
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
-        """One after the other."""
+        """Call ``end_visit`` for each problem in turn."""
         for instance_id in instance_ids:
             self.end_visit(instance_id)
 
@@ -179,34 +181,34 @@ class SequentialController(ABC):
         """See ``Controller``."""
 
     def end_visit(self, instance_id: str) -> None:  # noqa: B027 - for those that carry everything over
-        """Changes nothing."""
+        """Do nothing."""
 
     def state_dict(self) -> State:
-        """The header: whose state it is."""
+        """The header, which says whose state it is."""
         return state_header(self.name, self.version)
 
     def load_state_dict(self, state: State) -> None:
         """Check the header.
 
         Raises:
-            CheckpointError: It is of another controller or version.
+            CheckpointError: The state is of another controller or version.
         """
         check_header(state, header=state_header(self.name, self.version))
 
     def metrics(self) -> dict[str, float]:
-        """Nothing to report."""
+        """No metrics."""
         return {}
 
     def curves(self) -> list[AccuracyCurve]:
-        """No curve is kept."""
+        """No curves."""
         return []
 
 
 def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tuple[float, int, int]:
-    """The outcome as plain Python numbers: NumPy's do not survive JSON.
+    """Return the outcome as plain Python numbers: NumPy's do not survive JSON.
 
     Raises:
-        ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
+        ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
     """
     if not (0.0 <= hint_ratio <= 1.0 and 0 <= num_correct <= num_rollouts > 0):
         raise ValueError(
@@ -217,19 +219,19 @@ def check_outcome(hint_ratio: float, num_correct: int, num_rollouts: int) -> tup
 
 
 def nearest_legal(hint_ratio: float, legal_ratios: Sequence[float]) -> float:
-    """The legal ratio nearest to ``hint_ratio``: l = round(p |y|) of paper Alg. 1, kept to what is allowed.
+    """The legal ratio nearest to ``hint_ratio``: l = round(p |y|) of paper Alg. 1, among the legal ratios.
 
-    Of two ratios about equally near the smaller one, so that a doubt is settled for less help.
+    Of two ratios about equally near, the smaller one is chosen: in doubt, less help.
     """
     smallest_distance = min(abs(legal - hint_ratio) for legal in legal_ratios)
     return min(legal for legal in legal_ratios if abs(legal - hint_ratio) <= smallest_distance + TIE)
 
 
 def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float = math.inf) -> float:
-    """``value`` as a float, if it is a finite number in the closed range.
+    """Return ``value`` as a float if it is a finite number in the closed range.
 
     Raises:
-        ConfigError: Says what was expected.
+        ConfigError: It is not; the message says what was expected.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not at_least <= value <= min(at_most, sys.float_info.max):
@@ -239,10 +241,10 @@ def check_number(key: str, value: Any, *, at_least: float = 0.0, at_most: float 
 
 
 def check_numbers(key: str, values: Any) -> tuple[float, ...]:
-    """``values``, if they are numbers in [0, 1], at least one.
+    """Return ``values`` if they are numbers in [0, 1], at least one.
 
     Raises:
-        ConfigError: Says what was expected.
+        ConfigError: They are not; the message says what was expected.
     """
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise ConfigError(f"seele.hints.settings.{key}: expected numbers in [0, 1], got {values!r}")
@@ -250,10 +252,10 @@ def check_numbers(key: str, values: Any) -> tuple[float, ...]:
 
 
 def check_count(key: str, value: Any) -> int:
-    """``value``, if it is a whole number of at least 1.
+    """Return ``value`` if it is a whole number of at least 1.
 
     Raises:
-        ConfigError: Says what was expected.
+        ConfigError: It is not; the message says what was expected.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"seele.hints.settings.{key}: expected a whole number of at least 1, got {value!r}")

@@ -8,13 +8,13 @@ from seele.hints.outcomes import RememberingController
 
 
 class MfcController(RememberingController):
-    """Each round reveals a number of steps drawn from 0..g, all equally likely; g is at first all steps.
+    """Each round reveals a number of steps drawn uniformly from 0..g; g is at first all steps.
 
     A round with a mean reward of ``threshold`` or more sets g to what it revealed. g never grows.
 
     Args:
         seed: Seeds the draws.
-        threshold: Accuracy of a round from which on the ratchet falls.
+        threshold: The ratchet falls after a round with at least this accuracy.
     """
 
     name: ClassVar[str] = "mfc"

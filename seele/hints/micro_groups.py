@@ -1,4 +1,4 @@
-"""Hints by what a visit's earlier rollouts brought: TRAPO's micro-groups and ADHint's difficulty."""
+"""Hints that depend on a visit's earlier outcomes: TRAPO's micro-groups and ADHint's difficulty."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,7 +18,7 @@ _VERSION = 1
 
 
 class VisitController(SequentialController):
-    """The base of controllers that go by the outcomes of the visit alone: right rollouts, and all."""
+    """The base of controllers that use only a visit's counts of correct and of all rollouts."""
 
     name: ClassVar[str]
     aims_at_target: ClassVar[bool] = False
@@ -42,31 +42,31 @@ class VisitController(SequentialController):
         self._visits[instance_id] = (right + correct, all_ + rollouts)
 
     def end_visit(self, instance_id: str) -> None:
-        """The visit is forgotten."""
+        """Forget the visit."""
         self._visits.pop(instance_id, None)
 
     def state_dict(self) -> State:
-        """See ``Controller``. A visit under way is [right, rolled out]."""
+        """See ``Controller``. A visit in progress is [correct, rolled out]."""
         visits = {instance_id: list(counts) for instance_id, counts in sorted(self._visits.items())}
         return {**state_header(self.name, _VERSION), "visits": visits}
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("visits",))
         self._visits = read_section(state, "visits", read_two_counts)
 
 
 class TrapoController(VisitController):
-    """TRAPO (arXiv:2512.17636): round k reveals ``shares[k]`` of the solution where the mean reward so far is
+    """TRAPO (arXiv:2512.17636): round k reveals ``shares[k]`` of the solution if the mean reward so far is
     below ``below[k]``, else nothing. The first round has no hint.
 
-    The defaults are those of the authors' code, for rounds of 4, 2, 1 and 1 rollouts: a quarter below 2 of 4
-    right, half below 4 of 6, and the whole solution unless all 7 are right. The whole is never legal here:
-    its last step stays for the policy.
+    The defaults are those of the authors' code, for rounds of 4, 2, 1 and 1 rollouts: a quarter if fewer than
+    2 of 4 are correct, half if fewer than 4 of 6, and the whole solution unless all 7 are. Here the whole
+    solution is never legal: its last step is left to the policy.
 
     Args:
-        shares: Of the solution, for each round after the first; later rounds have the last of them.
-        below: Mean reward under which they are revealed.
+        shares: Share of the solution for each round after the first; further rounds use the last one.
+        below: Mean reward under which each share is revealed.
     """
 
     name: ClassVar[str] = "trapo"
@@ -96,13 +96,13 @@ class TrapoController(VisitController):
 
 class AdHintController(VisitController):
     """ADHint (arXiv:2512.13095): the first round has no hint, and the harder it was, the more of the solution
-    do the later ones reveal.
+    later rounds reveal.
 
         hint ratio = (largest - smallest) (1 - accuracy of the first round) + smallest
 
     Args:
-        smallest: Hint ratio of later rounds after a first one that was all right.
-        largest: After one that was all wrong.
+        smallest: Hint ratio of later rounds if all of the first was correct.
+        largest: The same if all of it was wrong.
     """
 
     name: ClassVar[str] = "adhint"
@@ -113,7 +113,7 @@ class AdHintController(VisitController):
         self._largest = check_number("largest", largest, at_least=self._smallest, at_most=1.0)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """See ``Controller``. Rounds after the first say nothing about the problem without hints."""
+        """See ``Controller``. Ignores rounds after the first: they do not show the un-hinted difficulty."""
         if self._visits.get(instance_id, (0, 0)) == (0, 0):
             super().observe(
                 instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts

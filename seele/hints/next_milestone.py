@@ -1,10 +1,10 @@
-"""Hints behind which the next step is passed half of the time.
+"""Hints after which the next step is passed half of the time.
 
-The other controllers steer on the whole rollout's success, which with credit by milestones
-(``seele.methods.credit``) is not what most of a rollout learns from. This one asks, for each legal hint, how
-probable it is that the milestone behind it is passed, and takes the hint with the largest expected
-p(1 - p). A step's difficulty does not fall with the hint's length, so there is no curve: each hint has a
-beta distribution of its own, which begins at the pass rate of steps as far from the end, over all problems.
+The other controllers steer on the whole rollout's success. With credit by milestones
+(``seele.methods.credit``), most of a rollout does not learn from that. This controller estimates, for each
+legal hint, the probability p that the milestone behind it is passed, and takes the hint with the largest
+expected p(1 - p). A step's difficulty does not fall with the hint's length, so there is no curve: each hint
+has its own beta distribution, which starts at the pass rate, over all problems, of steps as far from the end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,28 @@ from seele.records import State
 from seele.saved_state import check_state, read_ratio, read_section, read_value, state_header
 
 PRIOR_ROLLOUTS = 4.0
-"""What a pass rate over problems counts for."""
+"""The number of rollouts that a pass rate over problems counts as."""
 KEPT_BY_VISIT = 0.7
-"""What a visit leaves of the weight of those before it: the policy has changed."""
+"""Share of the weight of earlier visits that remains after a visit, because the policy has changed."""
 LEAST_RATE = 0.05
-"""Nearer to 0 or 1 no pass rate over problems is believed."""
+"""A pass rate over problems is kept at least this far from 0 and 1."""
 TIE = 1e-9
 
 _Counts = dict[int, tuple[float, float]]
-"""Legal hints that are longer -> rollouts that passed the milestone behind the hint, and that did not."""
+"""Number of longer legal hints -> rollouts that passed the milestone behind the hint, and that did not."""
 
 
 @dataclass(slots=True)
 class _Visit:
-    """A visit under way."""
+    """A visit in progress."""
 
     legal_ratios: tuple[float, ...]
     counts: _Counts = field(default_factory=dict)
 
 
 class NextMilestoneController(SequentialController):
-    """Choose the legal hint with the largest expected p(1 - p) of the milestone behind it; of equals the
-    shortest.
+    """Choose the legal hint with the largest expected p(1 - p) of the milestone behind it; the shortest of
+    equals.
     """
 
     name: ClassVar[str] = "next_milestone"
@@ -49,13 +49,13 @@ class NextMilestoneController(SequentialController):
     def __init__(self) -> None:
         self._problems: dict[str, _Counts] = {}
         self._rates: dict[int, float] = {}
-        """Legal hints that are longer -> pass rate over all problems, as of the steps before."""
+        """Number of longer legal hints -> pass rate over all problems, as of earlier training steps."""
         self._ended: _Counts = {}
         """Outcomes of the visits that ended in this step."""
         self._visits: dict[str, _Visit] = {}
 
     def begin_step(self, step: int) -> None:
-        """See ``Controller``: what the last step brought counts in the pass rates from now on."""
+        """See ``Controller``: adds the last step's outcomes to the pass rates."""
         for left, (passed, failed) in sorted(self._ended.items()):
             before = self._rates.get(left, 0.5)
             self._rates[left] = moved_rate(before, passed=passed, outcomes=passed + failed)
@@ -64,7 +64,7 @@ class NextMilestoneController(SequentialController):
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``."""
         if round_index == 0 or instance_id not in self._visits:
-            # A visit that was cut off never ended; its observations belong to an older policy.
+            # An interrupted visit never ended; its observations belong to an older policy.
             self._visits[instance_id] = _Visit(tuple(legal_ratios))
         known = _sum(self._problems.get(instance_id, {}), self._visits[instance_id].counts)
         longer = range(len(legal_ratios) - 1, -1, -1)
@@ -82,7 +82,7 @@ class NextMilestoneController(SequentialController):
         """See ``Controller``; ``num_correct`` counts the rollouts that passed the milestone behind the hint.
 
         Raises:
-            ValueError: If the ratio is outside [0, 1], no rollout is counted, or more passed than that.
+            ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
         """
         ratio, passed, rollouts = check_outcome(hint_ratio, num_correct, num_rollouts)
         visit = self._visits.get(instance_id)
@@ -92,7 +92,7 @@ class NextMilestoneController(SequentialController):
         visit.counts = _sum(visit.counts, {left: (float(passed), float(rollouts - passed))})
 
     def end_visit(self, instance_id: str) -> None:
-        """Keep what was learnt for the next visits. Without observations that is nothing."""
+        """Keep what was learnt for later visits. A visit without observations leaves nothing."""
         visit = self._visits.pop(instance_id, None)
         if visit is None or not visit.counts:
             return
@@ -150,5 +150,5 @@ def _write(counts: _Counts) -> dict[str, list[float]]:
 def _read(counts: Mapping[str, Any]) -> _Counts:
     read = {int(left): (float(passed), float(failed)) for left, (passed, failed) in counts.items()}
     if any(not 0.0 <= count < float("inf") for pair in read.values() for count in pair):
-        raise ValueError("counts are finite and not negative")
+        raise ValueError("counts must be finite and not negative")
     return read

@@ -1,4 +1,4 @@
-"""The base of controllers that draw from what a problem's earlier outcomes left open."""
+"""The base of controllers that choose by numbers learnt from a problem's earlier outcomes."""
 
 from abc import abstractmethod
 from statistics import fmean
@@ -13,8 +13,8 @@ _VERSION = 1
 
 
 class RememberingController(ScheduledController):
-    """Draws as a ``ScheduledController`` does, and a few numbers in [0, 1] for each problem, which its
-    outcomes move.
+    """The draws of a ``ScheduledController``, and a few numbers in [0, 1] per problem that its outcomes
+    update.
 
     Args:
         seed: Seeds the draws.
@@ -42,7 +42,7 @@ class RememberingController(ScheduledController):
 
     @abstractmethod
     def moved(self, memory: tuple[float, ...], hint_ratio: float, accuracy: float) -> tuple[float, ...]:
-        """A problem's numbers after a round with that accuracy."""
+        """The problem's numbers after a round with this hint ratio and accuracy."""
 
     def state_dict(self) -> State:
         """See ``Controller``."""
@@ -50,7 +50,7 @@ class RememberingController(ScheduledController):
         return {**super().state_dict(), "memory": memory}
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         sections = ("step", "beginnings", "memory")
         check_state(state, header=state_header(self.name, _VERSION), sections=sections)
         memory = read_section(state, "memory", self._read_numbers)
@@ -58,7 +58,7 @@ class RememberingController(ScheduledController):
         self._memory = memory
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: also the mean of the last of the problems' numbers."""
+        """See ``Controller``: also the mean of each problem's last number."""
         last = [numbers[-1] for numbers in self._memory.values()]
         return {**super().metrics(), **({"mean_rate": fmean(last)} if last else {})}
 

@@ -1,8 +1,7 @@
 """The paper's controller: refit an item curve after every round and aim the next hint at the target accuracy.
 
 SEELE (arXiv:2509.06923), Alg. 1 and section 4.2. Within a visit only that visit's rounds count; from visit to
-visit nothing but a rate is carried over. Where the text leaves a choice, the comment at the place says which
-we made.
+visit only a rate is carried over. Where the paper leaves a choice, a comment states ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,10 +48,10 @@ class FittedVisit:
 
 @dataclass(slots=True)
 class _Visit:
-    """A visit under way (the paper's memory C_x)."""
+    """A visit in progress (the paper's memory C_x)."""
 
     is_hintable: bool = True
-    """False where only one hint ratio is legal: nothing can be chosen, so nothing is fitted."""
+    """False if only one hint ratio is legal: there is no choice, so nothing is fitted."""
     observations: list[Observation] = field(default_factory=list)
 
 
@@ -63,12 +62,12 @@ class PaperController(SequentialController):
     ratio. Every later round fits the curve to the rounds of this visit and the margin points, and inverts it
     at the target. A fit that does not converge is counted and repeats the hint ratio of the round before.
 
-    The margin point (0, 0) claims failure without hint until that is tried. With two steps there is nothing
-    between: a problem that the first step always solves keeps that hint for good.
+    The margin point (0, 0) assumes failure without a hint until that is tried. With two steps there is no
+    ratio in between: a problem that the first step always solves keeps that hint for good.
 
     Args:
         target_accuracy: a* in (0, 1), 0.5 in the paper (section 5.1).
-        store_rate: What a visit leaves for the next one. ``refit`` fits once more with all rounds;
+        store_rate: The rate that a visit stores for the next one. ``refit`` fits once more with all rounds;
             ``last_used`` keeps the ratio of the last round. The paper's "final rate" may mean either; the
             first wastes no observation.
         solver: ``trf`` is the paper's trust-region-reflective solver. ``grid`` solves the same problem for
@@ -97,14 +96,14 @@ class PaperController(SequentialController):
         self._counters = {"failed_fits": 0, "fits": 0}
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """See ``Controller``. A round without any observation before it is treated like round 0."""
+        """See ``Controller``. A round without earlier observations is treated like round 0."""
         return self.next_hint_ratios([RoundRequest(instance_id, round_index, tuple(legal_ratios))])[0]
 
     def next_hint_ratios(self, requests: Sequence[RoundRequest]) -> list[float]:
         """See ``Controller``."""
         for request in requests:
             if request.round_index == 0:
-                # A visit that was cut off never ended; its observations belong to an older policy.
+                # An interrupted visit never ended; its observations belong to an older policy.
                 self._visits[request.instance_id] = _Visit(is_hintable=len(request.legal_ratios) > 1)
         to_fit = {
             request.instance_id: self._visits[request.instance_id].observations
@@ -119,7 +118,7 @@ class PaperController(SequentialController):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``. The first round of a visit has no curve that would predict its accuracy."""
+        """See ``Controller``. The first round of a visit has no curve to predict its accuracy."""
         plans: list[tuple[HintShare, ...]] = []
         for (share,), request in zip(
             super().plan_rounds(requests, num_rollouts=num_rollouts), requests, strict=True
@@ -140,7 +139,7 @@ class PaperController(SequentialController):
         """See ``Controller``.
 
         Raises:
-            ValueError: If the ratio is outside [0, 1], no rollout is counted, or more are correct than that.
+            ValueError: If the ratio is outside [0, 1], ``num_rollouts`` is 0, or ``num_correct`` exceeds it.
         """
         observation = Observation(*check_outcome(hint_ratio, num_correct, num_rollouts))
         self._visits.setdefault(instance_id, _Visit()).observations.append(observation)
@@ -150,7 +149,7 @@ class PaperController(SequentialController):
         self.end_visits([instance_id])
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
-        """Store the rates for the next visits and forget the rounds. Without observations there is none."""
+        """Store the rates for later visits and forget the rounds. Without observations none is stored."""
         ended = {name: self._visits.pop(name) for name in dict.fromkeys(instance_ids) if name in self._visits}
         rounds = {
             name: visit.observations
@@ -163,7 +162,7 @@ class PaperController(SequentialController):
             self._stored_rates |= {name: seen[-1].hint_ratio for name, seen in rounds.items()}
 
     def last_fit(self, instance_id: str) -> FittedVisit | None:
-        """The last curve that was fitted for the problem, or None before the first."""
+        """The last curve fitted for the problem, or None before the first."""
         return self._last_fits.get(instance_id)
 
     def state_dict(self) -> State:
@@ -192,7 +191,7 @@ class PaperController(SequentialController):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
         counters = read_section(state, "counters", read_count)
         stored_rates = read_section(state, "stored_rates", read_ratio)
@@ -202,7 +201,7 @@ class PaperController(SequentialController):
         self._stored_rates, self._visits, self._last_fits = stored_rates, visits, last_fits
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: fits since training began, and numbers of problems."""
+        """See ``Controller``: numbers of fits since training began, and of problems."""
         return {
             **{key: float(count) for key, count in self._counters.items()},
             "stored_rates": float(len(self._stored_rates)),

@@ -1,6 +1,6 @@
 """Stochastic approximation (Robbins and Monro 1951): step against the error, with ever smaller gains.
 
-No curve is fitted. It is what the paper's controller has to beat to be worth its fits.
+It fits no curve. The paper's controller must beat it to justify its fits.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class _Track:
-    """One problem's rate in [0, 1], and the number of rounds that moved it there."""
+    """One problem's rate in [0, 1], and the number of rounds that updated it."""
 
     rate: float
     num_rounds: int = 0
@@ -29,13 +29,13 @@ class RobbinsMonroController(SequentialController):
         x <- x - gain_k (accuracy - target),  gain_k = max(gain / k^decay, smallest_gain)
 
     k counts the problem's rounds from 1. The floor under the gain is our addition: the policy changes between
-    visits, so the crossing must be followed, not found once.
+    visits, so the crossing must be tracked, not found once.
 
     Args:
         target_accuracy: a* in (0, 1).
         start: Rate of a problem never seen before, in [0, 1].
         gain: Gain of the first round, in units of hint ratio per unit of accuracy.
-        decay: Exponent of k. Without a floor the rate settles for exponents in (1/2, 1].
+        decay: Exponent of k. Without a floor, the rate converges for exponents in (1/2, 1].
         smallest_gain: Floor under the gain.
     """
 
@@ -75,7 +75,7 @@ class RobbinsMonroController(SequentialController):
         self._tracks[instance_id] = _Track(min(max(rate, 0.0), 1.0), num_rounds)
 
     def end_visit(self, instance_id: str) -> None:
-        """Changes nothing: the rate is carried over."""
+        """Do nothing: the rate is carried over."""
 
     def state_dict(self) -> State:
         """See ``Controller``. A track is [rate, rounds]."""
@@ -88,12 +88,12 @@ class RobbinsMonroController(SequentialController):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("tracks",))
         self._tracks = read_section(state, "tracks", _read_track)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: the problems observed, and their mean rate once there are any."""
+        """See ``Controller``: the number of problems observed, and their mean rate if there are any."""
         rates = [track.rate for track in self._tracks.values()]
         return {"problems": float(len(rates)), **({"mean_rate": fmean(rates)} if rates else {})}
 

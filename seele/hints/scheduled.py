@@ -1,6 +1,6 @@
-"""Controllers that look at no outcome: no hint, the same share of every solution, and the base of schedules.
+"""Controllers that ignore outcomes: no hint, the same share of every solution, and the base of schedules.
 
-Schedules share a clock, a count of visits, and draws that follow from it. A draw is a pure function of the
+Schedules share a clock, a count of visits, and draws that depend on it. A draw is a pure function of the
 seed, the problem, the number of its visit and, where it matters, the round. So neither the order of problems
 nor an interruption changes it.
 """
@@ -32,11 +32,11 @@ class Beginning:
     visit: int
     """Counts the problem's visits from 1."""
     step: int
-    """The training step: rounds of one visit see one time, whenever they come."""
+    """The training step: all rounds of a visit use the same one, whenever they run."""
 
 
 class ScheduledController(SequentialController):
-    """All of a controller that does not look at outcomes but the choice itself.
+    """All of a controller that ignores outcomes, except the choice itself.
 
     Args:
         seed: Seeds the draws.
@@ -51,11 +51,11 @@ class ScheduledController(SequentialController):
         self._beginnings: dict[str, Beginning] = {}
 
     def begin_step(self, step: int) -> None:
-        """The clock."""
+        """Set the clock."""
         self._step = int(step)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Changes nothing.
+        """Only check the outcome.
 
         Raises:
             ValueError: If the outcome is impossible.
@@ -63,7 +63,7 @@ class ScheduledController(SequentialController):
         check_outcome(hint_ratio, num_correct, num_rollouts)
 
     def end_visit(self, instance_id: str) -> None:
-        """Changes nothing: round 0 begins the next visit."""
+        """Do nothing: round 0 begins the next visit."""
 
     def state_dict(self) -> State:
         """See ``Controller``. The beginning of a visit is [visit, step]."""
@@ -77,7 +77,7 @@ class ScheduledController(SequentialController):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Controller``. The settings are not part of the state: those of this controller stay."""
+        """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
         check_state(state, header=state_header(self.name, _VERSION), sections=("step", "beginnings"))
         self._load_clock(state)
 
@@ -94,7 +94,7 @@ class ScheduledController(SequentialController):
         }
 
     def _beginning(self, instance_id: str, round_index: int) -> Beginning:
-        """Of the visit that the round belongs to. Round 0 begins it; so does a problem's very first round."""
+        """The beginning of the round's visit, which is round 0 or a problem's very first round."""
         last = self._beginnings.get(instance_id)
         if last is None or round_index == 0:
             last = Beginning(visit=1 if last is None else last.visit + 1, step=self._step)
@@ -102,7 +102,7 @@ class ScheduledController(SequentialController):
         return last
 
     def _random(self, instance_id: str, visit: int, *, round_index: int = 0) -> Random:
-        """The source of draws for one round, or with round 0 for a whole visit."""
+        """The random generator for one round, or with round 0 for a whole visit."""
         place = "\x1f".join(map(str, (self._seed, instance_id, visit, round_index)))
         return Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
 
@@ -115,7 +115,7 @@ def _read_beginning(value: Any) -> Beginning:
 
 
 class FixedHint(SequentialController):
-    """Reveals the same share of every solution in every round: the legal ratio nearest to ``ratio``.
+    """Reveal the same share of every solution in every round: the legal ratio nearest to ``ratio``.
 
     Args:
         ratio: Share of the solution, in [0, 1]. The whole solution is never legal, so 1 reveals all but the
@@ -129,15 +129,15 @@ class FixedHint(SequentialController):
         self._ratio = check_number("ratio", ratio, at_most=1.0)
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """The same for every problem and round that has the same legal ratios."""
+        """The same ratio for all problems and rounds with the same legal ratios."""
         return nearest_legal(self._ratio, legal_ratios)
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
-        """Checks the outcome, and changes nothing."""
+        """Only check the outcome."""
         check_outcome(hint_ratio, num_correct, num_rollouts)
 
     def load_state_dict(self, state: State) -> None:
-        """Checks that the checkpoint is of this controller: the ratio is a setting, not something learnt."""
+        """Check that the state is of this controller: the ratio is a setting, not something learnt."""
         check_state(state, header=self.state_dict())
 
 
@@ -146,7 +146,7 @@ class LadderController(FixedHint):
     ``seele.hints.when=until_success`` as in GHPO (arXiv:2507.10628).
 
     Args:
-        shares: Of the solution, for each round after the first; later rounds have the last of them.
+        shares: Share of the solution for each round after the first; further rounds use the last one.
     """
 
     name: ClassVar[str] = "ladder"
@@ -156,7 +156,7 @@ class LadderController(FixedHint):
         self._shares = (0.0, *check_numbers("shares", shares))
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """By the round alone."""
+        """The share of the round, the same for all problems."""
         return nearest_legal(self._shares[min(round_index, len(self._shares) - 1)], legal_ratios)
 
 
@@ -165,7 +165,7 @@ class EachHint(ScheduledController):
     ``seele.hints.when=rescue`` every hint is tried once, as in Scaf-GRPO (arXiv:2510.19807).
 
     Args:
-        warmup_steps: Training steps at the beginning that have no hints at all.
+        warmup_steps: Number of training steps at the beginning without any hints.
     """
 
     name: ClassVar[str] = "each"
@@ -177,7 +177,7 @@ class EachHint(ScheduledController):
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``. Where rollouts are left over, the weakest hints have one more."""
+        """See ``Controller``. If rollouts are left over, the weakest hints get one more each."""
         return [self._plan(request, num_rollouts) for request in requests]
 
     def _plan(self, request: RoundRequest, num_rollouts: int) -> tuple[HintShare, ...]:
@@ -197,7 +197,7 @@ class EachHint(ScheduledController):
 
 
 class NoHint(FixedHint):
-    """Reveals nothing: the problem as posed, as in GRPO."""
+    """Reveal nothing: the problem as posed, as in GRPO."""
 
     name: ClassVar[str] = "none"
 
@@ -206,7 +206,7 @@ class NoHint(FixedHint):
 
 
 def cosine_decay(step: int, *, high: float, low: float, decay_steps: int) -> float:
-    """Falls from ``high`` at step 0 along half a cosine to ``low`` at ``decay_steps``, and stays there.
+    """The value at ``step`` of half a cosine from ``high`` at step 0 to ``low`` from ``decay_steps`` on.
 
         p(t) = high - (high - low) / 2 * (1 - cos(pi t / T)),  t <= T
 

@@ -1,7 +1,7 @@
-"""Controllers that look at no outcome: uniform draws, and the schedules of UFT and Prefix-RFT.
+"""Controllers that ignore outcomes: uniform draws, and the schedules of UFT and Prefix-RFT.
 
-Only the choice of the hint is theirs; losses and advantages of those methods live elsewhere. What a draw
-depends on is in ``seele.hints.scheduled``.
+They only choose the hint; losses and advantages of those methods are elsewhere. ``seele.hints.scheduled``
+explains what a draw depends on.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ UFT_MODES = ("uft", "stage", "r3")
 
 
 class UniformController(ScheduledController):
-    """Every round of every visit draws one of the legal ratios, all equally likely."""
+    """Draw one of the legal ratios, all equally likely, in every round of every visit."""
 
     name: ClassVar[str] = "uniform"
 
@@ -39,10 +39,9 @@ class UftController(ScheduledController):
         r3     l uniform on 0..L in every step of the run (R3, arXiv:2402.05808)
 
     p(t) falls along a cosine from ``p_high`` to ``p_low`` at step T, ``hint_training_steps``; in ``uft`` and
-    ``stage`` later steps have no hint. By default that is after 60 % of the run, as after 300 of 500 steps in
-    the authors' code. t is the training step counted from 1, as there; their paper has t + 1. All rounds of a
-    visit share one draw. l = L would be the whole solution, which is never legal here: it reveals all but the
-    last step.
+    ``stage`` later steps have no hint. T is by default 60 % of the run, like 300 of 500 steps in the authors'
+    code. t is the training step counted from 1, as there; their paper has t + 1. All rounds of a visit share
+    one draw. l = L would be the whole solution, which is never legal here: it reveals all but the last step.
 
     Args:
         seed: Seeds the draws.
@@ -50,8 +49,8 @@ class UftController(ScheduledController):
         p_high: Probability of a chunk at step 0.
         p_low: Probability of a chunk at the last step with hints.
         hint_training_steps: T_hint, the last training step with hints; None for 60 % of ``training_steps``.
-        max_chunks: Parts that a solution has at most.
-        training_steps: Steps of the run; None where they are not known, which counts as 500.
+        max_chunks: Largest number of chunks of a solution.
+        training_steps: Steps of the run; None if unknown, which counts as 500.
     """
 
     name: ClassVar[str] = "uft"
@@ -87,7 +86,7 @@ class UftController(ScheduledController):
         return nearest_legal(revealed / num_chunks, legal_ratios)
 
     def _num_revealed(self, num_chunks: int, step: int, random: Random) -> int:
-        """l of L chunks."""
+        """The number of chunks to reveal: l of L."""
         if self._mode == "r3":
             return random.randrange(num_chunks + 1)
         if self._mode == "stage":
@@ -99,13 +98,13 @@ class UftController(ScheduledController):
         return sum(random.random() < probability for _ in range(num_chunks))
 
     def chunk_probability(self, step: int) -> float:
-        """p(t) of mode ``uft``, and 0 once hints have ended."""
+        """p(t) in mode ``uft``, and 0 after hints have ended."""
         if step > self._hint_training_steps:
             return 0.0
         return cosine_decay(step, high=self._p_high, low=self._p_low, decay_steps=self._hint_training_steps)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: in mode ``uft`` also the schedule's value now."""
+        """See ``Controller``: in mode ``uft`` also the schedule's current value."""
         if self._mode != "uft":
             return super().metrics()
         return {**super().metrics(), "chunk_probability": self.chunk_probability(self._step)}
@@ -123,10 +122,10 @@ class PrefixRftController(ScheduledController):
     Args:
         seed: Seeds the draws.
         p_high: Largest share of the solution.
-        p_low: Smallest share of the solution once the schedule has come to its end.
+        p_low: Smallest share of the solution at the end of the schedule.
         decay_training_steps: Training steps until then; None for all of ``training_steps``.
         prefixed_share: Share of a round's rollouts that continue the prefix, rounded to whole rollouts.
-        training_steps: Steps of the run; None where they are not known, which counts as 500.
+        training_steps: Steps of the run; None if unknown, which counts as 500.
     """
 
     name: ClassVar[str] = "prefix_rft"
@@ -150,7 +149,7 @@ class PrefixRftController(ScheduledController):
         if not self._prefixed_share:
             raise ConfigError(
                 "seele.hints.settings.prefixed_share: expected more than 0, because every round has at least "
-                "one rollout with the prefix; without any, choose method=grpo"
+                "one rollout with the prefix; for none, choose method=grpo"
             )
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
@@ -182,13 +181,13 @@ class PrefixRftController(ScheduledController):
         return cosine_decay(step, high=self._p_high, low=self._p_low, decay_steps=self._decay_training_steps)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Controller``: also the schedule's value now."""
+        """See ``Controller``: also the schedule's current value."""
         return {**super().metrics(), "smallest_prefix": self.smallest_prefix(self._step)}
 
 
 def _num_steps(legal_ratios: Sequence[float]) -> int:
-    """Steps of a solution. Where all count the same, as in training, the longest hints may be forbidden, and
-    the shortest says how many steps there are; where they do not, every step has its ratio.
+    """The number of steps of a solution. If all steps have the same length, as in training, the longest hints
+    may be forbidden, and the shortest gives the number; if not, every step has its ratio.
     """
     if len(legal_ratios) < 2:
         return 1

@@ -14,13 +14,13 @@ PROBE_MEMORY = 256
 
 
 class Withdrawal:
-    """The largest hint ratio that is still allowed.
+    """The cap: the largest hint ratio that is still allowed.
 
     Args:
-        begin: Step at which the cap begins to fall from 1, in a straight line.
-        end: Step from which on the cap is 0; None for never.
-        accuracy: Mean un-hinted accuracy of probed visits from which on the cap is 0 for good, once the mean
-            rests on ``PROBE_MEMORY`` visits; None for never.
+        begin: Step at which the cap begins to fall from 1, linearly.
+        end: First step at which the cap is 0; None for never.
+        accuracy: Mean un-hinted accuracy of probed visits at which the cap becomes 0 for good, once the mean
+            is based on ``PROBE_MEMORY`` visits; None for never.
 
     Raises:
         ConfigError: If the steps are not in order or the accuracy is not in (0, 1].
@@ -33,8 +33,8 @@ class Withdrawal:
                 raise ConfigError(f"seele.hints.settings.{key}: expected a step, 0 or more, got {value!r}")
         if end is None and begin:
             raise ConfigError(
-                f"seele.hints.settings.withdraw_from: got {begin} without withdraw_by, the step from which "
-                "on there are no hints; add withdraw_by, or leave withdraw_from out"
+                f"seele.hints.settings.withdraw_from: got {begin} without withdraw_by, the first step with "
+                "no hints; add withdraw_by, or remove withdraw_from"
             )
         if end is not None and end <= begin:
             raise ConfigError(
@@ -52,7 +52,7 @@ class Withdrawal:
         self._is_over = False
 
     def begin_step(self, step: int) -> None:
-        """The clock."""
+        """Set the clock."""
         self._step = int(step)
 
     @property
@@ -70,14 +70,14 @@ class Withdrawal:
         return legal[: max(int(np.searchsorted(legal, self.cap, side="right")), 1)]
 
     def count_probes(self, accuracy: float) -> None:
-        """A visit's rollouts without hint had this mean accuracy."""
+        """Add the mean accuracy of a visit's un-hinted rollouts."""
         self._num_probed += 1
         self._mean += (accuracy - self._mean) / min(self._num_probed, PROBE_MEMORY)
         if self._accuracy is not None and self._num_probed >= PROBE_MEMORY and self._mean >= self._accuracy:
             self._is_over = True
 
     def state(self) -> dict[str, Any]:
-        """What was seen, without the settings."""
+        """The state, without the settings."""
         return {
             "step": self._step,
             "mean": self._mean,
@@ -86,10 +86,10 @@ class Withdrawal:
         }
 
     def restored(self, state: Any) -> "Withdrawal":
-        """One with these settings that has seen what ``state`` was saved from.
+        """Return a withdrawal with these settings, restored from ``state``.
 
         Raises:
-            CheckpointError: If ``state`` is not one of ``Withdrawal.state``.
+            CheckpointError: If ``state`` did not come from ``Withdrawal.state``.
         """
         fresh = Withdrawal(begin=self._begin, end=self._end, accuracy=self._accuracy)
         try:
@@ -103,6 +103,6 @@ class Withdrawal:
         return fresh
 
     def metrics(self) -> dict[str, float]:
-        """The cap, and what the probes say."""
+        """The cap, and the probes' mean accuracy if there is one."""
         probes = {"probe_accuracy": self._mean} if self._num_probed else {}
         return {"hint_cap": self.cap, **probes}

@@ -1,7 +1,7 @@
 """The supervised imitation term on hint tokens (arXiv:2509.06923, Eq. 10).
 
-The paper adds ``gamma * pi(y[1:l] | x)`` beside the advantage, form ``prob``, which vanishes for long hints;
-the other forms are log-probabilities with the same coefficient, ``token_mean`` that of UFT's code
+The paper adds ``gamma * pi(y[1:l] | x)`` to the advantage (form ``prob``), which vanishes for long hints. The
+other forms are log-probabilities with the same coefficient; ``token_mean`` is that of UFT's code
 (arXiv:2505.16984). Axes: T tokens of a packed batch.
 """
 
@@ -28,14 +28,14 @@ class ImitationTerm(LossTerm):
         self.counted = (HINT_WEIGHTS,) if settings.form == "token_mean" else ()
 
     def columns_of(self, row: Row) -> dict[str, list[float]]:
-        """Weights of the hint's tokens; rollouts of a round that share a hint share its term."""
+        """Weights of the hint's tokens; rollouts of a round with the same hint share its term."""
         weights = hint_token_weights(
             row.prompt_tokens, row.hint_tokens, row.response_tokens, share=row.hint_share, form=self._form
         )
         return {HINT_WEIGHTS: weights}
 
     def compute(self, batch: LossBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """In the run's form."""
+        """The term in the run's form."""
         weights_T, log_probs_T = batch.sequence_column(HINT_WEIGHTS), batch.next_log_probs_T
         if self._form == "prob":
             loss = imitation_probability(
@@ -56,8 +56,8 @@ def hint_token_weights(
         prompt_tokens: Tokens before the hint.
         hint_tokens: Tokens of the hint; may be 0.
         generated_tokens: Tokens after the hint.
-        share: What the sequence counts for. n/k where k of a round's n sequences share their hint, so that
-            each hint counts once a round however many saw it, and the mean over sequences is one over rounds.
+        share: Weight of the sequence: n/k if k of a round's n sequences share their hint, so that each hint
+            counts once per round however many saw it, and the mean over sequences is a mean over rounds.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
             tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever
             the share).
@@ -77,7 +77,8 @@ def imitation_loss(log_probs_T: torch.Tensor, weights_T: torch.Tensor, *, diviso
             returns them.
         weights_T: (T,) weight of token t, from ``hint_token_weights``. The first token of a sequence weighs
             0, so the shift never crosses into a neighbour.
-        divisor: N, the sequences of the whole (global) batch, or for ``token_mean`` its hint tokens.
+        divisor: N, the number of sequences in the whole (global) batch, or for ``token_mean`` of its hint
+            tokens.
     """
     return -(log_probs_T * torch.roll(weights_T, shifts=-1, dims=0)).sum() / divisor
 
@@ -89,8 +90,8 @@ def imitation_probability(
 
         L = -(1/N) * sum_s share_s * exp(sum over the hint's tokens of log pi)
 
-    Its gradient is the hint's probability times that of its log-probability, so it vanishes for all but the
-    shortest or best known hints.
+    Its gradient is the hint's probability times the gradient of its log-probability, so it vanishes for all
+    but the shortest or best-known hints.
 
     Args:
         log_probs_T: As in ``imitation_loss``.

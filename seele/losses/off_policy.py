@@ -13,18 +13,18 @@ OFF_POLICY_MASK = "off_policy_mask"
 
 
 class OffPolicyTerm(LossTerm):
-    """Marks off-policy tokens, and where they have a loss of their own, takes them out of the surrogate."""
+    """Marks off-policy tokens, and excludes them from the surrogate if they have their own loss."""
 
     name: ClassVar[str] = "off_policy_loss"
     columns: ClassVar[Mapping[str, Axis]] = {OFF_POLICY_MASK: Axis.RESPONSE}
 
     def __init__(self, settings: OffPolicyConfig, *, has_rows: bool, has_loss: bool) -> None:
-        """The term of a run.
+        """Build the term of a run.
 
         Args:
-            settings: The run's.
+            settings: The run's off-policy settings.
             has_rows: Whether whole rollouts are off-policy.
-            has_loss: Whether off-policy tokens have a loss of their own.
+            has_loss: Whether off-policy tokens have their own loss.
         """
         self._settings = settings
         self.has_loss = has_loss
@@ -33,12 +33,12 @@ class OffPolicyTerm(LossTerm):
         self.unclips = None if settings.clip else OFF_POLICY_MASK
 
     def columns_of(self, row: Row) -> dict[str, list[float]]:
-        """Ones, then zeros from where the policy wrote."""
+        """Ones on the off-policy tokens, then zeros where the policy wrote."""
         on_policy_tokens = row.response_tokens - row.off_policy_tokens
         return {OFF_POLICY_MASK: [1.0] * row.off_policy_tokens + [0.0] * on_policy_tokens}
 
     def compute(self, batch: LossBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Loss of the off-policy tokens, and their mean probability."""
+        """The loss of the off-policy tokens, and their mean probability."""
         log_probs_BR = batch.log_probs_BR
         mask_BR = batch.response_column(OFF_POLICY_MASK).to(log_probs_BR.dtype)
         num_tokens = batch.num_marked(OFF_POLICY_MASK) or 1.0
@@ -65,13 +65,14 @@ def shaped_surrogate(
         L = -f(r) A,  f(x) = x / (x + gamma),  r = pi(token) / pi_behaviour(token)
 
     The weight of the token's score function is gamma r / (r + gamma)^2 A: largest, 1/4, at r = gamma, so that
-    tokens which the policy finds unlikely count most.
+    tokens that the policy finds unlikely count most.
 
     Args:
-        log_probs: Under the policy, with gradient. Any shape, the same for all three tensors.
-        behaviour_log_probs: Under the token's author; 0 for a worked solution, whose author's
-            probabilities are not known and set to 1.
-        advantages: Of the token's rollout.
+        log_probs: Log-probabilities under the policy, with gradient. Any shape, the same for all three
+            tensors.
+        behaviour_log_probs: Log-probabilities under the token's author; 0 for a worked solution, whose
+            author's probabilities are unknown and set to 1.
+        advantages: Advantage of each token's rollout.
         shaping: gamma, positive; 0.1 in the paper.
     """
     # f(r) = sigmoid(log r - log gamma), which neither overflows nor divides 0 by 0.
@@ -82,9 +83,9 @@ def shaped_surrogate(
 def negative_log_likelihood(
     log_probs: torch.Tensor, mask: torch.Tensor, *, num_tokens: float
 ) -> torch.Tensor:
-    """Token mean of -log pi over the masked tokens, of which the whole (global) batch has ``num_tokens``.
+    """Mean of -log pi over the masked tokens, of which the whole (global) batch has ``num_tokens``.
 
-    Dividing by a micro-batch's own count instead would make a mean of means, in which tokens of a short
+    Dividing by a micro-batch's own count would instead give a mean of means, in which tokens of a short
     micro-batch weigh more (arXiv:2604.23747).
     """
     return -(log_probs * mask).sum() / num_tokens

@@ -1,11 +1,11 @@
-"""What a loss term promises: columns that it writes into a rollout's row, and a loss on the model's
+"""The contract of loss terms: columns that a term writes into a rollout's row, and a loss on the model's
 log-probabilities that is added to the surrogate.
 
-A term of a user's own derives from ``LossTerm`` and is named in ``seele.loss_terms``. Rollout workers, the
-trainer and the processes of the update build one each, from the settings, so that a term keeps nothing from
-one batch to the next.
+A user's own term derives from ``LossTerm`` and is named in ``seele.loss_terms``. Rollout workers, the trainer
+and the processes of the update each build one from the settings, so a term must not keep state from one batch
+to the next.
 
-Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences in a row.
+Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences, packed.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from seele.records import Instance, Rollout
 
 
 class Axis(StrEnum):
-    """What a column has one number for each token of."""
+    """The tokens for which a column has one number each."""
 
     SEQUENCE = "sequence"
     """Prompt, hint and response."""
@@ -33,16 +33,16 @@ class Row:
     instance: Instance
     rollout: Rollout
     prompt_tokens: int
-    """Without the hint."""
+    """Tokens of the prompt without the hint."""
     hint_tokens: int
-    """Of the hint in the prompt; 0 where hints stand in the response."""
+    """Tokens of the hint in the prompt; 0 if hints are in the response."""
     response_tokens: int
     off_policy_tokens: int
     """Leading tokens of the response that the policy did not write in this step."""
     hint_share: float
-    """n/k where k of a round's n rollouts share this one's hint."""
+    """n/k if k of a round's n rollouts share this one's hint."""
     is_first_of_hint: bool = True
-    """Whether no earlier rollout of the round shares this one's hint."""
+    """True if no earlier rollout of the round shares this one's hint."""
 
     def num_tokens(self, axis: Axis) -> int:
         """Length of a column with that axis."""
@@ -51,17 +51,17 @@ class Row:
 
 
 class LossBatch(Protocol):
-    """A micro-batch as a term sees it. Losses of micro-batches are added up."""
+    """A micro-batch as a term sees it. Losses of micro-batches are summed."""
 
     @property
     def log_probs_BR(self) -> torch.Tensor:
-        """(B, R) log-probabilities of the response's tokens under the model, with gradient; 0 behind it."""
+        """(B, R) log-probabilities of the response's tokens under the model, with gradient; 0 after it."""
         ...
 
     @property
     def next_log_probs_T(self) -> torch.Tensor:
-        """(T,) the same of all tokens: position t holds that of token t + 1, as a causal model returns it,
-        with gradient. The last position of a sequence means nothing.
+        """(T,) the same for all tokens: position t holds that of token t + 1, as a causal model returns it,
+        with gradient. The last position of a sequence is meaningless.
         """
         ...
 
@@ -72,22 +72,22 @@ class LossBatch(Protocol):
 
     @property
     def num_sequences(self) -> float:
-        """What a mean over sequences divides by: those of the whole update, over the ranks."""
+        """The divisor of a mean over sequences: their number in the whole update, over all ranks."""
         ...
 
     def response_column(self, name: str) -> torch.Tensor:
-        """(B, R) a column, 0 behind the response: a term's own, or ``response_mask``, ``old_log_probs`` or
+        """(B, R) column, 0 after the response: a term's own, or ``response_mask``, ``old_log_probs`` or
         ``advantages``.
         """
         ...
 
     def sequence_column(self, name: str) -> torch.Tensor:
-        """(T,) a column with a number for each token of a sequence."""
+        """(T,) column with a number for each token of a sequence."""
         ...
 
     def num_marked(self, name: str) -> float:
-        """What a mean over a counted column's tokens divides by: those of the whole update that are not 0,
-        over the ranks. May be 0.
+        """The divisor of a mean over a counted column's tokens: the number of nonzero ones in the whole
+        update, over all ranks. May be 0.
         """
         ...
 
@@ -103,19 +103,19 @@ class LossTerm:
     """``actor/NAME`` is its metric, before the coefficient."""
 
     columns: ClassVar[Mapping[str, Axis]] = {}
-    """Columns that it writes into every row. They are 0 in rows that fill a batch up."""
+    """Columns that it writes into every row. They are 0 in rows that pad a batch."""
 
     counted: tuple[str, ...] = ()
     """Those of its columns whose marked tokens are counted over the update (``LossBatch.num_marked``)."""
 
     takes_over: str | None = None
-    """A column over responses: what it marks leaves the surrogate of the other tokens."""
+    """A column over responses: the tokens that it marks are excluded from the surrogate."""
 
     unclips: str | None = None
-    """A counted column: the surrogate's ratio is not clipped in updates of which it marks a token."""
+    """A counted column: the surrogate's ratio is not clipped in updates in which it marks a token."""
 
     has_loss: bool = True
-    """Whether there is anything to ``compute``."""
+    """True if there is anything to ``compute``."""
 
     def columns_of(self, row: Row) -> Mapping[str, list[float]]:
         """The columns' values for one rollout, one number for each token of their axis."""
@@ -123,6 +123,6 @@ class LossTerm:
 
     def compute(self, batch: LossBatch) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         """The loss of a micro-batch, a scalar before the coefficient, and further metrics of the group
-        ``actor/``, scalars that are added up over micro-batches.
+        ``actor/``, scalars that are summed over micro-batches.
         """
         raise NotImplementedError

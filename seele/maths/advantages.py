@@ -2,12 +2,13 @@
 
 Three baselines: the mean over all rounds, the mean of the round, and the mean of the other rollouts under the
 same hint, shrunk towards a predicted accuracy. With hint ratios fixed beforehand and no division by the
-standard deviation, each leaves the expected policy gradient under a hint its direction. They differ in noise.
-On tokens that do not decide the reward it grows with the second moment of the advantage, which is
+standard deviation, each preserves the direction of the expected policy gradient under a hint. They differ in
+noise. On tokens that do not decide the reward, noise grows with the second moment of the advantage, which is
 q (1 - q) + (q - c)^2 in a round of accuracy q under a baseline c, least at c = q. On the one choice that
-decides it, c = 1 - q is the quietest, and there the mean over all rounds can be the better baseline.
+decides the reward, c = 1 - q has the least noise, and there the mean over all rounds can be the better
+baseline.
 
-Which tokens carry an advantage, and how it enters the loss, is decided elsewhere. G counts the prompt's
+Other modules decide which tokens carry an advantage and how it enters the loss. G counts the prompt's
 rollouts.
 """
 
@@ -33,7 +34,7 @@ def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
     As ``compute_grpo_outcome_advantage`` of verl 0.9.1: the standard deviation is that of a sample (ddof=1),
     and a group of one counts as mean 0 and standard deviation 1, so that it keeps its reward.
 
-    A group of two or more whose 0/1 rewards are all equal gets exactly zero. Its mean holds each rollout's
+    A group of two or more whose 0/1 rewards are all equal gets exactly zero. The mean includes each rollout's
     own reward, which with hint ratios fixed beforehand scales the expected gradient of A = r - mean by
     (G - 1) / G.
 
@@ -44,7 +45,7 @@ def pooled_advantages(rewards_G: ArrayLike, *, divide_by_std: bool) -> Array:
         (G,) advantages.
 
     Raises:
-        ValueError: If there is no rollout.
+        ValueError: If there are no rollouts.
     """
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     _check_group(rewards_G)
@@ -67,7 +68,7 @@ def leave_one_out_advantages(rewards_G: ArrayLike) -> Array:
         (G,) advantages.
 
     Raises:
-        ValueError: If there is no rollout.
+        ValueError: If there are no rollouts.
     """
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     _check_group(rewards_G)
@@ -80,7 +81,7 @@ def leave_one_out_advantages(rewards_G: ArrayLike) -> Array:
 def per_round_advantages(
     rewards_G: ArrayLike, round_G: ArrayLike, *, divide_by_std: bool, leave_one_out: bool = False
 ) -> Array:
-    """``pooled_advantages`` inside each round, or ``leave_one_out_advantages``.
+    """``pooled_advantages`` or ``leave_one_out_advantages`` within each round.
 
     A round of two or more whose 0/1 rewards are all equal gets exactly zero, so it adds no gradient. A round
     of one keeps its reward, as verl's groups of one do.
@@ -88,14 +89,14 @@ def per_round_advantages(
     Args:
         rewards_G: (G,) outcome rewards.
         round_G: (G,) labels; rollouts with equal labels share a baseline.
-        divide_by_std: As in ``pooled_advantages``; has no meaning with ``leave_one_out``.
-        leave_one_out: Whether a rollout's own reward is left out of its baseline.
+        divide_by_std: As in ``pooled_advantages``; ignored with ``leave_one_out``.
+        leave_one_out: Whether to exclude a rollout's own reward from its baseline.
 
     Returns:
         (G,) advantages.
 
     Raises:
-        ValueError: If there is no rollout or the shapes differ.
+        ValueError: If there are no rollouts or the shapes differ.
     """
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     round_G = np.asarray(round_G)
@@ -127,39 +128,39 @@ def hint_conditional_advantages(
         A_i = (r_i - b_i) / s_i                    s_i = sqrt(c_i (1 - c_i)), divide_by_std=True
 
     f is ``predicted_G``, m is ``prior_rollouts`` and k_i = n_i + m counts the rollouts behind the baseline.
-    Where k_i would be 0, b_i = f_i and k_i = 1. m = 0 is the leave-one-out baseline of RLOO
+    If k_i would be 0, b_i = f_i and k_i = 1. m = 0 is the leave-one-out baseline of RLOO
     (arXiv:2402.14740). s_i is the standard deviation of a 0/1 reward of accuracy
     c_i = (k_i b_i + 1) / (k_i + 2), which is b_i after Laplace's rule of succession; so
     |A_i| <= (k_i + 2) / sqrt(k_i + 1).
 
-    b_i and s_i do not hold r_i, so the expected gradient is the true one, with ``divide_by_std`` up to a
-    positive factor per hint ratio and prediction. Two conditions come with that:
+    b_i and s_i do not contain r_i, so the expected gradient is the true one, with ``divide_by_std`` up to a
+    positive factor per hint ratio and prediction. This holds under two conditions:
 
     - f_i must not depend on r_i. A curve fitted to earlier visits or earlier rounds will do; one fitted to
-      the very rollouts that it serves as a baseline brings a small bias.
-    - Nor may n_i. Where a later round keeps or leaves the hint ratio because of r_i, the bias is small, and
-      a call per round avoids it.
+      the same rollouts for which it serves as a baseline adds a small bias.
+    - n_i must not depend on r_i. If a later round keeps or leaves the hint ratio because of r_i, the bias is
+      small, and a call per round avoids it.
 
     For a 0/1 reward, undivided, either bias is a scale: the expected gradient of rollout i is the true one
     times 1 - (E[b_i | r_i = 1] - E[b_i | r_i = 0]), given the rounds before.
 
-    Penalties p count in rewards and baselines, r_i + p_i for r_i in the first three lines; predictions and
-    s_i, which are about accuracies, go without.
+    Penalties p enter rewards and baselines, with r_i + p_i for r_i in the first three lines, but not
+    predictions and s_i, which are about accuracies.
 
     Args:
         rewards_G: (G,) outcome rewards in [0, 1], without penalties.
         hint_ratio_G: (G,) fractions of the solution revealed; the same hint means exactly equal ratios.
         predicted_G: (G,) predicted accuracy at each rollout's hint ratio, in [0, 1].
-        prior_rollouts: Number of rollouts that a prediction counts for, at least 0.
-        divide_by_std: Whether advantages are divided by s_i.
-        penalties_G: (G,) what is added to the rewards, or one number for all.
+        prior_rollouts: Number of rollouts that a prediction counts as, at least 0.
+        divide_by_std: Whether to divide advantages by s_i.
+        penalties_G: (G,) values added to the rewards, or one number for all.
 
     Returns:
         (G,) advantages.
 
     Raises:
-        ValueError: If there is no rollout, the shapes differ, a reward or a prediction is outside [0, 1], or
-            ``prior_rollouts`` is negative or not finite.
+        ValueError: If there are no rollouts, the shapes differ, a reward or a prediction is outside [0, 1],
+            or ``prior_rollouts`` is negative or not finite.
     """
     rewards_G = np.asarray(rewards_G, dtype=np.float64)
     hint_ratio_G = np.asarray(hint_ratio_G, dtype=np.float64)
@@ -180,18 +181,18 @@ def hint_conditional_advantages(
     advantages_G: Array = rewards_G - baseline_G + penalties_G - penalty_of_others_G / support_G
     if not divide_by_std:
         return advantages_G
-    # Not c (1 - c): the difference cancels where many rollouts stand behind a baseline near 1.
+    # Not c (1 - c): the difference cancels if many rollouts support a baseline near 1.
     products_G = (support_G * baseline_G + 1.0) * (support_G * (1.0 - baseline_G) + 1.0)
     advantages_G *= (support_G + 2.0) / np.sqrt(products_G)
     return advantages_G
 
 
 def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_std: bool) -> Array:
-    """``pooled_advantages`` of all rollouts with the mean and deviation of those ``on_policy`` alone.
+    """``pooled_advantages`` of all rollouts, with the mean and deviation of the on-policy ones alone.
 
-    As LUFFY's code computes them where it adds an SFT loss (arXiv:2504.14945), so that a solution which is
-    always right does not push down what the policy found by itself. Equal on-policy rewards count as standard
-    deviation 1, as there: the solution's advantage would be divided by nearly 0 otherwise.
+    LUFFY's code computes them this way where it adds an SFT loss (arXiv:2504.14945), so that a solution that
+    is always correct does not lower the advantages of the policy's own rollouts. As there, equal on-policy
+    rewards count as standard deviation 1: otherwise the solution's advantage would be divided by nearly 0.
 
     Args:
         rewards_G: (G,) outcome rewards.
@@ -201,7 +202,7 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
         (G,) advantages.
 
     Raises:
-        ValueError: If there is no rollout, the shapes differ, or none is on-policy.
+        ValueError: If there are no rollouts, the shapes differ, or none is on-policy.
     """
     rewards_G, on_policy_G = np.asarray(rewards_G, dtype=np.float64), np.asarray(on_policy_G, dtype=bool)
     _check_group(rewards_G, on_policy_G=on_policy_G)
@@ -215,24 +216,24 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
 
 
 def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Array, Array]:
-    """Prefix-RFT's advantages (arXiv:2507.01679, as its code has them), without standard deviation.
+    """Prefix-RFT's advantages (arXiv:2507.01679, as in its code), without standard deviation.
 
         generated tokens, no prefix:    A = r - mean of the rollouts without prefix
         generated tokens after prefix:  A = r - m
         tokens of the prefix:           A = (r - m - mean of the rollouts without prefix) / K
 
-    K rollouts continue the prefix and m is the mean of their rewards; 0 where K = 1, so that one continuation
-    keeps its reward. The mean over no rollout is 0 too.
+    K rollouts continue the prefix and m is the mean of their rewards; m = 0 if K = 1, so that a single
+    continuation keeps its reward. The mean over no rollouts is also 0.
 
     Args:
         rewards_G: (G,) outcome rewards.
-        prefixed_G: (G,) whether a rollout continues the prefix.
+        prefixed_G: (G,) booleans, true for rollouts that continue the prefix.
 
     Returns:
-        Two (G,) arrays: advantages of generated tokens, and of prefix tokens, 0 where there is no prefix.
+        Two (G,) arrays: advantages of generated tokens, and of prefix tokens, 0 without a prefix.
 
     Raises:
-        ValueError: If there is no rollout or the shapes differ.
+        ValueError: If there are no rollouts or the shapes differ.
     """
     rewards_G, prefixed_G = np.asarray(rewards_G, dtype=np.float64), np.asarray(prefixed_G, dtype=bool)
     _check_group(rewards_G, prefixed_G=prefixed_G)
@@ -245,7 +246,7 @@ def prefix_advantages(rewards_G: ArrayLike, prefixed_G: ArrayLike) -> tuple[Arra
 
 
 def highest(values_T: ArrayLike, share: float) -> NDArray[np.bool_]:
-    """(T,) booleans: the ``share`` of the values that are largest, rounded up to whole values; ties by
+    """(T,) booleans: true for the largest ``share`` of the values, rounded up to whole values; ties go by
     position.
     """
     values_T = np.asarray(values_T, dtype=np.float64)

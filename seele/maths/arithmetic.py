@@ -1,14 +1,14 @@
 r"""Expressions of + - * / over whole numbers: text to tree, exact value, and back to text.
 
-The text is parsed by the following grammar and never executed, in time linear in its length:
+The text is parsed by the following grammar, in time linear in its length, and never executed:
 
     sum      = product (("+" | "-") product)*
     product  = signed (("*" | "/") signed)*
     signed   = ("+" | "-")* atom
     atom     = number | "(" sum ")" | ("\frac" | "\dfrac" | "\tfrac") "{" sum "}" "{" sum "}"
 
-where a number has 1 to 18 of the digits 0 to 9. Values are exact rationals. Rules of a task, such as which
-numbers may be used, are the caller's.
+where a number has 1 to 18 of the digits 0 to 9. Values are exact rationals. The caller checks the rules of a
+task, such as which numbers may be used.
 """
 
 import re
@@ -36,7 +36,7 @@ class TooDeepError(NotArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Two expressions and the sign of ``SIGNS`` between them."""
+    """Two expressions joined by one of ``SIGNS``."""
 
     sign: str
     left: "Expression"
@@ -45,7 +45,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """An expression with a minus in front."""
+    """An expression with a minus sign before it."""
 
     operand: "Expression"
 
@@ -54,20 +54,20 @@ Expression = int | Operation | Negation
 
 
 def parse(text: str) -> Expression:
-    """The tree of an expression; operations of equal strength are taken from left to right.
+    """The tree of an expression; operations of equal precedence associate from left to right.
 
     Raises:
         NotArithmeticError: If the text does not follow the grammar.
-        TooDeepError: If its brackets are nested too deeply; a ``NotArithmeticError`` too.
+        TooDeepError: If its brackets are nested too deeply; also a ``NotArithmeticError``.
     """
     return _Reader(text).whole()
 
 
 def evaluate(expression: Expression) -> Fraction:
-    """The exact value.
+    """The exact value of the expression.
 
     Raises:
-        ZeroDivisionError: If something is divided by zero.
+        ZeroDivisionError: If the expression divides by zero.
     """
     match expression:
         case Operation(sign, left, right):
@@ -79,7 +79,7 @@ def evaluate(expression: Expression) -> Fraction:
 
 
 def apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
-    """``left sign right``, for a sign of ``SIGNS``.
+    """The value of ``left sign right``, for one of ``SIGNS``.
 
     Raises:
         ZeroDivisionError: If ``right`` is zero and the sign divides.
@@ -112,8 +112,8 @@ def write(expression: Expression, *, blanks: bool = True) -> str:
     """The expression as text with no more brackets than needed; ``parse`` reads it back to the same value.
 
     Args:
-        expression: What to write.
-        blanks: Whether a blank stands on either side of a sign.
+        expression: The expression to write.
+        blanks: Whether to put a blank on either side of a sign.
     """
     around = " {} " if blanks else "{}"
     match expression:
@@ -129,7 +129,7 @@ def write(expression: Expression, *, blanks: bool = True) -> str:
 
 
 def without_negations(expression: Expression) -> Expression | None:
-    """An expression of the same value, over the same numbers, in which a minus only ever subtracts.
+    """An equal expression over the same numbers in which a minus sign only ever subtracts.
 
     None if changing signs and order is not enough, as for ``-(2 * 3)``.
     """
@@ -146,7 +146,7 @@ def _bracketed(expression: Expression, strength: int, blanks: bool) -> str:
 
 
 def _signed(expression: Expression) -> tuple[bool, Expression]:
-    """Whether the value is the negative of the second part's, which has no negation in it."""
+    """The expression as a sign, true if negative, and an expression without negations."""
     match expression:
         case Negation(operand):
             negative, positive = _signed(operand)
@@ -164,7 +164,7 @@ def _signed(expression: Expression) -> tuple[bool, Expression]:
 
 
 def _negated(expression: Expression) -> Expression | None:
-    """An expression of the negative value, where a difference can be turned round."""
+    """An expression of the negated value, if a difference can be reversed; else None."""
     match expression:
         case Operation("-", left, right):
             return Operation("-", right, left)
@@ -192,7 +192,7 @@ class _Reader:
         while position < len(text):
             found = _TOKEN.match(text, position)
             if found is None:
-                raise NotArithmeticError(f"not arithmetic from here on: {text[position : position + 20]!r}")
+                raise NotArithmeticError(f"not arithmetic starting at {text[position : position + 20]!r}")
             self._tokens.append(found[1])
             position = found.end()
         self._place = 0
@@ -207,7 +207,7 @@ class _Reader:
     def _sum(self) -> Expression:
         self._depth += 1
         if self._depth > MAX_DEPTH + 1:
-            raise TooDeepError(f"more than {MAX_DEPTH} brackets within each other")
+            raise TooDeepError(f"brackets are nested more than {MAX_DEPTH} deep")
         expression = self._product()
         while sign := self._take("+-"):
             expression = Operation(sign, expression, self._product())
@@ -251,7 +251,7 @@ class _Reader:
         return expression
 
     def _take(self, tokens: str) -> str:
-        """The next token if it is one of these characters, else nothing."""
+        """The next token if it is one of these characters, else an empty text."""
         if self._place < len(self._tokens) and self._tokens[self._place] in tokens:
             self._place += 1
             return self._tokens[self._place - 1]

@@ -15,7 +15,7 @@ RESAMPLES = 10_000
 # Size of the largest block of counts (resamples times repetitions) held in memory.
 MAX_COUNTS = 4_000_000
 
-# The observed signs are one of the choices; rounding must not drop them below their own bound.
+# The observed signs are one of the choices; rounding must not put them below their own bound.
 ROUNDING = 1e-12
 
 
@@ -28,17 +28,17 @@ def bootstrap_interval(
     quantile of the R means to the (1 + level)/2 quantile. For small N it is too short: see docs/compare.md.
 
     Args:
-        values_N: (N, ...) one value, or several of the same kind, of each repetition. Several are drawn
-            together, so that their intervals belong to the same resamples.
+        values_N: (N, ...) one value, or several of the same kind, for each repetition. Several are drawn
+            together, so that their intervals come from the same resamples.
         generator: Source of the draws.
         level: Nominal coverage, in (0, 1).
         resamples: R.
 
     Returns:
-        Lower and upper ends, (...) each, never outside the repetitions' own smallest and largest value.
+        Lower and upper ends, (...) each, never outside the range of the repetitions' values.
 
     Raises:
-        ValueError: If there is no repetition.
+        ValueError: If there are no repetitions.
     """
     means_R = resampled_means(values_N, generator, resamples=resamples)
     ends = np.quantile(means_R, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
@@ -51,7 +51,7 @@ def resampled_means(values_N: Array, generator: np.random.Generator, *, resample
     """(R, ...) means of N of the N repetitions, drawn with replacement R times.
 
     Raises:
-        ValueError: If there is no repetition.
+        ValueError: If there are no repetitions.
     """
     num_repetitions = len(values_N)
     if num_repetitions == 0:
@@ -76,7 +76,7 @@ def t_interval(values_N: Array, *, level: float = 0.95) -> tuple[float, float]:
         mean -+ t(N - 1, (1 + level) / 2) s / sqrt(N),    s^2 = sum (value - mean)^2 / (N - 1)
 
     Args:
-        values_N: (N,) one value of each repetition.
+        values_N: (N,) one value for each repetition.
         level: Coverage, in (0, 1).
 
     Raises:
@@ -95,13 +95,13 @@ def sign_flip_p_value(differences_N: Array) -> float:
 
         p = share of the 2^N choices of signs s with |sum s d| >= |sum d|
 
-    It is never below 2/2^N: five pairs cannot come below 0.05. Time and memory grow with 2^(N/2).
+    It is never below 2/2^N: five pairs cannot reach 0.05. Time and memory grow with 2^(N/2).
 
     Args:
-        differences_N: (N,) one difference of each pair.
+        differences_N: (N,) one difference for each pair.
 
     Raises:
-        ValueError: If there is no pair, or a difference is not finite.
+        ValueError: If there are no pairs, or a difference is not finite.
     """
     if len(differences_N) == 0:
         raise ValueError("a test needs at least one pair, got none")
@@ -113,12 +113,12 @@ def sign_flip_p_value(differences_N: Array) -> float:
     half = len(differences_N) // 2
     left, right = _signed_sums(differences_N[:half]), np.sort(_signed_sums(differences_N[half:]))
     at_least = len(right) - np.searchsorted(right, bound - left)
-    # Flipping all signs mirrors the sums, so as many lie at or below the negative bound.
+    # Flipping all signs mirrors the sums, so equally many lie at or below the negative bound.
     return float(2 * at_least.sum() / (len(left) * len(right)))
 
 
 def _signed_sums(values_N: Array) -> Array:
-    """(2^N,) the sums under all choices of signs."""
+    """(2^N,) sums under all choices of signs."""
     sums = np.zeros(1)
     for value in values_N:
         sums = np.concatenate([sums + value, sums - value])

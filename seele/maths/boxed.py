@@ -1,5 +1,5 @@
-r"""The last ``\boxed{}`` of a text, where worked solutions and answers state what they come to, and numbers
-however they are written.
+r"""The last ``\boxed{}`` of a text, where worked solutions and answers state their result, and canonical
+numbers.
 """
 
 import re
@@ -11,10 +11,10 @@ OPENING = BOX + "{"
 def last_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{...}`` with its braces balanced, without surrounding blanks.
 
-    ``None`` if there is no box or the last one is never closed: what was said last counts, and an answer that
-    was cut off is not replaced by an earlier one. Linear in the length of the text.
+    ``None`` if there is no box or the last one is never closed: the last answer counts, and a truncated one
+    is not replaced by an earlier one. Linear in the length of the text.
 
-    Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), but for absence, which is
+    Same rule as ``mathruler.grader.extract_boxed_content`` (MathRuler 0.1.0), except that a missing box gives
     ``None`` here and the text ``"None"`` there.
     """
     start = text.rfind(OPENING)
@@ -33,6 +33,6 @@ def last_boxed(text: str) -> str | None:
 
 
 def canonical_number(digits: str) -> str:
-    """``"012,300.50"`` as ``"12300.5"``."""
+    """The number in canonical form: ``"012,300.50"`` becomes ``"12300.5"``."""
     whole, _, part = re.sub(r"[^\d.]", "", digits).partition(".")
     return f"{whole.lstrip('0') or '0'}.{part.rstrip('0')}".rstrip(".")

@@ -6,10 +6,10 @@ hint ratio at which its accuracy passes one half:
     f(p) = b + (c - b) sigmoid(k (p - x) + logit((1/2 - b) / (c - b)))
 
 With c = 1 this is the paper's 3PL (``seele.maths.irt``); the ceiling is for problems that no hint makes safe.
-The crossing and not the midpoint of the rise is a coordinate of the grid because it is what rollouts near one
-half measure, whatever the shape: knowledge of the two is then nearly independent.
+The grid has the crossing as a coordinate, not the midpoint of the rise, because rollouts near one half
+measure the crossing, whatever the shape: knowledge of the two is then nearly independent.
 
-Nothing here knows problems, visits or controllers.
+This module knows nothing of problems, visits or controllers.
 
 Axes: N problems, S slopes, F pairs of floor and ceiling, M crossings, G = S F M curves, T tabulated hint
 ratios, K observations of a problem, D drifts. Beliefs are float32, in the order (S, F, M).
@@ -31,7 +31,7 @@ CEILINGS = ((0.998, 1.0), (0.6, 0.2))
 
 CROSSING_GAP = 0.05
 CROSSINGS = np.arange(-16, 32) * CROSSING_GAP
-"""From -0.8, solved without a hint for long, to 1.55, out of reach with every hint."""
+"""From -0.8, long solved without a hint, to 1.55, out of reach even with the longest hint."""
 
 DRIFTS = np.arange(-4, 9)
 """Possible gains in ability between two visits, in cells of the crossing: -0.2 to 0.4 of hint ratio."""
@@ -39,7 +39,7 @@ DRIFTS = np.arange(-4, 9)
 _CROSSING_MEAN, _CROSSING_SD = 0.55, 0.45
 _DRIFT_MEAN, _DRIFT_SD = 0.03, 0.07
 _ACCURACY_LIMIT = 0.002
-"""No curve is surer than this: one slip must not rule out a curve for good."""
+"""No curve is more certain than this: one slip must not rule out a curve for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ NUM_SLOPES, NUM_BOUNDS, NUM_CROSSINGS = len(SLOPES), len(FLOORS) * len(CEILINGS)
 NUM_CURVES = NUM_SLOPES * NUM_BOUNDS * NUM_CROSSINGS
 RATIOS = _TABLES.ratio_T
 PRIOR = _TABLES.prior_G
-"""(G,) probability of each curve before anything was seen."""
+"""(G,) probability of each curve before any observations."""
 DRIFT_PRIOR = _TABLES.drift_prior_D
-"""(D,) probability of each drift before anything was seen."""
+"""(D,) probability of each drift before any observations."""
 
 
 def nearest_columns(hint_ratios: ArrayLike) -> NDArray[np.int64]:
@@ -100,8 +100,8 @@ def log_likelihood(ratio_NK: Array, correct_NK: Array, wrong_NK: Array) -> Array
         sum_k  c_k log f(p_k) + w_k log(1 - f(p_k))
 
     Args:
-        ratio_NK: (N, K) hint ratios in [0, 1], taken to the nearest of ``RATIOS``.
-        correct_NK: (N, K) correct rollouts; 0 with 0 wrong ones where a row has fewer than K.
+        ratio_NK: (N, K) hint ratios in [0, 1], rounded to the nearest of ``RATIOS``.
+        correct_NK: (N, K) correct rollouts; 0, with 0 wrong ones, where a row has fewer than K observations.
         wrong_NK: (N, K) wrong rollouts.
 
     Returns:
@@ -123,17 +123,17 @@ def update(belief_NG: Array32, log_likelihood_NG: Array32) -> Array32:
 
 
 def _likelihood(log_likelihood_NG: Array32) -> Array32:
-    """(N, G) likelihoods, each row up to a factor that keeps its largest at 1."""
+    """(N, G) likelihoods, each row scaled so that its largest is 1."""
     likelihood_NG: Array32 = np.exp(log_likelihood_NG - log_likelihood_NG.max(axis=1, keepdims=True))
     return likelihood_NG
 
 
 def drift(crossing_NSM: Array32, drift_D: Array) -> Array32:
-    """What is known about the crossings after the policy has changed: each moves down by its gain in ability.
+    """The belief about the crossings after the policy has changed: each moves down by the gain in ability.
 
     Args:
         crossing_NSM: (N, S, M) probability of each crossing, given the slope.
-        drift_D: (D,) probability of each of ``DRIFTS``. What leaves the grid stays at its end.
+        drift_D: (D,) probability of each of ``DRIFTS``. Mass that leaves the grid stays at its end.
     """
     moved_NSM: Array32 = np.zeros_like(crossing_NSM)
     for cells, weight in zip(DRIFTS.tolist(), drift_D.astype(np.float32), strict=True):
@@ -155,12 +155,12 @@ def _add_moved(target: Array32, source: Array32, cells: int) -> None:
 def drift_posterior(
     crossing_NSM: Array32, bounds_NSF: Array32, log_likelihood_NG: Array32, drift_D: Array
 ) -> Array:
-    """How probable each drift is, given what was known before it and what was seen after it.
+    """The probability of each drift, given the belief before it and the observations after it.
 
     Args:
         crossing_NSM: (N, S, M) crossings given the slope, before the drift.
         bounds_NSF: (N, S, F) joint probability of slope and floor-ceiling pair.
-        log_likelihood_NG: (N, G) of the observations after the drift.
+        log_likelihood_NG: (N, G) log-likelihood of the observations after the drift.
         drift_D: (D,) probability of each drift before these observations.
 
     Returns:
@@ -181,7 +181,7 @@ def drift_posterior(
 def expected_accuracy(belief_NG: Array32) -> Array:
     """(N, T) mean accuracy at each of ``RATIOS``, never decreasing along T."""
     expected_NT: Array = (belief_NG @ _TABLES.accuracy_TG.T).astype(np.float64)
-    # The last bits of a matrix product may go down where the curve goes level.
+    # The last bits of a matrix product may decrease where the curve is flat.
     return np.maximum.accumulate(expected_NT, axis=1)
 
 
@@ -201,11 +201,12 @@ def utility_table(target_accuracy: float) -> Array32:
 def split_belief(belief_NG: Array32) -> tuple[Array32, Array32]:
     """(N, S, M) crossings given the slope, and (N, S, F) joint of slope and bounds.
 
-    A fifth of the numbers; lost is how crossing and bounds depend on each other at one slope: little.
+    This keeps a fifth of the numbers and loses only the dependence of crossing and bounds at one slope, which
+    is small.
     """
     belief_NSFM = belief_NG.reshape(-1, NUM_SLOPES, NUM_BOUNDS, NUM_CROSSINGS)
     bounds_NSF, crossing_NSM = belief_NSFM.sum(axis=3), belief_NSFM.sum(axis=2)
-    # A slope that is ruled out has no crossings of its own.
+    # A slope that is ruled out has no crossings.
     slope_NS = np.maximum(crossing_NSM.sum(axis=2, keepdims=True), np.float32(1e-30))
     return crossing_NSM / slope_NS, bounds_NSF
 
@@ -218,7 +219,7 @@ PACKED = np.dtype(
         ("best_accuracy", np.float16),
     ]
 )
-"""A problem's row where beliefs are kept: the parts of ``split_belief``, and the mean accuracy without a hint
+"""A problem's row in the belief store: the parts of ``split_belief``, and the mean accuracy without a hint
 and under the largest legal one."""
 
 
@@ -228,6 +229,6 @@ def unpack(rows: NDArray[np.void]) -> tuple[Array32, Array32]:
 
 
 def join_belief(crossing_NSM: Array32, bounds_NSF: Array32) -> Array32:
-    """(N, G) beliefs: the inverse of ``split_belief``, but for what it loses. Sums may differ from 1."""
+    """(N, G) beliefs: the inverse of ``split_belief``, except for what it loses. Sums may differ from 1."""
     joint_NSFM: Array32 = bounds_NSF[..., None] * crossing_NSM[:, :, None, :]
     return joint_NSFM.reshape(len(joint_NSFM), NUM_CURVES)

@@ -1,8 +1,8 @@
 """How much one update can lower the loss, given the accuracy of a prompt's rollouts.
 
 SEELE (arXiv:2509.06923), Eq. 9 and App. A. The bound concerns the loss on the prompt as the policy saw it,
-with its hint; it counts signal and not the variance of its estimate. Only its shape is of use: at a KL
-coefficient of 0.001 its value exceeds anything a loss can do.
+with its hint; it measures the signal, not the variance of its estimate. Only its shape is useful: at a KL
+coefficient of 0.001 its value exceeds any possible decrease of a loss.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def unbiased_reward_variance(accuracy: ArrayLike, num_rollouts: ArrayLike) -> Ar
 
         n / (n - 1) * a (1 - a)
 
-    On average a(1 - a) of the mean of n rewards is too small by the factor (n - 1) / n. One rollout shows no
-    variance and counts as 0. Same shape as the arguments.
+    On average, a(1 - a) of the mean of n rewards is too small by the factor (n - 1) / n. A single rollout
+    shows no variance and gives 0. Same shape as the arguments.
     """
     count = np.asarray(num_rollouts, dtype=np.float64)
     unbiased: Array = reward_variance(accuracy) * count / np.maximum(count - 1.0, 1.0)

@@ -1,8 +1,8 @@
-"""Equations of numbers that a text states, and whether one is surely false. Pure; linear in the text.
+"""Numerical equations stated in a text, and whether they are surely false. Pure; linear in the text's length.
 
-``5 apples + $3 = 9 apples.`` is ``5+3=9``: numbers with + - * /, brackets and units, a sign of equality, and
-one number behind it. It is surely false where no order of its signs, no rounding and no factor between two
-units makes it true, and where nothing around it may change what it says. What is unusual is never false.
+``5 apples + $3 = 9 apples.`` is ``5+3=9``: numbers with + - * /, brackets and units, an equals sign, and one
+number after it. It is surely false if no order of its operations, no rounding and no factor between two units
+makes it true, and if nothing around it may change its meaning. Anything unusual is never surely false.
 """
 
 import functools
@@ -16,18 +16,18 @@ from seele.maths.boxed import canonical_number
 
 
 class Equation(NamedTuple):
-    """A sign of equality and the number behind it."""
+    """An equals sign and the number after it."""
 
     start: int
     """Where the number begins."""
     end: int
-    """Behind its last digit."""
+    """The position after its last digit."""
     written: str
     """Both sides, without blanks and units, such as ``48/2=24``; empty without numbers on the left."""
     value: str | None
-    """The number, without commas and closing zeros; None where the right side goes on, as ``8 * 2``."""
+    """The number, without commas and trailing zeros; None if the right side continues, as in ``8 * 2``."""
     is_false: bool
-    """Whether it is surely false."""
+    """True if the equation is surely false."""
 
 
 def equations(text: str) -> Iterator[Equation]:
@@ -44,7 +44,7 @@ def equations(text: str) -> Iterator[Equation]:
 
 
 def numbers_of(text: str) -> set[str]:
-    """All numbers of a text, without commas and closing zeros."""
+    """All numbers of a text, without commas and trailing zeros."""
     return {canonical_number(number) for number in _NUMBER.findall(_plain(text))}
 
 
@@ -80,7 +80,7 @@ _PLAIN = [
 
 
 def _plain(text: str) -> str:
-    """The text with the signs of ``arithmetic`` and without dressing; every number stays in its place."""
+    """The text with the signs of ``arithmetic`` and without markup; every number keeps its position."""
     for pattern, plain in _PLAIN:
         text = pattern.sub(functools.partial(_in_place, plain), text)
     return text
@@ -91,13 +91,13 @@ def _in_place(plain: str, found: re.Match[str]) -> str:
 
 
 def _bare(expression: str) -> str:
-    """Without units, blanks and leading brackets that are never closed."""
+    """The expression without units, blanks and leading brackets that are never closed."""
     bare = re.sub(rf"/? *{_WORD}| ", "", expression)
     unclosed = bare.count("(") - bare.count(")")
     return bare[unclosed:] if bare.startswith("(" * unclosed) and unclosed > 0 else bare
 
 
-# --- What is sure
+# --- What is surely false
 
 
 def _words(text: str) -> frozenset[str]:
@@ -109,12 +109,12 @@ _BEFORE = re.compile(
     r"(?:^|[^-+*/=~(\s]\s{0,9}\n|(?<=[\w)%'\"])[.,;:](?=\s)|[=>]|(?<![\w)])\("
     rf"|= {{0,9}}{_NUMBER.pattern}(?= {_WORD})){_CLAUSE}\s*+(?<!\w)$"
 )
-"""From the last stop, line, bracket or result to an equation: only words."""
+"""Only words between the last stop, line, bracket or result and an equation."""
 _BEHIND = re.compile(rf"(?![\w(^!'])[) ]{{0,9}}+{_CLAUSE}(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))")
-"""Behind an equation: words, or a stop."""
+"""After an equation: words, or a stop."""
 _FAR = 120
 _TAKEN = re.compile(r"(?<!total )(?<!sum )\b(?:of|days?|weeks?|months?|years?|hours?|steps?)\s*$")
-"""``the price of 3 shirts + 5``, ``Day 2 - 5 * 3``: the words take the first number for themselves."""
+"""``the price of 3 shirts + 5``, ``Day 2 - 5 * 3``: the first number belongs to the words before it."""
 _DOUBTFUL = _words("""
     about approximately approx roughly around nearly almost rounded rounding round estimate
     mod modulo base binary remainder am pm o'clock clock not wrong incorrect mistake cannot isn't doesn't
@@ -123,7 +123,7 @@ _DOUBTFUL = _words("""
     percent percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
     than as minus plus less more by over into from under negative between divided multiplied per
     """)
-"""Words near an equation that may take part in it."""
+"""Words near an equation that may be part of it."""
 _MEASURES = _words("""
     second sec minute min hour hr day night week weekend month year decade century mph
     inch inche foot feet ft yard mile mm cm km meter metre kilometer centimeter millimeter
@@ -132,9 +132,9 @@ _MEASURES = _words("""
     hundred thousand million billion trillion degree radian
     """)
 _FACTORS = (2, 3, 4, 7, 8, 12, 16, 24, 30, 36, 48, 52, 60, 144, 365, 1760, 2000, 3600, 5280)
-"""Between two units of ``_MEASURES``."""
+"""Factors between two units of ``_MEASURES``."""
 _UNSURE = re.compile(rf"[-+]{_NUMBER.pattern}%|(?<![0-9.,])0[0-9]|/.*/")
-"""A per cent of what stands before, an hour, a fraction of a fraction."""
+"""A percentage of what precedes it, a time of day, a fraction of a fraction."""
 
 
 def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
@@ -158,7 +158,7 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
 
 
 def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
-    """Whether the right side may be a value of the left one, rounded to its decimals, or in another unit."""
+    """True if the right side may be the value of the left, rounded to its decimals or in another unit."""
     stated = abs(_value(right) or Fraction(0))
     place = Fraction(1, 10 ** len(right.partition(".")[2].rstrip("%")))
     for known in _readings(left):
@@ -173,7 +173,7 @@ def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
 
 
 def _doubt(expression: str) -> Fraction:
-    """How far off the value may be, as a share of it, because its decimals were rounded; money was not."""
+    """The relative error that rounded decimals may cause in the value; amounts of money are not rounded."""
     doubt = Fraction(0)
     for number in _NUMBER.findall(expression):
         decimals = number.partition(".")[2]
@@ -183,7 +183,7 @@ def _doubt(expression: str) -> Fraction:
 
 
 def _readings(expression: str) -> Iterator[Fraction | None]:
-    """The values with the signs by their strength, and with each of them done last."""
+    """The values with the usual precedence of operations, and with each operation done last."""
     yield _value(expression)
     depth = 0
     for place, sign in enumerate(expression):
@@ -193,7 +193,7 @@ def _readings(expression: str) -> Iterator[Fraction | None]:
 
 
 def _value(expression: str) -> Fraction | None:
-    """None for what is no expression or has no value."""
+    """The expression's value; None if it is not an expression or has no value."""
     try:
         return evaluate(parse(re.sub(rf"({_NUMBER.pattern})(%?)", _as_fraction, expression)))
     except (NotArithmeticError, ZeroDivisionError):
@@ -201,6 +201,6 @@ def _value(expression: str) -> Fraction | None:
 
 
 def _as_fraction(number: re.Match[str]) -> str:
-    """``1.5%`` as ``(15/1000)``."""
+    """The number as a fraction: ``1.5%`` becomes ``(15/1000)``."""
     whole, _, decimals = canonical_number(number[1]).partition(".")
     return f"({whole}{decimals}/1{'0' * (len(decimals) + 2 * len(number[2]))})"

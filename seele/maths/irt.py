@@ -1,7 +1,7 @@
 """Three-parameter logistic (3PL) response model: accuracy as a function of the hint ratio.
 
 One curve belongs to one instance at one state of the policy. Symbols follow SEELE (arXiv:2509.06923),
-Eq. 11-12. Fitting a curve is ``seele.maths.irt_fit``; what to do with it is the controller's business.
+Eq. 11-12. ``seele.maths.irt_fit`` fits a curve; the controller decides what to do with it.
 
 N counts hint ratios.
 """
@@ -23,7 +23,7 @@ class ItemCurve:
     Attributes:
         slope: Discrimination k > 0, in logits per unit of hint ratio.
         shift: Shifted capability mu. The accuracy is halfway between the floor and 1 at hint ratio
-            ``-shift``, which lies outside [0, 1] when the instance is trivial or hopeless.
+            ``-shift``, which lies outside [0, 1] if the instance is trivial or hopeless.
         floor: Guessing rate b in [0, 1), the accuracy as the hint ratio -> -inf.
     """
 
@@ -88,8 +88,8 @@ def log_likelihood_gradient(
 ) -> Array:
     """(3,) derivative of ``log_likelihood`` with respect to (slope, shift, floor).
 
-    Where an accuracy rounds to 0 or 1 and the observation contradicts it, the likelihood is 0 and its
-    gradient not finite.
+    If an accuracy rounds to 0 or 1 and an observation contradicts it, the likelihood is 0 and its gradient is
+    not finite.
     """
     correct_N, wrong_N = _counts(num_correct, num_rollouts)
     accuracy_N = predict_accuracy(curve, hint_ratio)
@@ -112,7 +112,7 @@ def invert(curve: ItemCurve, target_accuracy: float) -> float:
         p* = -mu + ln((a* - b) / (1 - a*)) / k, clamped to [0, 1]; 0 if a* <= b
 
     A floor above the target means that the instance is easy enough without a hint. A result of 0 or 1 may be
-    clamped: the curve then lies above, or below, the target on all of [0, 1].
+    clamped: the curve then lies above or below the target on all of [0, 1].
 
     Raises:
         ValueError: If the target is not in (0, 1).

@@ -1,9 +1,8 @@
 """The paper's fit of an item curve: bounded least squares on (hint ratio, accuracy) points.
 
-Which points belong to a visit, and what a failed fit leads to, is the controller's business. SEELE
-(arXiv:2509.06923) uses the trust-region-reflective solver through LMFIT (section 5.1); this calls SciPy's,
-which is the one underneath. The paper states neither bounds nor an initial point; those below are ours, and
-say why.
+The controller decides which points belong to a visit and what follows a failed fit. SEELE (arXiv:2509.06923)
+uses the trust-region-reflective solver through LMFIT (section 5.1); this calls SciPy's solver, which LMFIT
+wraps. The paper states neither bounds nor an initial point; those below are ours, with reasons.
 
 N counts points.
 """
@@ -22,7 +21,7 @@ Point = tuple[float, float]
 """(hint ratio, accuracy), both in [0, 1]."""
 
 SLOPE_BOUNDS = (1.0, 50.0)
-"""50 is the steepest curve the paper shows (Fig. 3); below 1 a curve is all but flat, its inverse noise."""
+"""50 is the steepest curve in the paper (Fig. 3); below 1 a curve is almost flat and its inverse is noise."""
 
 SHIFT_BOUNDS = (-1.0, 0.0)
 """The midpoint of the rise stays inside the range of hint ratios."""
@@ -31,14 +30,14 @@ FLOOR_BOUNDS = (0.0, 0.99)
 """A floor of 1 would leave the slope and the shift without effect."""
 
 INITIAL_CURVE = ItemCurve(slope=10.0, shift=-0.5, floor=0.05)
-"""Where every fit starts: in the middle, for it decides between curves that few points cannot tell apart."""
+"""Where every fit starts: in the middle, as it decides between curves that few points cannot tell apart."""
 
 TOLERANCE = 1e-6
-"""Relative, for cost, step and gradient. The squared error ends within about 1e-6 of the optimum: accuracies
-of 8 rollouts are 0.125 apart, so more digits cost time along flat valleys and change no hint."""
+"""Relative tolerance for cost, step and gradient. The squared error ends within about 1e-6 of the optimum:
+accuracies of 8 rollouts are 0.125 apart, so more digits cost time along flat valleys and change no hint."""
 
 MAX_EVALUATIONS = 1000
-"""Five times what the slowest fit of a simulated run needed; a fit that gets here has not converged."""
+"""Five times what the slowest fit of a simulated run needed; a fit that reaches this has not converged."""
 
 _PARAMETER_SCALE = (10.0, 0.3, 0.3)
 """How far each parameter typically moves, so that the trust region is round."""
@@ -52,14 +51,14 @@ class CurveFit:
     sse: float
     """Sum of squared residuals over the points."""
     converged: bool
-    """Whether the solver met its tolerance; if not, the curve is the best found and not to be relied on."""
+    """True if the solver met its tolerance; if not, the curve is the best one found, but unreliable."""
 
 
 def with_margins(points: Sequence[Point]) -> list[Point]:
     """The points, and a pseudo-observation (0, 0) or (1, 1) for each end that was not evaluated.
 
-    No hint fails, the whole solution succeeds: this ties the curve down while few rounds are behind a visit
-    (paper Alg. 1 and App. B).
+    These assume that no hint fails and the whole solution succeeds, which constrains the curve while a visit
+    has few rounds (paper Alg. 1 and App. B).
     """
     evaluated = {ratio for ratio, _ in points}
     return [*points, *((end, end) for end in (0.0, 1.0) if end not in evaluated)]
@@ -68,7 +67,8 @@ def with_margins(points: Sequence[Point]) -> list[Point]:
 def average_equal_ratios(points: Sequence[Point]) -> list[Point]:
     """The points, each accuracy replaced by the mean of all that share its hint ratio (the paper's a-hat).
 
-    The number of points stays: Eq. 13 sums over rounds, so a hint ratio that two rounds used weighs twice.
+    The number of points stays the same: Eq. 13 sums over rounds, so a hint ratio that two rounds used counts
+    twice.
     """
     accuracies: defaultdict[float, list[float]] = defaultdict(list)
     for ratio, accuracy in points:
@@ -83,7 +83,7 @@ def fit_curve(points: Sequence[Point]) -> CurveFit:
         argmin over (k, mu, b) of sum_j (f(p_j) - a-hat_j)^2         Eq. 13
 
     Deterministic, and independent of the order of the points. Accuracies of a few rollouts repeat across
-    problems, so results are remembered: in a simulated run two fits of three are.
+    problems, so results are cached: in a simulated run this serves two of three fits.
 
     Args:
         points: At least one (hint ratio, accuracy); equal hint ratios are averaged.

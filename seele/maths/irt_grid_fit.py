@@ -1,9 +1,9 @@
 """The paper's fit of item curves for many problems at once: a grid, with the floor in closed form.
 
 For a given slope and shift the curve is linear in its floor, so the best floor follows from a division
-("variable projection"). A table of curves finds the best cell of a coarse grid; a few finer grids around the
-best candidate give the digits. The problem and its bounds are those of ``seele.maths.irt_fit``, which solves
-it one instance at a time by SciPy's trust-region-reflective solver, as the paper does.
+("variable projection"). A table of curves gives the best cells of a coarse grid; a few finer grids around the
+best candidate give the remaining digits. The problem and its bounds are those of ``seele.maths.irt_fit``,
+which solves it one instance at a time with SciPy's trust-region-reflective solver, as the paper does.
 
 Axes: N problems, J points of a problem, C candidate curves, T tabulated hint ratios.
 """
@@ -29,10 +29,10 @@ Real = NDArray[np.floating[Any]]
 NUM_SLOPES, NUM_SHIFTS = 24, 41
 
 _CANDIDATES = 2
-"""Coarse cells that are refined: where the error has two valleys, the second best may hold the optimum."""
+"""Coarse cells that are refined: if the error has two valleys, the second best may contain the optimum."""
 
 _LEVELS, _REACH, _SHRINK = 7, 2, 0.4
-"""Each level looks at a square of 2 reach + 1 curves a side, ``shrink`` times as far apart as before."""
+"""Each level tries a square of 2 reach + 1 curves per side, ``shrink`` times as far apart as before."""
 
 _LOG_SLOPES: Array = np.log(np.geomspace(*SLOPE_BOUNDS, NUM_SLOPES))
 _SHIFTS: Array = np.linspace(*SHIFT_BOUNDS, NUM_SHIFTS)
@@ -41,7 +41,7 @@ _TABLE_T = np.linspace(0.0, 1.0, 101)
 
 
 def _rest(log_slope: Array, shift: Array, ratio: Array) -> Array:
-    """1 - sigmoid(k (p + mu)): what a floor of 1 would add to a curve without floor."""
+    """1 - sigmoid(k (p + mu)): what a floor of 1 would add to a curve without a floor."""
     rest: Array = 0.5 * (1.0 - np.tanh(0.5 * np.exp(log_slope) * (ratio + shift)))
     return rest
 
@@ -51,16 +51,16 @@ _REST_SQUARED_TC = _REST_TC**2
 
 
 def fit_on_grid(problems: Sequence[Sequence[Point]]) -> list[CurveFit]:
-    """The curve of each problem with the least squared error on its points; always converges.
+    """Each problem's curve with the least squared error on its points; always converges.
 
-    As ``irt_fit.fit_curve``, whose squared error it often undercuts, and exceeds by 1e-3 in less than one
-    visit of a hundred: the solver there sees one valley of the error, the grid sees them all, two from near.
+    Like ``irt_fit.fit_curve``. The squared error is often smaller, and larger by 1e-3 in fewer than one visit
+    in a hundred: that solver searches one valley of the error, the grid searches all, two of them closely.
     """
     if not problems:
         return []
     point_NJ3 = np.zeros((len(problems), max(map(len, problems)), 3))
     for row, points in zip(point_NJ3, problems, strict=True):
-        # Of two valleys that are equally deep, a rounding error would decide: the order must not.
+        # Between equally deep valleys a rounding error decides; the order of points must not change it.
         row[: len(points), :2] = average_equal_ratios(sorted(points))
         row[: len(points), 2] = 1.0
     curve_N3, sse_N = fit_curves(*np.moveaxis(point_NJ3, 2, 0))
@@ -97,7 +97,7 @@ def fit_curves(ratio_NJ: ArrayLike, accuracy_NJ: ArrayLike, weight_NJ: ArrayLike
         rough_CN3.reshape(_CANDIDATES, -1, 3)[winner_N, row_N], *points, levels=range(2, _LEVELS)
     )
     curve_N3[:, 0] = np.exp(curve_N3[:, 0])
-    # exp(log(50)) is a hair above 50.
+    # exp(log(50)) is slightly above 50.
     curve_N3[:, 0] = np.clip(curve_N3[:, 0], *SLOPE_BOUNDS)
     return curve_N3, sse_N
 
@@ -118,7 +118,7 @@ def _best_cells(ratio_NJ: Array, accuracy_NJ: Array, weight_NJ: Array) -> NDArra
 def _refine(
     curve_N3: Array, ratio_NJ: Array, accuracy_NJ: Array, weight_NJ: Array, *, levels: range
 ) -> tuple[Array, Array]:
-    """Look at ever finer squares of curves around one candidate a problem.
+    """Search ever finer squares of curves around one candidate per problem.
 
     Returns:
         (N, 3) log-slope, shift and floor, and (N,) errors.
@@ -145,7 +145,7 @@ def _refine(
 def _project_floor(squares: Real, mixed: Real, constant: Real) -> tuple[Real, Real]:
     """The best floor, and the error with it.
 
-    With u = 1 - sigmoid the curve is 1 - (1 - b) u. Of d = 1 - b the error is the parabola
+    With u = 1 - sigmoid the curve is 1 - (1 - b) u. In d = 1 - b the error is the parabola
 
         sum w (1 - a - d u)^2 = constant + 2 d mixed + d^2 squares
 

@@ -1,9 +1,9 @@
-"""How much memory a run takes, by arithmetic: on a GPU phase by phase, on a node, on disk.
+"""How much memory a run takes, computed: on a GPU phase by phase, on a node, and on disk.
 
-What verl 0.9.1 (FSDP2), transformers 5 and vLLM 0.24 keep, term by term; each docstring names the source line
-that a coefficient comes from, and what is an allowance says so. Upper estimates: what fits here should fit
-there. ``docs/memory.md`` compares them with published peaks. Not here: where settings come from
-(``seele_verl.memory``), and any measurement.
+The formulas add up what verl 0.9.1 (FSDP2), transformers 5 and vLLM 0.24 keep, term by term. Each docstring
+names the source line of a coefficient; allowances are marked as such. The results are upper estimates: what
+fits here should fit on the machine. ``docs/memory.md`` compares them with published peaks.
+``seele_verl.memory`` reads the settings; nothing here is measured.
 
 Units: bytes, tokens, parameters.
 """
@@ -17,59 +17,59 @@ from seele.maths.tables import markdown_table
 GIB = 2.0**30
 
 TRAINER_CONTEXT = 1.5 * GIB
-"""Allowance: CUDA context, NCCL's and cuBLAS's buffers of a training process."""
+"""Allowance: CUDA context and the NCCL and cuBLAS buffers of a training process."""
 ENGINE_CONTEXT = 1.8 * GIB
-"""The same of an engine, twice as much with tensor parallelism: "non_torch_memory" 1.79 and 3.58 GiB in
-vllm-project/vllm#10511. It stays while the engine sleeps.
+"""The same for an engine, twice as much with tensor parallelism: "non_torch_memory" 1.79 and 3.58 GiB in
+vllm-project/vllm#10511. It stays allocated while the engine sleeps.
 """
 CUDA_GRAPHS = 1.0 * GIB
-"""Allowance: captured after the KV cache is laid out, so beside the engine's share, and kept in sleep."""
+"""Allowance: captured after the KV cache is laid out, so outside the engine's share, and kept in sleep."""
 UNUSED_SHARE = 0.1
-"""Allowance: share of what comes and goes that PyTorch's allocator holds without using it."""
+"""Allowance: share of temporary memory that PyTorch's allocator holds but does not use."""
 LOGIT_BYTES_OF_ENGINE = 40.0
-"""Per word and sequence in vLLM's profiling run, sampling included: "PyTorch activation peak memory" 1.26 GiB
-with 256 sequences and 128,256 words (vllm-project/vllm#10511), 1.42 with 152,064 (#13882).
+"""Bytes per word and sequence in vLLM's profiling run, including sampling: "PyTorch activation peak memory"
+1.26 GiB with 256 sequences and 128,256 words (vllm-project/vllm#10511), 1.42 with 152,064 (#13882).
 """
 FUSED_CHUNK = 512
 """Tokens whose logits exist at once (``FusedLinearForPPO``, verl/utils/experimental/torch_functional.py)."""
 ENTROPY_CHUNK = 2048
 """verl's ``entropy_from_logits_chunk_size``."""
 BALANCE = 24_576.0
-"""verl packs micro-batches by work, 24576 n + n^2 for n tokens (utils/seqlen_balancing.py, line 46)."""
+"""verl balances micro-batches by work, 24576 n + n^2 for n tokens (utils/seqlen_balancing.py, line 46)."""
 BUCKET = 2048 * 2.0**20
-"""verl's ``update_weights_bucket_megabytes``: weights on their way to the engine."""
+"""verl's ``update_weights_bucket_megabytes``: weights in transfer to the engine."""
 TRAINER_PROCESS, ENGINE_PROCESS, WORKER_PROCESS, OTHER_PROCESSES = 4 * GIB, 4 * GIB, 1.5 * GIB, 6 * GIB
-"""Allowances for Python, its libraries and CUDA's in host memory: a training rank, an engine's rank, a
-rollout worker; and driver, task runner, Ray and TransferQueue together.
+"""Allowances for Python, its libraries and CUDA's in host memory: per training rank, engine rank and rollout
+worker; and for driver, task runner, Ray and TransferQueue together.
 """
 ROW_BYTES = 64.0
-"""Per token of a rollout in TransferQueue: nine columns of 4 or 8 bytes (``protocol.UPDATE_COLUMNS``)."""
+"""Bytes per token of a rollout in TransferQueue: nine columns of 4 or 8 (``protocol.UPDATE_COLUMNS``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """How a model computes: what decides its activations and logits."""
+    """How a model computes, which determines its activations and logits."""
 
     tokens: int
-    """Of a micro-batch and GPU at most (verl's ``..._max_token_len_per_gpu``)."""
+    """Largest number of tokens per micro-batch and GPU (verl's ``..._max_token_len_per_gpu``)."""
     longest: int
     """Tokens of the longest sequence."""
     has_head: bool = True
-    """False for a critic, whose output layer has one value a token."""
+    """False for a critic, whose output layer has one value per token."""
     is_fused: bool = False
-    """Whether logits exist in chunks only (verl's ``use_fused_kernels``)."""
+    """True if logits exist only in chunks (verl's ``use_fused_kernels``)."""
     entropy: str = "none"
     """``none``, ``whole`` or ``chunked`` (verl's ``entropy_from_logits_with_chunking``)."""
     has_checkpointing: bool = True
-    """Whether layers are computed again in the backward pass."""
+    """True if layers are recomputed in the backward pass."""
     width: int = 2
-    """Bytes of a number in the passes: 2 in bfloat16."""
+    """Bytes per number in the passes: 2 in bfloat16."""
 
     @property
     def packed_tokens(self) -> float:
-        """Tokens that a micro-batch may really hold. verl's limit fixes how many micro-batches there are;
-        they are balanced by work, so one of short sequences holds more tokens than one of long ones. Lengths
-        are taken to be even up to the longest, whose work a token is on average that of 2/3 of it.
+        """Tokens that a micro-batch may actually hold. verl's limit fixes the number of micro-batches, which
+        are balanced by work, so one of short sequences holds more tokens than one of long ones. Lengths are
+        assumed to be uniform up to the longest; the average work per token is then that of 2/3 of it.
         """
         return self.tokens * (1.0 + 2.0 / 3.0 * self.longest / BALANCE)
 
@@ -80,55 +80,56 @@ class Trained:
 
     shape: ModelShape
     shards: int
-    """GPUs that a parameter is divided over."""
+    """Number of GPUs that parameters are sharded over."""
     lora_rank: int = 0
-    """0: all parameters are trained."""
+    """0 trains all parameters."""
     has_head: bool = True
     master: int = 4
-    """Bytes of a stored weight, gradient or moment: 4 in verl's ``model_dtype: fp32``."""
+    """Bytes per stored weight, gradient or moment: 4 in verl's ``model_dtype: fp32``."""
     param_offload: bool = False
     optimizer_offload: bool = False
     cpu_policy: bool = False
-    """FSDP2's own offloading (``offload_policy``), under which weights, gradients and moments stay in host
-    memory even in training.
+    """FSDP2's own offloading (``offload_policy``), which keeps weights, gradients and moments in host memory
+    even during training.
     """
     defers_sync: bool = False
     """verl's ``use_no_sync_for_gradient_accumulation``, which keeps whole gradients."""
 
     @property
     def parameters(self) -> float:
-        """Of the whole model."""
+        """Parameters of the whole model."""
         head = 0 if self.has_head else self.shape.head_parameters
         return self.shape.parameters - head + self.shape.lora_parameters(self.lora_rank)
 
     @property
     def trained_parameters(self) -> float:
-        """Of these, what gradients and moments exist for."""
+        """Parameters that have gradients and moments."""
         return self.shape.lora_parameters(self.lora_rank) if self.lora_rank else self.parameters
 
     @property
     def weights(self) -> float:
-        """Of a GPU's shard (verl loads a trained model in fp32, workers/engine/fsdp/transformer_impl.py,
-        line 260).
+        """Bytes of weights in a GPU's shard (verl loads a trained model in fp32,
+        workers/engine/fsdp/transformer_impl.py, line 260).
         """
         return self.master * self.parameters / self.shards
 
     @property
     def moments(self) -> float:
-        """Adam's two, of a GPU's shard."""
+        """Bytes of Adam's two moments in a GPU's shard."""
         return 2.0 * self.master * self.trained_parameters / self.shards
 
     @property
     def gradients(self) -> float:
-        """Of a GPU's shard (torch, _fully_shard/_fsdp_collectives.py, ``foreach_reduce``); with deferred
-        reduction whole ones in fp32 (_fsdp_param.py, ``to_accumulated_grad_if_needed``).
+        """Bytes of gradients in a GPU's shard (torch, _fully_shard/_fsdp_collectives.py, ``foreach_reduce``);
+        with deferred reduction, of whole gradients in fp32 (_fsdp_param.py,
+        ``to_accumulated_grad_if_needed``).
         """
         return 4.0 * self.trained_parameters * (1.0 if self.defers_sync else 1.0 / self.shards)
 
     @property
     def resident(self) -> dict[str, float]:
-        """What stays on the GPU while the engine rolls out: all but what is offloaded (verl moves it back
-        for a pass, workers/engine/base.py, ``_context_switch``).
+        """The parts that stay on the GPU while the engine rolls out: all that is not offloaded (verl moves
+        offloaded parts back for a pass, workers/engine/base.py, ``_context_switch``).
         """
         kept = {}
         if not (self.param_offload or self.cpu_policy):
@@ -139,40 +140,41 @@ class Trained:
 
     @property
     def in_training(self) -> dict[str, float]:
-        """What is on the GPU in an update: verl loads offloaded weights and moments for it."""
+        """The parts on the GPU during an update, for which verl loads offloaded weights and moments."""
         if self.cpu_policy:
             return {}
         return {"weights": self.weights, "gradients": self.gradients, "Adam's moments": self.moments}
 
 
 def gathered(shape: ModelShape, width: int = 2) -> float:
-    """Whole weights on a GPU at once: output layer, and three times a layer: in use, being copied out of the
-    all-gather's buffer, and the next one (verl/utils/fsdp_utils.py, ``_select_fsdp2_wrap_targets``; torch,
-    _fully_shard/_fsdp_collectives.py, ``foreach_all_gather_copy_out``).
+    """Bytes of whole weights on a GPU at a time: the output layer and three layers, one in use, one being
+    copied out of the all-gather's buffer, and the next one (verl/utils/fsdp_utils.py,
+    ``_select_fsdp2_wrap_targets``; torch, _fully_shard/_fsdp_collectives.py,
+    ``foreach_all_gather_copy_out``).
     """
     return width * (shape.embedding_parameters + 3.0 * shape.layer_parameters)
 
 
 def reduced(shape: ModelShape, width: int = 2) -> float:
-    """Whole gradients on a GPU at once: of the output layer, which stay until the backward pass ends, and of
-    a layer, once as computed and twice in fp32 on their way to the shards (torch, _fsdp_collectives.py,
-    ``foreach_reduce``: the input of one reduction, and of the one before).
+    """Bytes of whole gradients on a GPU at a time: of the output layer, until the backward pass ends, and of
+    one layer, once as computed and twice in fp32 during their reduction to shards (torch,
+    _fsdp_collectives.py, ``foreach_reduce``: the input of one reduction, and of the one before).
     """
     return width * shape.embedding_parameters + (width + 8.0) * shape.layer_parameters
 
 
 def kept_activations(shape: ModelShape, passes: Passes) -> float:
-    """What the forward pass of an update leaves for the backward pass: the input of every layer with gradient
-    checkpointing, everything that the layers compute without.
+    """Bytes that an update's forward pass keeps for the backward pass: with gradient checkpointing the input
+    of every layer, without it everything that the layers compute.
     """
     per_layer = passes.width * shape.hidden_size if passes.has_checkpointing else layer_token(shape, passes)
     return passes.packed_tokens * shape.num_hidden_layers * per_layer
 
 
 def layer_token(shape: ModelShape, passes: Passes) -> float:
-    """What one layer saves per token for its backward pass: two norms (input and normed in fp32, output),
-    queries and keys before and after rotation, values, attention's output, the residual sum; gate, its
-    activation, up and product (transformers, models/qwen2/modeling_qwen2.py, ``Qwen2DecoderLayer``).
+    """Bytes that one layer saves per token for its backward pass: two norms (input and normed in fp32,
+    output), queries and keys before and after rotation, values, attention's output, the residual sum; gate,
+    its activation, up and product (transformers, models/qwen2/modeling_qwen2.py, ``Qwen2DecoderLayer``).
     """
     hidden, query, key_value = shape.hidden_size, shape.query_size, shape.key_value_size
     norms = 2.0 * hidden * (8.0 + passes.width)
@@ -181,26 +183,27 @@ def layer_token(shape: ModelShape, passes: Passes) -> float:
 
 
 def layer_backward(shape: ModelShape, passes: Passes) -> float:
-    """One layer in its backward pass: what it saved, and the gradients of its three wide tensors."""
+    """Bytes of one layer in its backward pass: what it saved, and the gradients of its three wide tensors."""
     gradients = passes.width * 3.0 * shape.intermediate_size
     return passes.packed_tokens * (layer_token(shape, passes) + gradients)
 
 
 def layer_forward(shape: ModelShape, passes: Passes) -> float:
-    """One layer without gradient: its input, a norm in fp32, and the MLP's three wide tensors."""
+    """Bytes of one layer without gradients: its input, a norm in fp32, and the MLP's three wide tensors."""
     per_token = (8.0 + 2.0 * passes.width) * shape.hidden_size + 3.0 * passes.width * shape.intermediate_size
     return passes.packed_tokens * per_token
 
 
 def head(shape: ModelShape, passes: Passes, *, with_gradient: bool) -> float:
-    """Logits and what is made of them, at their peak, in bytes a word and token.
+    """Peak bytes of logits and of what is computed from them. The figures below are bytes per word and token.
 
-    Fused, for a chunk at a time (verl/utils/experimental/torch_functional.py, lines 36-100): 14 without
-    gradient, 22 with, 30 with that of the entropy. Otherwise the logits, in the passes' precision. Without
+    Fused, for one chunk at a time (verl/utils/experimental/torch_functional.py, lines 36-100): 14 without
+    gradients, 22 with, 30 with those of the entropy. Otherwise the logits, in the passes' precision. Without
     flash-attn verl takes log-softmax row by row, in fp32 under autocast (utils/torch_functional.py,
-    ``logprobs_from_logits_v2``): with gradient every row's result, its gradient, and their stack. Entropy
-    adds 8 for probabilities and products, chunked 12 for a chunk's; with gradient 16, and chunked 26, for
-    autograd keeps every chunk. ``tests/contract/test_memory.py`` counts the tensors of verl's functions.
+    ``logprobs_from_logits_v2``): with gradients every row's result, its gradient, and their stack. Entropy
+    adds 8 for probabilities and products, or 12 for one chunk if chunked; with gradients 16, or 26 if
+    chunked, because autograd keeps every chunk. ``tests/contract/test_memory.py`` counts the tensors of
+    verl's functions.
     """
     if not passes.has_head:
         return passes.packed_tokens * 8.0
@@ -222,8 +225,8 @@ def head(shape: ModelShape, passes: Passes, *, with_gradient: bool) -> float:
 
 
 def update_peak(model: Trained, passes: Passes) -> dict[str, float]:
-    """An update's parts where it needs most: at the output layer, before any layer's gradient exists, or in
-    the backward pass of a layer.
+    """An update's parts at its peak: at the output layer, before any layer's gradients exist, or in the
+    backward pass of a layer.
     """
     shape, width = model.shape, passes.width
     kept = kept_activations(shape, passes)
@@ -243,7 +246,7 @@ def update_peak(model: Trained, passes: Passes) -> dict[str, float]:
 
 
 def forward_peak(shape: ModelShape, passes: Passes) -> dict[str, float]:
-    """The parts that a pass without gradient adds to what is there: at the output layer or in a layer."""
+    """The parts that a pass without gradients adds at its peak, at the output layer or in a layer."""
     at_head = {"logits": head(shape, passes, with_gradient=False)}
     at_layer = {"activations": layer_forward(shape, passes)}
     passing = {"gathered weights": gathered(shape, passes.width), **_larger(at_head, at_layer)}
@@ -265,33 +268,34 @@ class Engine:
     batched_tokens: int
     """``max_num_batched_tokens``."""
     kv_cache: float | None = None
-    """``kv_cache_memory_bytes``, which overrules the share."""
+    """``kv_cache_memory_bytes``, which overrides the share."""
     has_graphs: bool = True
     sleeps: bool = True
-    """Whether it frees weights and cache while the trainer works."""
+    """True if it frees weights and cache while the trainer works."""
     keeps_copy: bool = False
-    """Whether its weights go to host memory then: with LoRA adapters (verl's ``_resolve_sleep_level``)."""
+    """True if its weights then go to host memory: with LoRA adapters (verl's ``_resolve_sleep_level``)."""
     width: int = 2
 
     @property
     def weights(self) -> float:
-        """Of a GPU."""
+        """Bytes of weights per GPU."""
         return self.width * self.shape.parameters / self.tensor_parallel
 
     @property
     def context(self) -> float:
-        """Of a GPU, awake or asleep."""
+        """Bytes of CUDA context per GPU, awake or asleep."""
         return ENGINE_CONTEXT * (1 if self.tensor_parallel == 1 else 2)
 
     @property
     def graphs(self) -> float:
-        """Of a GPU, awake or asleep."""
+        """Bytes of CUDA graphs per GPU, awake or asleep."""
         return CUDA_GRAPHS if self.has_graphs else 0.0
 
     @property
     def activations(self) -> float:
-        """Of vLLM's profiling run (v1/worker/gpu_worker.py, ``determine_available_memory``): the MLP of a
-        full batch, or the logits of as many sequences as may run.
+        """Bytes of activations in vLLM's profiling run (v1/worker/gpu_worker.py,
+        ``determine_available_memory``): the MLP of a full batch, or the logits of the most sequences that may
+        run.
         """
         shape = self.shape
         mlp = 3.0 * shape.intermediate_size / self.tensor_parallel + 4.0 * shape.hidden_size
@@ -302,13 +306,13 @@ class Engine:
 
     @property
     def kv_token(self) -> float:
-        """Keys and values of a token, of a GPU; heads are copied once there are fewer than GPUs."""
+        """Bytes of keys and values per token and GPU; heads are copied if there are fewer than GPUs."""
         split = min(self.tensor_parallel, self.shape.num_key_value_heads)
         return 2.0 * self.shape.num_hidden_layers * self.shape.key_value_size * self.width / split
 
     @property
     def start(self) -> dict[str, float]:
-        """What its share must hold, or vLLM refuses to start: one sequence that fills the window
+        """The parts that its share must hold for vLLM to start: among them one sequence that fills the window
         (v1/core/kv_cache_utils.py, ``check_enough_kv_cache_memory``).
         """
         return {
@@ -319,13 +323,13 @@ class Engine:
         }
 
     def cache(self, card: float) -> float:
-        """Its KV cache on a card of this size."""
+        """Bytes of its KV cache on a card of this size."""
         if self.kv_cache is not None:
             return self.kv_cache
         return self.memory_share * card - self.weights - self.activations - self.context
 
     def awake(self, card: float) -> dict[str, float]:
-        """What it holds while it rolls out."""
+        """The parts that it holds while it rolls out."""
         return {
             "engine's weights": self.weights,
             "engine's KV cache": max(0.0, self.cache(card)),
@@ -335,7 +339,7 @@ class Engine:
 
     @property
     def asleep(self) -> dict[str, float]:
-        """What it holds meanwhile, if it sleeps."""
+        """The parts that it holds while it sleeps."""
         return {"engine asleep": self.context + self.graphs}
 
 
@@ -344,47 +348,47 @@ class Plan:
     """Everything that decides how much memory a run takes."""
 
     card: float
-    """A GPU's memory; 0 for a run without GPUs, all of which is in host memory."""
+    """A GPU's memory; 0 for a run without GPUs, which is entirely in host memory."""
     ranks: int
     ranks_per_node: int
     policy: Trained
     update: Passes
     old_log_probs: Passes | None = None
     reference: Passes | None = None
-    """None: without one, or with LoRA, where it is the policy without adapters."""
+    """None without a reference, or with LoRA, where the reference is the policy without adapters."""
     critic: Trained | None = None
     critic_passes: Passes | None = None
     engine: Engine | None = None
     """None for a supervised run, whose validation comes after it."""
     rollout_workers: int = 0
-    """Of a node."""
+    """Rollout workers per node."""
     rollouts: int = 0
-    """Of a step."""
+    """Rollouts per step."""
     checkpoints: int = 0
-    """That are on disk at once, the one that is being written included."""
+    """Largest number of checkpoints on disk at a time, including the one being written."""
     saves_whole_model: bool = False
-    """Whether a checkpoint holds a whole model too, as of supervised training."""
+    """True if a checkpoint also holds a whole model, as in supervised training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What is needed in one place, in one phase."""
+    """The memory needed in one place, in one phase."""
 
     place: str
     """``GPU``, ``engine``, ``host`` or ``disk``."""
     phase: str
     parts: Mapping[str, float]
     available: float | None
-    """None where it is not known."""
+    """None if unknown."""
 
     @property
     def needed(self) -> float:
-        """All parts."""
+        """The sum of all parts."""
         return total(self.parts)
 
     @property
     def fits(self) -> bool:
-        """Whether there is enough, as far as is known."""
+        """True if there is enough, or if it is unknown how much there is."""
         return self.available is None or self.needed <= self.available
 
 
@@ -394,7 +398,7 @@ def predict(plan: Plan, *, host: float | None = None, disk: float | None = None)
     Args:
         plan: The run.
         host: Memory of a node, if known.
-        disk: What is free where checkpoints go, if known.
+        disk: Free space where checkpoints are saved, if known.
     """
     needs = [] if not plan.card else [*_gpu_phases(plan)]
     if plan.card and plan.engine is not None and plan.engine.kv_cache is None:
@@ -407,12 +411,12 @@ def predict(plan: Plan, *, host: float | None = None, disk: float | None = None)
 
 
 def peak(needs: Sequence[Need], place: str) -> Need | None:
-    """The largest need of a place; None where it has none."""
+    """The largest need of a place; None if it has none."""
     return max((need for need in needs if need.place == place), key=lambda need: need.needed, default=None)
 
 
 def memory_table(needs: Sequence[Need]) -> str:
-    """What a run needs, a line for every phase; parts under 0.05 GiB are left out."""
+    """A table of what a run needs, one line per phase, without parts under 0.05 GiB."""
     rows = []
     for need in needs:
         parts = sorted(need.parts.items(), key=lambda part: -part[1])
@@ -471,9 +475,9 @@ def _gpu_phases(plan: Plan) -> list[Need]:
 
 
 def _host_phases(plan: Plan) -> dict[str, dict[str, float]]:
-    """Loading, and the steps after it. verl loads a model whose embedding is tied in fp32 in every rank, any
-    other in the first one (utils/fsdp_utils.py, line 64; transformer_impl.py, line 266); the reference comes
-    first and stays.
+    """Parts of the phases of loading and of the steps after it. verl loads a model with tied embeddings in
+    fp32 in every rank, any other only in the first (utils/fsdp_utils.py, line 64; transformer_impl.py, line
+    266); the reference is loaded first and stays.
     """
     if not plan.card:
         return {"steps": _without_gpus(plan)}
@@ -505,7 +509,7 @@ def _host_phases(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 def _without_gpus(plan: Plan) -> dict[str, float]:
-    """A run without GPUs: everything of all ranks and of the engine, whose cache has a size of its own."""
+    """Parts of a run without GPUs: everything of all ranks and of the engine, with its own cache size."""
     peaks = [total(update_peak(plan.policy, plan.update))]
     if plan.critic is not None and plan.critic_passes is not None:
         peaks.append(total(update_peak(plan.critic, plan.critic_passes)))
@@ -523,7 +527,7 @@ def _without_gpus(plan: Plan) -> dict[str, float]:
 
 
 def _disk(plan: Plan) -> dict[str, float]:
-    """Checkpoints: weights and moments in fp32, 12 bytes a parameter, and 4 for a whole model beside them."""
+    """Parts of checkpoints: weights and moments in fp32, 12 bytes per parameter, and 4 for a whole model."""
     models = {"policy": plan.policy} | ({"critic": plan.critic} if plan.critic else {})
     parts = {
         name: plan.checkpoints * (4.0 * model.parameters + 8.0 * model.trained_parameters)
@@ -535,5 +539,5 @@ def _disk(plan: Plan) -> dict[str, float]:
 
 
 def as_critic(policy: Trained) -> Trained:
-    """The critic that begins as this policy: without its output layer."""
+    """The critic that starts from this policy, without its output layer."""
     return replace(policy, has_head=False, lora_rank=0)

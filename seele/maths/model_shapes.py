@@ -1,7 +1,7 @@
 """Shapes of dense transformers with grouped-query attention, and the parameters and FLOPs that follow.
 
-Llama, Mistral, Qwen2 and Qwen3 differ here in biases and norms alone. No arrays, no models: counts.
-FLOPs are those of arXiv:2001.08361, section 2.1.
+Llama, Mistral, Qwen2 and Qwen3 differ here only in biases and norms. The module only counts, without arrays
+or models. FLOPs are those of arXiv:2001.08361, section 2.1.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """What a model's ``config.json`` says of its size, under Hugging Face's names but for the last two."""
+    """The size of a model as in its ``config.json``, under Hugging Face's names except for the last two."""
 
     hidden_size: int
     intermediate_size: int
@@ -18,13 +18,13 @@ class ModelShape:
     num_key_value_heads: int
     vocab_size: int
     head_dim: int | None = None
-    """None: ``hidden_size / num_attention_heads``."""
+    """None means ``hidden_size / num_attention_heads``."""
     tied: bool = False
-    """Whether the output layer is the embedding (``tie_word_embeddings``)."""
+    """True if the output layer is the embedding (``tie_word_embeddings``)."""
     qkv_bias: bool = False
-    """Qwen2's."""
+    """True if queries, keys and values have biases, as in Qwen2."""
     qk_norm: bool = False
-    """Qwen3's."""
+    """True if queries and keys are normalized, as in Qwen3."""
 
     @property
     def query_size(self) -> int:
@@ -33,7 +33,7 @@ class ModelShape:
 
     @property
     def key_value_size(self) -> int:
-        """Features of a token's keys, over all heads; as many as of its values."""
+        """Features of a token's keys, over all heads; its values have as many."""
         return self.num_key_value_heads * self._head_dim
 
     @property
@@ -42,7 +42,7 @@ class ModelShape:
 
     @property
     def layer_parameters(self) -> int:
-        """Of one layer: four projections of the attention, three of the MLP, two norms, biases, norms of
+        """Parameters of one layer: four attention projections, three of the MLP, two norms, biases, norms of
         heads.
         """
         hidden, query, key_value = self.hidden_size, self.query_size, self.key_value_size
@@ -52,22 +52,24 @@ class ModelShape:
 
     @property
     def embedding_parameters(self) -> int:
-        """Of the embedding; as many as of the output layer."""
+        """Parameters of the embedding; the output layer has as many."""
         return self.vocab_size * self.hidden_size
 
     @property
     def head_parameters(self) -> int:
-        """Of the output layer, beyond the embedding's: none where they are tied."""
+        """Parameters of the output layer beyond those of the embedding: 0 if they are tied."""
         return 0 if self.tied else self.embedding_parameters
 
     @property
     def parameters(self) -> int:
-        """All of them, with the last norm."""
+        """All parameters, including the last norm."""
         layers = self.num_hidden_layers * self.layer_parameters
         return self.embedding_parameters + layers + self.hidden_size + self.head_parameters
 
     def lora_parameters(self, rank: int) -> int:
-        """Of adapters of this rank on every projection of every layer (``target_modules: all-linear``)."""
+        """Parameters of adapters of this rank on every projection of every layer
+        (``target_modules: all-linear``).
+        """
         hidden, query, key_value = self.hidden_size, self.query_size, self.key_value_size
         ends = 2 * (hidden + query) + 2 * (hidden + key_value) + 3 * (hidden + self.intermediate_size)
         return rank * ends * self.num_hidden_layers
@@ -122,7 +124,7 @@ SHAPES = {
     "llama-3.1-8b": _llama(4096, 14_336, 32, 32, 128_256),
     "mathstral-7b": _llama(4096, 14_336, 32, 32, 32_768),
 }
-"""Of the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1)."""
+"""From the published ``config.json`` files (Qwen2.5: arXiv:2412.15115, table 1)."""
 
 HUB_NAMES = {
     "Qwen/Qwen2.5-1.5B": "qwen2.5-1.5b",
@@ -144,7 +146,7 @@ HUB_NAMES = {
     "meta-llama/Llama-3.2-3B": "llama-3.2-3b",
     "mistralai/Mathstral-7B-v0.1": "mathstral-7b",
 }
-"""The models of our presets, for a machine that cannot ask the hub."""
+"""The models of our presets, for a machine that cannot reach the hub."""
 
 
 def model_flops(
@@ -155,7 +157,7 @@ def model_flops(
     trained_tokens: float,
     scored_tokens: float,
 ) -> float:
-    """2 per parameter and token for a forward pass, 6 for forward and backward.
+    """FLOPs: 2 per parameter and token for a forward pass, 6 for forward and backward.
 
         2 N (prefilled + generated + scored) + 6 N trained
 
@@ -163,9 +165,8 @@ def model_flops(
         parameters: N, of the model.
         prefilled_tokens: Prompt tokens that the engine computed.
         generated_tokens: Tokens that it generated.
-        trained_tokens: Tokens of the sequences that went through the update, each time counted.
-        scored_tokens: Tokens of the sequences that went through a pass for log-probabilities alone, each time
-            counted.
+        trained_tokens: Tokens of the sequences in the update, counted in every pass.
+        scored_tokens: Tokens of the sequences in passes for log-probabilities only, counted in every pass.
     """
     forward = 2.0 * parameters * (prefilled_tokens + generated_tokens + scored_tokens)
     return forward + 6.0 * parameters * trained_tokens

@@ -1,16 +1,16 @@
-"""Pass rates over problems, which follow a policy that changes."""
+"""Pass rates over problems that follow a changing policy."""
 
 KEPT_BY_OUTCOME = 0.98
-"""What an outcome leaves of the weight of those before it."""
+"""Share of the weight of earlier outcomes that remains after an outcome."""
 
 
 def moved_rate(rate: float, *, passed: float, outcomes: float) -> float:
-    """A pass rate after more outcomes, which come at once, so that their order leaves no trace.
+    """The pass rate after more outcomes, which count all at once, so that their order does not matter.
 
     Args:
-        rate: Before them, in [0, 1].
+        rate: The pass rate before them, in [0, 1].
         passed: Sum of the outcomes, each in [0, 1].
-        outcomes: Their number, positive.
+        outcomes: Number of outcomes, positive.
     """
     kept: float = KEPT_BY_OUTCOME**outcomes
     return kept * rate + (1.0 - kept) * passed / outcomes

@@ -1,5 +1,5 @@
-"""One short file a method: what it composes and how it differs. The numbers are in the YAML file of the
-same name.
+"""Methods, one short file each: what it composes and how it differs. The YAML file of the same name has the
+numbers.
 """
 
 from seele.config import SeeleConfig
@@ -80,7 +80,7 @@ METHODS: dict[str, Method] = {
 
 
 def check_method(config: SeeleConfig) -> Method:
-    """The run's method, once its settings are known to be that method's.
+    """Return the run's method after checking that the settings fit it.
 
     Raises:
         ConfigError: The method is unknown, or a setting contradicts it.

@@ -1,7 +1,7 @@
 """AdaBack (arXiv:2506.18110): a random search for the shortest hint from which a problem is solved.
 
 Differs from ``grpo``: each problem has an interval of hint ratios; a success cuts it from above, a failure
-from below. Nothing learns the hint.
+from below. No loss is computed on the hint.
 """
 
 from seele.methods.method import Method

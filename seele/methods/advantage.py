@@ -1,4 +1,4 @@
-"""The advantages of one problem's rollouts: the one place where a run without a critic computes them."""
+"""The advantages of one problem's rollouts: the only place where a run without a critic computes them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from seele.plugins import blame
 
 @dataclass(frozen=True, slots=True)
 class Advantage:
-    """What the update multiplies the score functions of a rollout's tokens with."""
+    """The factors by which the update multiplies the score functions of a rollout's tokens."""
 
     generated: float
-    """Of tokens that the policy wrote."""
+    """Advantage of the tokens that the policy wrote."""
     off_policy: float
-    """Of the others in the rollout's row."""
+    """Advantage of the other tokens in the rollout's row."""
 
 
 def group_advantages(group: Group, *, source: OffPolicySource, baseline: Baseline) -> Sequence[Advantage]:
-    """Advantages of each of the group's rollouts: the source's, or else the baseline's for all tokens.
+    """Return the advantages of the group's rollouts: the source's, or else the baseline's for all tokens.
 
     Raises:
         PluginError: A source or baseline of the user's own raised, or its advantages are not finite or not

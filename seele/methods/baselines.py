@@ -1,7 +1,7 @@
-"""What a rollout's reward is compared with: ``seele.advantage.baseline``.
+"""The baseline that a rollout's reward is compared with: ``seele.advantage.baseline``.
 
-A baseline turns the arrays of one problem's group into (G,) advantages; one of a user's own is a function of
-``Group``. G counts the group's rollouts.
+A baseline turns the arrays of one problem's group into (G,) advantages; a user's own baseline is a function
+of ``Group``. G counts the group's rollouts.
 """
 
 import inspect
@@ -27,27 +27,27 @@ from seele.records import Origin, Rollout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One problem's rollouts of a step as arrays, in order of round and rollout; given rows come last."""
+    """One problem's rollouts in a step as arrays, in order of round and rollout; given rows come last."""
 
     instance_id: str
     graded_G: Array
     """(G,) the grader's rewards, in [0, 1]."""
     penalties_G: Array
-    """(G,) what the overlong penalty adds to them, at most 0."""
+    """(G,) the overlong penalties added to them, at most 0."""
     round_G: NDArray[np.int64]
     """(G,) round of each rollout, from 0."""
     hint_ratio_G: Array
     """(G,) share of the solution that was revealed, in [0, 1]."""
     predicted_G: Array
-    """(G,) accuracy that the controller expected under the hint; the target accuracy where it expected
-    nothing.
+    """(G,) accuracy that the controller predicted under the hint; the target accuracy where it predicted
+    none.
     """
     on_policy_G: NDArray[np.bool_]
-    """(G,) whether the policy wrote the rollout in this step."""
+    """(G,) true where the policy wrote the rollout in this step."""
 
     @property
     def rewards_G(self) -> Array:
-        """(G,) rewards, penalties included: what the update learns from."""
+        """(G,) rewards including penalties, from which the update learns."""
         return self.graded_G + self.penalties_G
 
 
@@ -62,7 +62,7 @@ Baseline = Callable[[Group], Array]
 def group_of(
     instance_id: str, rollouts: Sequence[Rollout], *, penalties: Sequence[float], target_accuracy: float
 ) -> Group:
-    """The group of a problem's rollouts, to whose rewards ``penalties`` are added."""
+    """Return the group of a problem's rollouts, with ``penalties`` to add to their rewards."""
     predictions = [rollout.share.predicted_accuracy for rollout in rollouts]
     return Group(
         instance_id=instance_id,
@@ -76,13 +76,13 @@ def group_of(
 
 
 def build_baseline(settings: SeeleConfig, *, leave_one_out: bool, divide_by_std: bool) -> Baseline:
-    """The run's baseline, one of SEELE's or a function of the user's own.
+    """Return the run's baseline, one of SEELE's or a user's own function.
 
     Args:
-        settings: The run's.
-        leave_one_out: Whether the method's estimator leaves a rollout out of its own baseline (RLOO), which
-            divides by no standard deviation.
-        divide_by_std: Whether advantages are divided by a standard deviation otherwise.
+        settings: The run's settings.
+        leave_one_out: Whether the method's estimator excludes a rollout from its own baseline (RLOO), which
+            does not divide by a standard deviation.
+        divide_by_std: Whether advantages are otherwise divided by a standard deviation.
 
     Raises:
         ConfigError: There is no such baseline, or it does not take a group.
@@ -98,7 +98,7 @@ def build_baseline(settings: SeeleConfig, *, leave_one_out: bool, divide_by_std:
 
 
 def _checked(baseline: Baseline) -> Baseline:
-    """The user's function, whose faults end the run."""
+    """Wrap the user's function so that its faults end the run."""
     try:
         inspect.signature(baseline).bind(None)
     except (TypeError, ValueError) as error:
@@ -140,8 +140,8 @@ def _built_in(settings: AdvantageConfig, *, leave_one_out: bool, divide_by_std: 
         )
 
     def hint_conditional(group: Group) -> Array:
-        """Each round by itself: whether a later round keeps its hint depends on the rewards of this one,
-        which would let them into their own baseline.
+        """Each round separately: whether a later round keeps its hint depends on the rewards of this one,
+        which would then enter their own baseline.
         """
         advantage_G = np.empty(len(group.rewards_G))
         for round_index in np.unique(group.round_G):

@@ -1,11 +1,11 @@
 """Credit by milestones: an advantage for each segment of a response instead of one for all of it.
 
     b_ij = (sum of the other rollouts' v_j + m p_j) / (n_ij + m)
-    A_ij = v_ij - b_ij        on the tokens of segment j; 0 behind a first error
+    A_ij = v_ij - b_ij        on the tokens of segment j; 0 after a first error
 
-v_ij is 1 where rollout i passed milestone j and 0 where it failed; on the last milestone, the final answer,
-it is the rollout's reward. n_ij counts the other rollouts of the problem that came to j, m is
-``prior_rollouts``, and p_j the pass rate of milestones that lie as far from the answer, over all problems.
+v_ij is 1 if rollout i passed milestone j and 0 if it failed; on the last milestone, the final answer, it is
+the rollout's reward. n_ij counts the other rollouts of the problem that reached j, m is ``prior_rollouts``,
+and p_j the pass rate, over all problems, of milestones that lie as far from the answer.
 Pure; docs/methods/milestones.md.
 """
 
@@ -20,7 +20,7 @@ from seele.records import Rollout, Segment, State, Visit
 from seele.saved_state import read_count, read_ratio, read_state
 
 FEWEST_ALARMS = 5
-"""Right rollouts that must have been flagged before their share ends stopping."""
+"""Number of correct rollouts that must have been flagged before their share can end stopping."""
 
 
 class Span(NamedTuple):
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 class MilestoneCredit:
-    """The credit of a run: pass rates over problems, and whether rollouts are still stopped."""
+    """The state of a run's credit: pass rates over problems, and whether rollouts are still stopped."""
 
     _HEADER: ClassVar[State] = {"credit": "milestones", "version": 1}
 
@@ -41,17 +41,17 @@ class MilestoneCredit:
         self._rates: dict[int, float] = {}
         """Milestones left to the answer -> share of segments that passed."""
         self._num_right = 0
-        """Rollouts with a right answer that nothing could have stopped."""
+        """Number of rollouts with a correct answer that could not have been stopped."""
         self._num_alarms = 0
-        """Those of them that have an error all the same, for those who do not know their grade."""
+        """Number of these that have a sure error even so, judged without their grade."""
         self._stopping_ended = False
         self._of_step: dict[str, float] = {}
 
     def take_step(self, visits: Mapping[str, Visit]) -> dict[str, dict[int, list[Span]]]:
         """The advantages of a step's rollouts, by uid and rollout index; tokens without a span have 0.
 
-        What they are compared with is known from earlier steps and from the problem's other rollouts alone;
-        afterwards the step counts in it.
+        Their baseline depends only on earlier steps and on the problem's other rollouts; the step then
+        updates the pass rates.
         """
         spans = {uid: self._spans(visit) for uid, visit in visits.items()}
         rollouts = [rollout for visit in visits.values() for rollout in visit.generated]
@@ -65,7 +65,7 @@ class MilestoneCredit:
 
         def advantage(left: int, value: float) -> float:
             rate, others = self._rates.get(left, 0.5), len(values[left]) - 1
-            # Where nothing else is known the rate is.
+            # Without other rollouts the rate alone is the baseline.
             prior = self._settings.prior_rollouts if others else self._settings.prior_rollouts or 1.0
             return value - (totals[left] - value + prior * rate) / (others + prior)
 
@@ -103,18 +103,18 @@ class MilestoneCredit:
 
     @property
     def stops(self) -> bool:
-        """Whether rollouts of coming steps end at their first sure error."""
+        """True if rollouts of coming steps end at their first sure error."""
         return self._settings.stop and not self._stopping_ended
 
     @property
     def false_alarms(self) -> float:
-        """Share of the rollouts with a right answer that have a sure error all the same, in [0, 1]: of those
-        that nothing could have stopped, since the run began.
+        """Share of the rollouts with a correct answer that have a sure error even so, in [0, 1]: counted
+        since the run began, over rollouts that could not have been stopped.
         """
         return self._num_alarms / max(self._num_right, 1)
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the last step, without prefix."""
+        """Metrics of the last step, named without a prefix."""
         return self._of_step
 
     def state_dict(self) -> State:
@@ -131,7 +131,7 @@ class MilestoneCredit:
         """Continue from a ``state_dict``.
 
         Raises:
-            CheckpointError: It is of another kind or version, or damaged. Nothing is changed then.
+            CheckpointError: It is of another kind or version, or damaged; nothing changes then.
         """
         self._rates, self._num_right, self._num_alarms, self._stopping_ended = read_state(
             state, header=self._HEADER, read=_read
@@ -139,12 +139,12 @@ class MilestoneCredit:
 
 
 def may_stop(rollout: Rollout) -> bool:
-    """Whether a rollout may be stopped: all but the first of a problem, by which false alarms are counted."""
+    """True if a rollout may be stopped: all but a problem's first, which serves to count false alarms."""
     return rollout.rollout_index > 0
 
 
 def _outcomes(visit: Visit, rollout: Rollout) -> Iterator[tuple[Segment, int, float]]:
-    """The segments of a rollout, the milestones left from each to the answer, and its value."""
+    """A rollout's segments, each with the number of milestones left to the answer and its value."""
     last = len(visit.instance.milestones or ()) - 1
     for segment in rollout.grade.walk.segments if rollout.grade.walk else ():
         left = last - segment.milestone_index

@@ -1,7 +1,7 @@
 """Dr. GRPO (arXiv:2503.20783): GRPO without the two normalisations that bias it.
 
-Differs from ``grpo``: advantages are not divided by the standard deviation, the tokens' losses are added up
-and divided by a constant instead of each sequence's length, and there is no KL term.
+Differs from ``grpo``: advantages are not divided by the standard deviation, the tokens' losses are summed and
+divided by a constant instead of each sequence's length, and there is no KL term.
 """
 
 from seele.methods.method import Method

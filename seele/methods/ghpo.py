@@ -1,7 +1,7 @@
 """GHPO (arXiv:2507.10628): a problem that always fails is rolled out again, with ever more of its solution.
 
-Differs from ``grpo``: where all rollouts of a problem fail, they are thrown away and made again with a
-quarter, one half and three quarters of the solution stated in the question.
+Differs from ``grpo``: if all rollouts of a problem fail, they are discarded and repeated with a quarter, one
+half and three quarters of the solution in the question.
 """
 
 from seele.methods.method import Method

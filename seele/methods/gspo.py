@@ -6,4 +6,4 @@ ten-thousandths (``actor_rollout_ref.actor.policy_loss.loss_mode=gspo``). No KL 
 
 from seele.methods.method import Method
 
-METHOD = Method(name="gspo", summary="GRPO with one clipped ratio a response, no KL")
+METHOD = Method(name="gspo", summary="GRPO with one clipped ratio per response, no KL")

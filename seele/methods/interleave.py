@@ -1,7 +1,7 @@
 """Supervised updates between RL steps, on the solutions of problems that failed (ReLIFT, arXiv:2506.07527).
 
-What lives here is which problems wait and when an update takes them; the update is the trainer's
-(``seele_verl.solutions``). A problem that fails again is noted again, as in the authors' code.
+This module decides which problems wait and when an update takes them; the trainer performs the update
+(``seele_verl.solutions``). A problem that fails again is added again, as in the authors' code.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from seele.saved_state import read_count, read_state
 
 
 class FailedProblems:
-    """Problems without a right rollout, in the order of their failures. Problems are indices into the data
+    """Problems without a correct rollout, in the order of their failures. Problems are indices into the data
     set.
     """
 
     _HEADER: ClassVar[State] = {"interleave": "failed", "version": 1}
 
     def __init__(self, num_problems: int) -> None:
-        """Nothing waits yet; ``num_problems`` of an update, at least 1."""
+        """Start with no problems waiting; an update takes ``num_problems``, at least 1."""
         self._num_problems = num_problems
         self._waiting: list[int] = []
         self._of_step: dict[str, float] = {}
 
     def take_step(self, visits: Mapping[int, Visit]) -> list[int]:
-        """Note a step's failures, and take what the update after it learns: the ``num_problems`` that have
-        waited longest, or none where fewer wait.
+        """Record a step's failures, and return the problems of the update after it: the ``num_problems`` that
+        have waited longest, or none if fewer wait.
 
         Args:
-            visits: The step's, by problem, in the order in which they are to wait. A problem without a worked
-                solution never waits.
+            visits: The step's visits by problem, in the order in which to queue them. A problem without a
+                worked solution never waits.
         """
         failed = [problem for problem, visit in visits.items() if visit.instance.steps and not visit.accuracy]
         self._waiting += failed
@@ -44,7 +44,7 @@ class FailedProblems:
         return taken
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the last step, without prefix."""
+        """Metrics of the last step, named without a prefix."""
         return self._of_step
 
     def state_dict(self) -> State:
@@ -55,7 +55,7 @@ class FailedProblems:
         """Continue from a ``state_dict``.
 
         Raises:
-            CheckpointError: It is of another kind or version, or damaged. Nothing is changed then.
+            CheckpointError: It is of another kind or version, or damaged; nothing changes then.
         """
         self._waiting = read_state(
             state, header=self._HEADER, read=lambda saved: [*map(read_count, saved["waiting"])]

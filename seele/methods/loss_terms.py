@@ -14,7 +14,7 @@ from seele.methods.sources import build_source
 from seele.plugins import blame, find_part, require_members
 
 MEMBERS = [name for name in dir(LossTerm) if not name.startswith("_")]
-"""What a term offers."""
+"""The members of a term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,18 @@ class WeighedTerm:
     term: LossTerm
     coefficient: float
     key: str
-    """The setting that names it."""
+    """The setting that names the term."""
     is_users: bool = False
 
 
 class LossTerms:
-    """All terms of a run. Another process that is sent them builds its own, from the settings."""
+    """All terms of a run. When pickled to another process, they are rebuilt there from the settings."""
 
     def __init__(self, settings: SeeleConfig) -> None:
         """Build the terms.
 
         Raises:
-            ConfigError: There is no such term, it cannot be built, or two have a name in common.
+            ConfigError: There is no such term, it cannot be built, or two share a name.
         """
         self._settings = settings
         self._terms = [*_own(settings), *map(_users, range(len(settings.loss_terms)), settings.loss_terms)]
@@ -49,17 +49,17 @@ class LossTerms:
 
     @property
     def change_the_loss(self) -> bool:
-        """Whether the run's loss is another than the surrogate with KL and entropy."""
+        """True if the run's loss differs from the surrogate with KL and entropy."""
         return any(each.term.has_loss or each.term.unclips for each in self)
 
     @property
     def columns(self) -> list[str]:
-        """Of all terms."""
+        """The columns of all terms."""
         return [name for each in self for name in each.term.columns]
 
     @property
     def has_users(self) -> bool:
-        """Whether a term is the user's, for whose faults problems are named."""
+        """True if a term is the user's, whose faults are reported with the problems."""
         return any(each.is_users for each in self)
 
     def _check_names(self) -> None:
@@ -69,7 +69,7 @@ class LossTerms:
                 if name in seen or not name:
                     raise ConfigError(
                         f"{each.key}: {type(each.term).__name__} has the name {name!r} for itself or a "
-                        "column, which is empty or another term's; choose another"
+                        "column, which is empty or taken by another term; choose another"
                     )
                 seen.add(name)
 

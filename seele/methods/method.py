@@ -1,4 +1,4 @@
-"""What a method says about itself, and which settings a supervised stage leaves no room for."""
+"""The description of a method, and the settings that a supervised stage does not allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,28 +24,27 @@ SETTINGS_OF_ROLLOUTS = {
     "max_generated_tokens": None,
     "data.validated_training_problems": 0,
 }
-"""Settings that mean nothing where nothing is rolled out, with the values that leave them off."""
+"""Settings without effect if nothing is rolled out, with the values that turn them off."""
 
 
 def check_supervised_stage(config: SeeleConfig, stages: Sequence[str]) -> None:
     """Refuse settings that a supervised stage would silently ignore.
 
     Raises:
-        ConfigError: A setting of rollouts without an RL stage, or a share of the problems that leaves one of
-            the stages without any, or no stage to train on the rest.
+        ConfigError: A setting of rollouts without an RL stage, or a share of the problems that leaves a stage
+            without any or the rest without a stage.
     """
     share = config.sft.share
     if stages == ("sft",):
         for name, off in SETTINGS_OF_ROLLOUTS.items():
             if (value := attrgetter(name)(config)) != off:
                 raise ConfigError(
-                    f"seele.{name}: method {config.method} rolls nothing out, "
-                    f"got {value!r}; allowed is {off!r}"
+                    f"seele.{name}: method {config.method} has no rollouts, got {value!r}; allowed is {off!r}"
                 )
         if share < 1.0:
             raise ConfigError(
                 f"seele.sft.share: method {config.method} trains on all problems, got {share}; allowed is 1, "
-                "or choose method=sft_rl, whose second stage takes the rest"
+                "or choose method=sft_rl, whose second stage uses the rest"
             )
         if config.sft.train_files:
             raise ConfigError(
@@ -54,7 +53,7 @@ def check_supervised_stage(config: SeeleConfig, stages: Sequence[str]) -> None:
             )
     elif "sft" in stages and share == 1.0:
         raise ConfigError(
-            f"seele.sft.share: method {config.method} leaves no problem to its RL stage, got {share}; "
+            f"seele.sft.share: method {config.method} leaves no problems for its RL stage, got {share}; "
             "allowed is a share below 1"
         )
 
@@ -70,38 +69,38 @@ class Method:
     """``method=NAME`` on the command line."""
 
     summary: str
-    """One sentence: how it differs."""
+    """One sentence on how it differs."""
 
     controllers: tuple[str, ...] = NO_HINTS
-    """Hint controllers under which a run is this method; empty for any."""
+    """Hint controllers that the method allows; empty for any."""
 
     off_policy: str = "none"
     """``seele.off_policy.source`` of the method."""
 
     estimator: str = "grpo"
-    """``algorithm.adv_estimator`` of the method: what its advantages are, by the trainer's name."""
+    """``algorithm.adv_estimator`` of the method: the trainer's name for its kind of advantages."""
 
     stages: tuple[str, ...] = ("rl",)
-    """What the method trains with, one after the other: ``sft`` on worked solutions, ``rl`` on rollouts."""
+    """The method's training stages in order: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
     @property
     def reveals_hints(self) -> bool:
-        """Whether training prompts or responses may begin with a hint."""
+        """True if training prompts or responses may begin with a hint."""
         return self.controllers != NO_HINTS
 
     @property
     def has_critic(self) -> bool:
-        """Whether a second model is trained to predict the reward."""
+        """True if a second model is trained to predict the reward."""
         return self.estimator == "gae"
 
     @property
     def leaves_one_out(self) -> bool:
-        """Whether a rollout is compared with its group's others alone."""
+        """True if a rollout is compared only with its group's others."""
         return self.estimator == "rloo"
 
     def _takes_source(self, spec: str) -> bool:
-        """A source of the user's own and the policy's own successes go with any rollouts, but not with a
-        critic's values.
+        """True if the method allows the source: its own, and with rollouts but without a critic also a user's
+        source or the policy's own successes.
         """
         built_in = SOURCES.get(spec)
         goes_with_any = built_in is None or (built_in.replays_visited and self.off_policy == "none")
@@ -111,12 +110,12 @@ class Method:
         """Refuse settings under which a run would not be this method.
 
         Raises:
-            ConfigError: A controller, off-policy source, imitation term, baseline or setting of rollouts that
-                is not the method's.
+            ConfigError: A controller, off-policy source, imitation term, baseline or setting of rollouts does
+                not fit the method.
         """
         check_supervised_stage(config, self.stages)
         if self.controllers and config.hints.controller not in self.controllers:
-            what = "has hints of its own" if self.reveals_hints else "trains without hints"
+            what = "has its own hints" if self.reveals_hints else "trains without hints"
             raise ConfigError(
                 f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
                 f"allowed are {list(self.controllers)}, or choose method=seele"
@@ -124,7 +123,7 @@ class Method:
         if not self._takes_source(config.off_policy.source):
             raise ConfigError(
                 f"seele.off_policy.source: method {self.name} has {self.off_policy!r}, "
-                f"got {config.off_policy.source!r}; choose another method for that"
+                f"got {config.off_policy.source!r}; choose another method for that source"
             )
         source = build_source(config.off_policy)
         source.check(config)
@@ -135,8 +134,8 @@ class Method:
             )
         if config.hints.placement == "user" and (source.in_response or config.imitation.coefficient > 0.0):
             raise ConfigError(
-                "seele.hints.placement: 'user' puts hints into the question, where nothing learns them; set "
-                "seele.imitation.coefficient=0, or leave hints to the assistant"
+                "seele.hints.placement: 'user' puts hints into the question, which is not trained on; set "
+                "seele.imitation.coefficient=0, or use placement 'assistant'"
             )
         credit = config.credit
         if config.hints.refresh != "never" and (
@@ -144,7 +143,7 @@ class Method:
         ):
             raise ConfigError(
                 "seele.hints.refresh: 'epoch' changes solutions, but seele.off_policy.source="
-                f"{config.off_policy.source} or seele.credit ({credit.name}, stop={credit.stop}) goes by the "
+                f"{config.off_policy.source} or seele.credit ({credit.name}, stop={credit.stop}) uses the "
                 "worked ones; allowed is 'never'"
             )
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
@@ -153,33 +152,31 @@ class Method:
         )
         if config.advantage.shift and (self.has_critic or config.credit.gives_advantages or has_own_means):
             raise ConfigError(
-                f"seele.advantage.shift: {config.advantage.shift}, but advantages here are no differences "
+                f"seele.advantage.shift: {config.advantage.shift}, but advantages here are not differences "
                 "from the group's mean; allowed is 0"
             )
         if config.credit.gives_advantages:
             self._check_credit(config, source)
         if self.has_critic and config.interleave.problems:
             raise ConfigError(
-                f"seele.interleave.problems: method {self.name} has a critic, which would go on judging a "
+                f"seele.interleave.problems: method {self.name} has a critic, which would then judge a "
                 f"policy that it has not seen, got {config.interleave.problems}; allowed is 0"
             )
         if self.has_critic and config.advantage.baseline != "pooled":
             raise ConfigError(
-                f"seele.advantage.baseline: method {self.name} has advantages of its own "
+                f"seele.advantage.baseline: method {self.name} has its own advantages "
                 f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "
-                "allowed is 'pooled', which leaves them as they are"
+                "allowed is 'pooled', which leaves them unchanged"
             )
 
     def _check_credit(self, config: SeeleConfig, source: OffPolicySource) -> None:
-        """The credit gives the advantages of all rollouts but those that need none."""
+        """Refuse settings that contradict a credit, which gives advantages to all rollouts that need them."""
         if self.has_critic:
-            why = f"method {self.name} has advantages of its own (algorithm.adv_estimator={self.estimator})"
+            why = f"method {self.name} has its own advantages (algorithm.adv_estimator={self.estimator})"
         elif source.marks_tokens and not (source.replays_visited and config.credit.by_milestones):
             why = f"seele.off_policy.source={config.off_policy.source} puts other tokens into responses"
         elif config.advantage.baseline != "pooled":
-            why = (
-                f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; leave it out"
-            )
+            why = f"seele.advantage.baseline={config.advantage.baseline} compares whole rollouts; remove it"
         elif config.credit.by_distillation and config.hints.gives_hints:
             why = (
                 f"seele.hints.controller={config.hints.controller} shows the policy what only the reference "

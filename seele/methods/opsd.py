@@ -1,7 +1,7 @@
-"""OPSD (arXiv:2601.18734): the model that sees the worked solution teaches the one that does not.
+"""OPSD (arXiv:2601.18734): a model that sees the worked solution teaches one that does not.
 
-Differs from ``grpo``: no reward is read; a token's advantage is how much more probable the reference model
-finds it behind the question with its solution than the policy did behind the question alone.
+Differs from ``grpo``: the reward is not used; a token's advantage is how much more probable the reference
+model finds it after the question and its solution than the policy did after the question alone.
 """
 
 from seele.methods.method import Method

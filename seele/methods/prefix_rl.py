@@ -1,13 +1,13 @@
-"""PrefixRL (arXiv:2601.18795): rollouts behind prefixes of solutions that the model itself once found.
+"""PrefixRL (arXiv:2601.18795): rollouts that continue prefixes of the model's own earlier solutions.
 
-Differs from ``grpo``: the rollouts of a round go on from a prefix of random length, which nothing learns, and
-are compared with one another alone.
+Differs from ``grpo``: the rollouts of a round continue a prefix of random length, on which no loss is
+computed, and are compared only with one another.
 """
 
 from seele.methods.method import Method
 
 METHOD = Method(
     name="prefix_rl",
-    summary="rollouts behind prefixes of the model's own earlier solutions",
+    summary="rollouts that continue prefixes of the model's own earlier solutions",
     controllers=("uniform",),
 )

@@ -1,7 +1,7 @@
 """ReLIFT (arXiv:2506.07527): between RL steps, supervised updates on problems that the policy fails.
 
-Differs from ``drgrpo``: the worked solutions of problems without a right rollout wait until they are enough
-for a supervised update (``seele.interleave``); token means, a higher upper limit of clipping.
+Differs from ``drgrpo``: the worked solutions of problems without a correct rollout wait until there are
+enough for a supervised update (``seele.interleave``); token means, a higher upper clipping limit.
 """
 
 from seele.methods.method import Method

@@ -1,6 +1,6 @@
 """RLOO (arXiv:2402.14740): each rollout is compared with the mean of the group's others.
 
-Differs from ``grpo``: the baseline leaves the rollout itself out, nothing is divided by a standard deviation,
+Differs from ``grpo``: the baseline excludes the rollout itself, nothing is divided by a standard deviation,
 and there is no KL term. The estimator is verl's.
 """
 

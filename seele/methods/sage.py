@@ -1,7 +1,7 @@
 """SAGE (arXiv:2602.03143) with hints made in advance: a problem that always fails is rolled out again, with
 ever stronger hints in the question.
 
-Differs from ``ghpo``: a hint is a tier, a text that points at the solution without a part of it.
+Differs from ``ghpo``: a hint is a tier, a text that points to the solution without containing any of it.
 """
 
 from seele.methods.method import Method

@@ -1,7 +1,8 @@
-"""Scaf-GRPO (arXiv:2510.19807): where a problem always fails, one rollout under the weakest hint that helps.
+"""Scaf-GRPO (arXiv:2510.19807): for a problem that always fails, one rollout under the weakest hint that
+helps.
 
-Differs from ``grpo``: after steps without hints, every tier is tried once on a problem whose rollouts all
-fail, and the success under the weakest one replaces a failure.
+Differs from ``grpo``: after initial steps without hints, every tier is tried once on a problem whose rollouts
+all fail, and the success under the weakest tier replaces a failure.
 """
 
 from seele.methods.method import Method

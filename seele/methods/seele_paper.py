@@ -1,6 +1,6 @@
-"""SEELE to the letter of its paper (arXiv:2509.06923v1).
+"""SEELE exactly as in its paper (arXiv:2509.06923v1).
 
-Differs from ``seele``: the curve is fitted to the step's own rounds alone, by least squares with margin
+Differs from ``seele``: the curve is fitted only to the step's own rounds, by least squares with margin
 points, and only a hint ratio is carried from visit to visit; the KL term is k3 with its own gradient.
 """
 

@@ -1,8 +1,8 @@
 """Supervised fine-tuning on a share of the problems, then Dr. GRPO on the others (SFT+RL in LUFFY,
 arXiv:2504.14945).
 
-Composes ``sft`` and ``drgrpo``: the second stage starts from the model that the first one made, and sees no
-problem that the first one has seen.
+Composes ``sft`` and ``drgrpo``: the second stage starts from the first stage's model, and sees none of the
+first stage's problems.
 """
 
 from seele.methods.method import Method

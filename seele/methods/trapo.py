@@ -1,8 +1,8 @@
-"""TRAPO (arXiv:2512.17636): micro-groups with ever longer prefixes, whose likelihood is learnt carefully.
+"""TRAPO (arXiv:2512.17636): micro-groups with ever longer prefixes, whose likelihood is learnt with caution.
 
-Differs from ``drgrpo``: rounds of 4, 2, 1 and 1 rollouts; after the first, a prefix where the problem goes
-badly; the prefix is part of the response, and has its likelihood for a loss, weakened where the policy finds
-a token very unlikely.
+Differs from ``drgrpo``: rounds of 4, 2, 1 and 1 rollouts; after the first, a prefix if the problem goes
+badly. The prefix is part of the response; its loss is its likelihood, weakened where the policy finds a token
+very unlikely.
 """
 
 from seele.methods.method import Method

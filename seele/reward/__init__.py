@@ -1,1 +1,1 @@
-"""Is the answer right? Extraction from a text, and grading in worker processes that can be killed."""
+"""Grading: extraction of answers from a text, and verdicts from worker processes that can be killed."""

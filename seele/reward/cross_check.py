@@ -1,4 +1,4 @@
-"""Where two graders disagree, written out for a person to read. Who graded what is the caller's business."""
+"""A page of the answers on which two graders disagree, for a person to read. The caller does the grading."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from seele.maths.tables import markdown_table
 from seele.records import UNGRADED, Grade
 
-# Of a long text the end counts.
+# Of a long text only the end is shown.
 _MAX_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwiceGraded:
-    """One answer, and what two graders say of it."""
+    """One answer, and the verdicts of two graders on it."""
 
     name: str
-    """How a reader finds it again."""
+    """A name by which a reader can find the answer."""
     answer: str
     gold: str
     first: Grade
@@ -24,7 +24,7 @@ class TwiceGraded:
 
     @property
     def disagrees(self) -> bool:
-        """Whether one grader accepts what the other rejects, or could not grade."""
+        """True if one grader accepts the answer and the other rejects it or could not grade it."""
         return self.first.correct != self.second.correct
 
 
@@ -74,7 +74,7 @@ def _section(answer: TwiceGraded, rejection: Grade) -> str:
 
 
 def _quoted(label: str, text: str) -> list[str]:
-    """The end of the text as an indented block, which no text can leave."""
+    """The end of the text as an indented block, which the text cannot break out of."""
     shown = text if len(text) <= _MAX_CHARS else "... " + text[-_MAX_CHARS:]
     first, *others = shown.split("\n")
     return [

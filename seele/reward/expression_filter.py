@@ -1,15 +1,15 @@
-"""What of an answer may be evaluated.
+"""A filter for what may be evaluated of an answer.
 
-sympy reads a text by turning it into Python and calling ``eval``. ``guard`` stands between the two: it reads
+sympy reads a text by turning it into Python and calling ``eval``. ``guard`` sits between the two: it reads
 the Python that sympy is about to run and lets it through only if it is a tree of
 
 - numbers and symbols: ``Integer(5)``, ``Number('5')``, ``Float('0.5')``, ``Symbol('x')``, the ``CONSTANTS``;
 - sums, differences, products, quotients, powers and signs of such trees;
-- ``FUNCTIONS`` of such trees, and functions without a meaning, ``Function('f')(...)``;
+- ``FUNCTIONS`` of such trees, and undefined functions, ``Function('f')(...)``;
 
-whose value, as far as it can be told beforehand, has at most ``MAX_BITS`` bits. Everything else is not
-mathematics and is never run: attributes, indices, comparisons, texts, lists, calls of anything else. What may
-be evaluated still runs in a process with limits (``seele.reward.sandbox``).
+whose value, as far as can be determined in advance, has at most ``MAX_BITS`` bits. Everything else is not
+mathematics and is never run: attributes, indices, comparisons, texts, lists, calls of anything else. Whatever
+is evaluated still runs in a process with limits (``seele.reward.sandbox``).
 """
 
 import ast
@@ -22,23 +22,24 @@ from seele.errors import SeeleError
 
 CONSTANTS = frozenset({"pi", "E", "I", "oo"})
 FUNCTIONS = frozenset({"sqrt", "ln", "csc", "frac"})
-"""Of sympy; MathRuler evaluates nothing with more than two different letters, sqrt and frac apart."""
+"""Functions of sympy; apart from sqrt and frac, MathRuler evaluates nothing with more than two different
+letters."""
 
 _FACTORIALS = frozenset({"factorial", "factorial2"})
 
 MAX_BITS = 20_000.0
-"""Size of the largest number that may come out, 6,000 decimal digits. A symbol counts as one bit."""
+"""Size of the largest result allowed, 6,000 decimal digits. A symbol counts as one bit."""
 
 MAX_DEPTH = 50
-"""Brackets within brackets; more than any answer has, fewer than any parser fails at."""
+"""Deepest nesting of brackets; more than any answer has, less than makes any parser fail."""
 
 
 class NotMathematicsError(SeeleError, ValueError):
-    """What sympy would run as Python rather than read as a formula, or what is too large to work out."""
+    """The text would run as Python rather than be read as a formula, or is too large to evaluate."""
 
 
 def is_too_deep(text: str) -> bool:
-    """Whether brackets of any kind stand more than ``MAX_DEPTH`` within each other."""
+    """Return True if brackets of any kind are nested deeper than ``MAX_DEPTH``."""
     if text.count("(") + text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     depth = 0
@@ -53,7 +54,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def guard(sympy_parser: ModuleType) -> None:
-    """Make ``sympy.parsing.sympy_parser`` check what it is about to evaluate; also for all that call it."""
+    """Make ``sympy.parsing.sympy_parser`` check what it is about to evaluate, for all its callers."""
     generate = sympy_parser.stringify_expr
 
     @functools.wraps(generate)
@@ -70,7 +71,7 @@ def check_code(code: str) -> None:
 
     Raises:
         NotMathematicsError: If it is not, or too large.
-        SyntaxError: If it is no Python expression.
+        SyntaxError: If it is not a Python expression.
     """
     _bits(ast.parse(code.strip(), mode="eval").body)
 
@@ -78,7 +79,7 @@ def check_code(code: str) -> None:
 def _bits(node: ast.expr) -> float:
     """Upper bound of log2 of the node's magnitude, at least 1, if the node is allowed.
 
-    Powers and factorials are the only ways to become large in a short text:
+    Only powers and factorials make a short text's value large:
 
         bits(a b) = bits(a) + bits(b)    bits(a^b) = bits(a) 2^bits(b)    bits(n!) = 2^bits(n) bits(n)
     """
@@ -128,7 +129,7 @@ def _float_bits(number: str) -> float:
 
 
 def _named(name: str) -> float:
-    # sympy gives a name that is no identifier a meaning of its own.
+    # sympy gives names that are not identifiers a meaning of its own.
     if not name.isidentifier() or "__" in name:
-        raise NotMathematicsError(f"no name: {name[:80]!r}")
+        raise NotMathematicsError(f"not a name: {name[:80]!r}")
     return 1.0

@@ -1,22 +1,23 @@
-r"""The final answer of a generated text: what stands in its last ``\boxed{}``.
+r"""The final answer of a generated text: the content of its last ``\boxed{}``.
 
-A text without any box may be read for an answer, too: its last "answer is ...", else the last number in it.
-Whether such an answer counts is for the caller: by default none of ours does. Texts that open a box never
-come here, because an answer that was cut off is not replaced by an earlier one.
+A text without any box can also be searched for an answer: its last "answer is ...", else the last number in
+it. The caller decides whether such an answer counts; by default none of ours does. Texts that open a box are
+never searched this way, because a truncated answer is not replaced by an earlier one.
 
 The rules, on the text without Markdown's ``**`` and backticks:
 
-1. What follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (in the next line where
-   nothing follows in its own), up to the end of its sentence. A sentence without digit, formula or operator,
-   such as "The answer is wrong.", says nothing, and the phrase before it counts.
-2. Of a sentence that begins with a number or a formula, with at most a unit or a remark behind it, that
-   number or formula: ``12`` of "12 apples (see above)". Of one equation its right side, of words around one
-   number that number. A sum, a list, or a number with a word that changes it ("5 million") stays whole.
-   Longer sentences with several numbers say nothing.
-3. Numbers lose the commas of their thousands, their currency and a plus: ``$1,234.50`` is ``1234.50``. A
-   percent sign stays, written ``\%``: what it means is for the grader to say.
-4. Without such a phrase the last number counts, or the formula that it stands in. Numbers of list items
-   and of references such as ``[1]`` do not count.
+1. The answer follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (on the next line
+if
+   nothing follows on the same one), up to the end of its sentence. A sentence without a digit, formula or
+   operator, such as "The answer is wrong.", states nothing, and the phrase before it counts.
+2. If a sentence begins with a number or a formula, followed by at most a unit or a remark, that number or
+   formula is taken: ``12`` of "12 apples (see above)". Of a single equation the right side is taken, of words
+   around a single number that number. A sum, a list, or a number with a word that changes it ("5 million")
+   stays whole. Longer sentences with several numbers state nothing.
+3. Numbers lose thousands separators, currency signs and a plus: ``$1,234.50`` is ``1234.50``. A percent sign
+   stays, written ``\%``: the grader decides what it means.
+4. Without such a phrase the last number counts, or the formula that contains it. Numbers of list items and of
+   references such as ``[1]`` do not count.
 """
 
 import re
@@ -31,22 +32,22 @@ THINK, END_OF_THINKING = "<think>", "</think>"
 
 
 def answer_in(text: str) -> str | None:
-    """``last_boxed`` of a text with a box; a text without any box is taken as the answer itself."""
+    """Return ``last_boxed`` of a text with a box; a text without any box is itself the answer."""
     return last_boxed(text) if OPENING in text else text
 
 
 def opens_thoughts(prompt: str) -> bool:
-    """Whether a prompt ends with ``<think>``, so that a response begins within the thoughts."""
+    """Return True if the prompt ends with ``<think>``, so that a response begins inside the thoughts."""
     return prompt.rstrip().endswith(THINK)
 
 
 def text_after_thinking(text: str, *, begun: bool) -> str | None:
-    """What stands behind the last ``</think>``; None where the thoughts never end.
+    """The text after the last ``</think>``; None if the thoughts never end.
 
-    Without a ``</think>`` the thoughts go on to the end where ``begun``, because the prompt ends with
-    ``<think>``, or where the text begins with that itself; else there are none, and the whole text counts.
-    LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py) goes by the prompt alone, and takes
-    what stands between the first and the second ``</think>``.
+    Without a ``</think>`` the thoughts continue to the end if ``begun``, because the prompt ends with
+    ``<think>``, or if the text itself begins with it; otherwise there are none, and the whole text counts.
+    LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py) considers only the prompt, and takes
+    the text between the first and the second ``</think>``.
     """
     _, end, behind = text.rpartition(END_OF_THINKING)
     if end:
@@ -65,7 +66,7 @@ _VALUE = (
 _SIGN = r"[-+\N{MINUS SIGN}]"
 _NUMBER = rf"(?:{_SIGN}?(?:\\?[$€£¥]\s?)?{_SIGN}?{_VALUE}(?:\s?\\?%|\spercent\b)?)"
 
-# A sign behind a number, a letter or a bracket is a minus between two things; x2 and x^2 hold no number.
+# A sign after a number, a letter or a bracket is a minus between two things; x2 and x^2 contain no number.
 _NUMBER_IN_TEXT = re.compile(
     rf"(?:(?<![\w)\]}}.])(?={_SIGN})|(?<![\w.^:])(?!{_SIGN}))({_NUMBER})", re.IGNORECASE
 )
@@ -78,7 +79,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _MAX_PHRASES = 20
-"""The number of last phrases among which one that says something is looked for."""
+"""The number of last phrases that are searched for one that states something."""
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL
 )
@@ -87,14 +88,14 @@ _STATES_SOMETHING = re.compile(r"[\d$\\+*/^=<>]|^\W*[A-Za-z]\W*$")
 _LABEL = re.compile(r"\([A-Z]\)\s")
 _WORD = re.compile(r"(?<!\\)\b(?!and\b|or\b)[A-Za-z]{2,}")
 
-# Words behind a number that are no units: they change it, or it goes on behind them.
+# Words after a number that are not units: they change it, or it continues after them.
 _NO_UNIT = (
     r"(?:and|or|pi|plus|minus|times|over|base|mod|squared|cubed|dozen|hundred|thousand|[mb]illion|trillion|"
     r"half|halves|thirds?|quarters?|[a-z]+ths?|alpha|beta|gamma|delta|theta|lambda|sqrt)\b"
 )
-# Words, or a unit of one letter that is no usual name of a variable.
+# Words, or a unit of one letter that is not a usual variable name.
 _UNIT = rf"(?:\s+(?:(?!{_NO_UNIT})[A-Za-z]{{2,}}|[mgshJKLNVW]\b)(?:/[A-Za-z]+)?(?:\^\{{?-?\d\}}?|[²³])?|\s?°)"
-# What may stand behind an answer: the end, a unit, a remark.
+# What may follow an answer: the end, a unit, a remark.
 _REMARK = (
     r"\s*(?:$|[(\[]|:\)|[\N{EN DASH}\N{EM DASH}]|\s-\s(?=[A-Za-z]{2})"
     r"|,\s(?!(?:and|or|plus|minus|times)\b)[A-Za-z]{2,}\s+[A-Za-z]{2}|\band\s+(?:it|this|that|the)\b)"
@@ -104,7 +105,7 @@ _QUANTITY = re.compile(rf"({_NUMBER}){_REST.pattern}", re.IGNORECASE)
 
 
 def unboxed_answer(text: str) -> str | None:
-    """The answer of a text to an open question; None where it has neither the phrase nor a number."""
+    """The answer of a text to an open question; None if it has neither the phrase nor a number."""
     text = _without_marks(text)
     for tail in _tails(text):
         if said := _said(tail):
@@ -113,12 +114,12 @@ def unboxed_answer(text: str) -> str | None:
 
 
 def answer_sentences(text: str) -> Iterator[str]:
-    """What each "answer is" says, up to the end of its sentence, the last one first."""
+    """What follows each "answer is", up to the end of its sentence, the last one first."""
     return filter(None, map(_sentence, _tails(_without_marks(text))))
 
 
 def last_line(text: str) -> str:
-    """The last line that is not blank, without Markdown's marks; blank where there is none."""
+    """The last line that is not blank, without Markdown's marks; empty if there is none."""
     return _without_marks(text).rstrip().rpartition("\n")[2].strip()
 
 
@@ -127,13 +128,13 @@ def _without_marks(text: str) -> str:
 
 
 def _tails(text: str) -> Iterator[str]:
-    """The text behind each phrase, the last one first."""
+    """The text after each phrase, the last one first."""
     phrases = list(_PHRASE.finditer(text))
     return (text[phrase.end() :] for phrase in islice(reversed(phrases), _MAX_PHRASES))
 
 
 def _said(tail: str) -> str | None:
-    """What a phrase's sentence answers; None where it says nothing."""
+    """The answer in a phrase's sentence; None if it states nothing."""
     if formula := _FORMULA.match(tail):
         inside = _inside(formula)
         if inside and _REST.match(f" {_sentence(tail[formula.end() :])}"):
@@ -154,7 +155,7 @@ def _said(tail: str) -> str | None:
 
 
 def _last_value(text: str) -> str | None:
-    """The last number, or the formula that it stands in."""
+    """The last number, or the formula that contains it."""
     text = _NOT_COUNTED.sub("", text)
     last = None
     for last in _NUMBER_IN_TEXT.finditer(text):  # noqa: B007 - the last one is what counts

@@ -1,12 +1,12 @@
-"""A reward function of the user's own: what it is called with, and what it may return.
+"""A user's own reward function: how it is called, and what it may return.
 
 It has verl's signature, by keyword, and may be a coroutine function::
 
     def compute_score(data_source, solution_str, ground_truth, extra_info): ...
 
 It returns a number in [0, 1], a boolean, or a dict with such a ``score``. Of the dict's other values, numbers
-are logged and texts are kept with the rollout. Anything else, and any exception, is the function's fault: a
-``PluginError`` with its file and line and the problem's id.
+are logged and texts are kept with the rollout. Any other return value and any exception is the function's
+fault: a ``PluginError`` with its file and line and the problem's id.
 """
 
 import functools
@@ -24,24 +24,24 @@ KEY = "seele.reward.grader"
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
 
 LOGGED = ("ungraded_share", "no_answer_share", "malformed_share", "format_share", "mean")
-"""Names below ``reward/`` that a run logs by itself: a function's numbers must have others."""
+"""Names below ``reward/`` that a run itself logs: a function's numbers must have other names."""
 
 Item = Mapping[str, Any]
-"""The keyword arguments of one call; JSON."""
+"""The keyword arguments of one call, as JSON values."""
 
 RewardFunction = Callable[..., Any]
 
 
 def load_function(spec: str, kwargs: Mapping[str, Any]) -> RewardFunction:
-    """The function that a setting names.
+    """Return the function that a setting names.
 
     Args:
         spec: ``path/to/file.py:function``, ``package.module:function`` or an entry point of
             ``seele.rewards``.
-        kwargs: What every call is given beside ``ARGUMENTS``.
+        kwargs: Further arguments of every call, besides ``ARGUMENTS``.
 
     Raises:
-        ConfigError: There is none, or it does not take these arguments.
+        ConfigError: There is no such function, or it does not take these arguments.
     """
     function: RewardFunction = find_part(spec, key=KEY, group="rewards", built_in=GRADERS)
     if not callable(function) or inspect.isclass(function):
@@ -59,7 +59,7 @@ def load_function(spec: str, kwargs: Mapping[str, Any]) -> RewardFunction:
 
 
 def is_coroutine_function(function: RewardFunction) -> bool:
-    """Whether a call returns something to be awaited."""
+    """Return True if a call returns something to be awaited."""
     inner = function.func if isinstance(function, functools.partial) else function
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
@@ -68,7 +68,7 @@ def item_of(text: str, instance: Instance, *, hint_steps: int) -> Item:
     """The arguments of the call for one response.
 
     Args:
-        text: What the model wrote, without the hint that it continues.
+        text: The text that the model wrote, without the hint that it continues.
         instance: The problem.
         hint_steps: Steps of the worked solution that the model was shown.
     """
@@ -89,20 +89,20 @@ def item_of(text: str, instance: Instance, *, hint_steps: int) -> Item:
 
 
 def grade_of(score: float, extra: Mapping[str, float | str], *, correct_from: float) -> Grade:
-    """The verdict that a reward stands for."""
+    """The verdict that a reward represents."""
     correct = score >= correct_from
     return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG, score, extra)
 
 
 def read_result(result: Any, function: RewardFunction, item: Item) -> tuple[float, dict[str, float | str]]:
-    """The reward and the further values of what the function returned.
+    """The reward and the further values in a function's result.
 
     Raises:
-        PluginError: It is nothing that a reward function may return.
+        PluginError: The result is not one that a reward function may return.
     """
     values = result if isinstance(result, Mapping) else {"score": result}
     if "score" not in values:
-        raise fault(function, item, f"returned a dict without 'score', with {sorted(map(str, values))}")
+        raise fault(function, item, f"returned a dict without 'score' but with {sorted(map(str, values))}")
     score = _number(values["score"])
     if score is None:
         raise fault(function, item, f"returned the score {values['score']!r}, which is not a number")
@@ -122,7 +122,7 @@ def read_result(result: Any, function: RewardFunction, item: Item) -> tuple[floa
 
 
 def fault(function: RewardFunction, item: Item, what: str) -> PluginError:
-    """The error that says what a function did wrong, and on which problem."""
+    """The error that states what a function did wrong, and on which problem."""
     return PluginError(
         f"{KEY}: {where(function)} {what} on problem {item['extra_info']['instance_id']!r}; "
         "allowed is a number from 0 to 1 (scale others), a boolean, or a dict with such a 'score' "
@@ -131,12 +131,12 @@ def fault(function: RewardFunction, item: Item, what: str) -> PluginError:
 
 
 def raised(function: RewardFunction, item: Item, error: Exception) -> PluginError:
-    """The same, where it raised."""
+    """The error for a function that raised."""
     return fault(function, item, f"raised {type(error).__name__}: {error} ({where_raised(error)})")
 
 
 def _number(value: Any) -> float | None:
-    """The value as a float, if it is a number or an array of one; None otherwise."""
+    """The value as a float if it is a number or an array of one number; None otherwise."""
     if not isinstance(value, (int, float)) and hasattr(value, "item"):
         try:
             value = value.item()

@@ -1,6 +1,6 @@
-"""Who calls a reward function of the user's own: a process that can be ended, or this one.
+"""The caller of a user's own reward function: a process that can be ended, or this one.
 
-``open_grader`` gives the grader of a run, a function or one of ours.
+``open_grader`` returns the grader of a run, a function or one of ours.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from seele.reward.process import Reply, WorkerPool, WorkerProcess, clock_limit_s
 
 
 class FunctionGrader(ProblemGrader):
-    """Grades whole responses by a reward function. Thread-safe; its function is imported at once."""
+    """Grades whole responses with a reward function. Thread-safe; imports the function immediately."""
 
     def __init__(self, settings: RewardConfig) -> None:
         """Import the function; processes start at the first response.
@@ -41,7 +41,7 @@ class FunctionGrader(ProblemGrader):
         self._settings = settings
         self._function = load_function(settings.grader, settings.kwargs)
         self._is_async = is_coroutine_function(self._function)
-        # A folder of the run's, from which a module may be imported, is on this process's path only.
+        # The run's folder, from which a module may be imported, is only on this process's path.
         path = os.pathsep.join(each or os.getcwd() for each in sys.path)
         self._workers = WorkerPool(
             [
@@ -60,7 +60,7 @@ class FunctionGrader(ProblemGrader):
         """The verdict on a response.
 
         Raises:
-            PluginError: The function raised, or returned what is no reward.
+            PluginError: The function raised, or did not return a reward.
         """
         item = item_of(text, instance, hint_steps=hint_steps)
         if self._settings.isolation == "none":
@@ -69,7 +69,7 @@ class FunctionGrader(ProblemGrader):
         return grade
 
     def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """As many calls at the same time as there are workers; errors are those of ``grade_rollout``."""
+        """Grade responses with one call per worker at a time; errors are those of ``grade_rollout``."""
         items = [item_of(text, instance, hint_steps=0) for text, instance in texts_and_instances]
         if self._settings.isolation == "process":
             return self._workers.ask_all(items, self._ask)
@@ -81,13 +81,14 @@ class FunctionGrader(ProblemGrader):
         return asyncio.run(call_all())
 
     def try_on(self, instance: Instance) -> None:
-        """Call the function on nothing and on a problem's worked solution, before a run depends on it.
+        """Call the function on an empty response and on a problem's worked solution, before a run depends on
+        it.
 
-        With ``isolation`` ``none`` it is not called: what it needs may not be there yet.
+        With ``isolation`` ``none`` it is not called: what it needs may not exist yet.
 
         Raises:
-            PluginError: As ``grade_rollout``.
-            ConfigError: A call met a limit.
+            PluginError: As in ``grade_rollout``.
+            ConfigError: A call hit a limit.
         """
         if self._settings.isolation == "none":
             return
@@ -103,7 +104,7 @@ class FunctionGrader(ProblemGrader):
 
     @functools.cached_property
     def _slots(self) -> asyncio.Semaphore:
-        """Calls at the same time from the rollout worker's event loop."""
+        """Limits the concurrent calls from the rollout worker's event loop."""
         return asyncio.Semaphore(self._settings.num_workers)
 
     async def _call(self, item: Item, slots: asyncio.Semaphore) -> Grade:
@@ -140,7 +141,7 @@ Grader = GraderPool | FunctionGrader
 
 
 def open_grader(settings: RewardConfig) -> Grader:
-    """The grader that the settings name, ready to grade.
+    """Return the grader that the settings name, ready to grade.
 
     Raises:
         ConfigError: There is no such grader or function, or the function does not take the arguments.

@@ -1,7 +1,7 @@
-r"""Whether reference answers can be met: each is graded against itself, stated as a response would state it.
+r"""A check that reference answers can be matched: each is graded against itself, in the form of a response.
 
-A gold that fails here makes its problem wrong for ever, whatever the policy answers: a worked solution that
-was mapped as the answer, a brace that is never closed, an answer of a kind that the grader cannot read.
+A gold that fails here makes its problem wrong for ever, whatever the policy answers: a worked solution mapped
+as the answer, a brace that is never closed, an answer of a kind that the grader cannot read.
 """
 
 import re
@@ -23,14 +23,14 @@ MAX_FAILING_GOLDS = 0.01
 """Share of a split's golds that may fail."""
 
 MAX_WORDS = 40
-"""A gold of more words is a text that no response repeats word for word. The longest real answers that were
-looked at, knights and knaves with eight people, have 24.
+"""A gold of more words is a text that no response repeats word for word. The longest real answers examined,
+knights and knaves with eight people, have 24.
 """
 
 # GSM8K's mark of the final answer.
 _FINAL_MARK = "####"
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-# They begin by comparing the texts, so that equal ones need no process of a second's start.
+# They compare the texts first, so equal ones need no process, whose start takes a second.
 _TAKE_EQUAL_TEXTS = frozenset({"mathruler", "strict+"})
 _SHOWN = 5
 _SHOWN_CHARS = 80
@@ -38,15 +38,15 @@ _SHOWN_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldCheck:
-    """Grades a split's golds against themselves, and refuses the split where too many fail."""
+    """Grades a split's golds against themselves, and refuses the split if too many fail."""
 
     grader: str = _DEFAULTS.grader
-    """As the run that trains on the problems has it."""
+    """The grader of the run that trains on the problems."""
     max_failing: float = MAX_FAILING_GOLDS
     """Share of the golds that may fail, in [0, 1]."""
 
     def __post_init__(self) -> None:
-        """Raises ``ConfigError`` for an unknown grader or a share outside [0, 1]."""
+        """Raise ``ConfigError`` for an unknown grader or a share outside [0, 1]."""
         GraderPool(grader=self.grader)
         if not 0.0 <= self.max_failing <= 1.0:
             raise ConfigError(f"--max-failing-golds: expected a share from 0 to 1, got {self.max_failing}")
@@ -55,11 +55,11 @@ class GoldCheck:
         """Check the golds of some of a split's problems.
 
         Args:
-            split: Its name, for messages.
+            split: The split's name, for messages.
             sample: Problems, each with its row in the prepared file.
 
         Returns:
-            What the manifest says of the check: grader, golds checked, golds that failed.
+            The manifest's entry for the check: grader, golds checked, golds that failed.
 
         Raises:
             DataError: More than ``max_failing`` of them fail; the message has rows and values.
@@ -74,17 +74,17 @@ class GoldCheck:
             raise DataError(
                 f"{split}: {len(failing)} of {len(sample)} reference answers that were tried are not right "
                 f"even when a response repeats them (grader {self.grader}), more than the allowed "
-                f"{self.max_failing:.3g} of them: {_shown(failing)}. If that is not the answer, say where it "
-                "stands with --map answer=COLUMN (answer= alone reads the last box of the solution); if it "
-                "is, take another --grader, or accept such problems with --max-failing-golds SHARE"
+                f"{self.max_failing:.3g} of them: {_shown(failing)}. If that is not the answer, name its "
+                "column with --map answer=COLUMN (answer= alone reads the last box of the solution); if it "
+                "is, choose another --grader, or accept such problems with --max-failing-golds SHARE"
             )
         return {"grader": self.grader, "checked": len(sample), "failing": len(failing)}
 
 
 def grade_golds(instances: Sequence[Instance], *, grader: str = _DEFAULTS.grader) -> list[Grade]:
-    r"""The verdict on each problem's gold as a response's ``\boxed{}``, against that gold, in order.
+    r"""The verdict on each problem's gold in a response's ``\boxed{}``, against that gold, in order.
 
-    Of a gold that itself marks a final answer, by ``####`` or a box, the response states only that answer.
+    If a gold itself marks a final answer, by ``####`` or a box, the response states only that answer.
     Problems of the reasoning tasks go to their own checkers.
     """
     grades: dict[int, Grade] = {}
@@ -108,7 +108,7 @@ def grade_golds(instances: Sequence[Instance], *, grader: str = _DEFAULTS.grader
 
 
 def _is_text(gold: str) -> bool:
-    """Whether it is prose without a box, in which graders would look for the answer."""
+    """Return True if the gold is prose without a box, in which graders would look for the answer."""
     return OPENING not in gold and len(_WORD.findall(gold)) > MAX_WORDS
 
 
@@ -125,7 +125,7 @@ def _check(answer: str, instance: Instance) -> Grade:
 
 
 def _shown(failing: Sequence[tuple[int, str, GradeReason]]) -> str:
-    """The first of them, with row and value."""
+    """The first failing golds, with row and value."""
     texts = [
         f"row {row} (counted from 0) {_shortened(gold)} ({reason.value})"
         for row, gold, reason in failing[:_SHOWN]
@@ -134,7 +134,7 @@ def _shown(failing: Sequence[tuple[int, str, GradeReason]]) -> str:
 
 
 def _shortened(gold: str) -> str:
-    """Beginning and end: where a solution stands for the answer, the answer is its end."""
+    """The beginning and end of a gold: if it is a whole solution, the answer is at its end."""
     if len(gold) <= _SHOWN_CHARS:
         return repr(gold)
     return repr(f"{gold[: _SHOWN_CHARS // 2]} ... {gold[-_SHOWN_CHARS // 2 :]}")

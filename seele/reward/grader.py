@@ -1,7 +1,7 @@
 r"""The reward of a text: its last ``\boxed{}`` against the reference answer, within limits.
 
-What cannot be graded is wrong, and its ``GradeReason`` says why, so that it is counted rather than lost. The
-graders themselves run in ``seele.reward.worker``; sympy is never imported in this process.
+An answer that cannot be graded is wrong, and its ``GradeReason`` says why, so that it is counted rather than
+lost. The graders themselves run in ``seele.reward.worker``; sympy is never imported in this process.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from seele.reward.process import WorkerPool, WorkerProcess, clock_limit_s
 from seele.reward.reasoning import CHECKERS, check_answer
 
 Pair = tuple[str, str]
-"""Answer, blank where there is none, and gold."""
+"""Answer, blank if there is none, and gold."""
 
 _DEFAULTS = RewardConfig()
 
@@ -33,7 +33,7 @@ _MAX_REMEMBERED = 4096
 
 
 class ProblemGrader(ABC):
-    """Grades responses to problems in processes that ``close`` ends, or the end of a ``with`` block."""
+    """Grades responses to problems in processes that end with ``close`` or at the end of a ``with`` block."""
 
     _workers: WorkerPool
 
@@ -42,17 +42,17 @@ class ProblemGrader(ABC):
         """The verdict on a response.
 
         Args:
-            text: What the model wrote, without the hint that it continues.
+            text: The text that the model wrote, without the hint that it continues.
             instance: The problem.
             hint_steps: Steps of the worked solution that the model was shown.
         """
 
     @abstractmethod
     def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """Verdicts on responses without hint, in order, all processes at work; waits for them."""
+        """Grade un-hinted responses in parallel, preserving order; blocks until all are graded."""
 
     def grade_problem(self, text: str, instance: Instance) -> Grade:
-        """``grade_problems`` of one response."""
+        """``grade_problems`` for one response."""
         return self.grade_problems([(text, instance)])[0]
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class ProblemGrader(ABC):
 
 
 class GraderPool(ProblemGrader):
-    """Grades answers in processes that are killed, and started again, when one takes too much. Thread-safe.
+    """Grades answers in processes that are killed and restarted when one exceeds its limits. Thread-safe.
 
     Processes start at the first answer that needs one and end with ``close`` or with this process. Calls wait
     for a free process; waiting does not count towards the time limit.
@@ -84,14 +84,14 @@ class GraderPool(ProblemGrader):
         max_answer_chars: int = _DEFAULTS.max_answer_chars,
         memory_limit_mb: int = _DEFAULTS.memory_limit_mb,
     ) -> None:
-        """Check the settings; nothing is started yet.
+        """Check the settings; no process starts yet.
 
         Args:
             grader: A key of ``seele.reward.graders.GRADERS``.
-            num_workers: Processes that grade at the same time.
+            num_workers: Number of processes that grade at the same time.
             time_limit_s: Processor time for one answer, in seconds.
             max_answer_chars: Longer answers are not graded (the text around the box may be of any length),
-                nor is anything against a longer reference answer.
+                nor is any answer against a longer reference answer.
             memory_limit_mb: Address space of one process, in MiB; an idle one uses about 100.
 
         Raises:
@@ -117,11 +117,11 @@ class GraderPool(ProblemGrader):
         self._lock = threading.Lock()
 
     def grade(self, text: str, gold: str) -> Grade:
-        r"""Grade a generated text by its last ``\boxed{}``; blocks until the verdict is there.
+        r"""Grade a generated text by its last ``\boxed{}``; blocks until the verdict arrives.
 
         Args:
-            text: What the model generated. Without a box it has no answer.
-            gold: Reference answer. Nothing is right where it is blank.
+            text: The generated text. Without a box it has no answer.
+            gold: Reference answer. If it is blank, no answer is correct.
 
         Raises:
             DataError: If ``gold`` is not a text; MathRuler would raise, and the row would look wrong for
@@ -131,28 +131,28 @@ class GraderPool(ProblemGrader):
         return self.grade_many([(text, gold)])[0]
 
     def grade_answer(self, answer: str | None, gold: str) -> Grade:
-        r"""``grade`` of an answer out of its box, or of a text: without any box, the text is the answer.
+        r"""``grade`` for an answer without its box, or for a text: without any box, the text is the answer.
 
-        ``None``, blank, or a text whose last box is not closed is no answer.
+        ``None``, blank, and a text whose last box is not closed count as no answer.
         """
         return self.grade_answers([(answer, gold)])[0]
 
     def grade_many(self, texts_and_golds: Iterable[tuple[str, str]]) -> list[Grade]:
-        """``grade`` of each pair, in order, with all processes at work."""
+        """Grade all pairs in parallel, preserving order."""
         return self.grade_answers(
             (last_boxed(text) if isinstance(text, str) else None, gold) for text, gold in texts_and_golds
         )
 
     def grade_answers(self, answers_and_golds: Iterable[tuple[str | None, str]]) -> list[Grade]:
-        """``grade_answer`` of each pair, in order, all processes at work. Equal pairs are graded once."""
+        """``grade_answer`` for all pairs in parallel, preserving order. Equal pairs are graded once."""
         pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
         verdicts = {pair: grade for pair in pairs if (grade := self._at_once(*pair))}
         verdicts |= self._ask_all([pair for pair in dict.fromkeys(pairs) if pair not in verdicts])
         return [verdicts[pair] for pair in pairs]
 
     def judge_answers(self, answers_and_golds: Iterable[tuple[str, str]]) -> list[Grade]:
-        """What the grader itself says of each pair, in order, also where answer and gold are the same text,
-        which ``grade_answers`` takes for right without asking.
+        """The grader's own verdict on each pair, in order, even if answer and gold are the same text, which
+        ``grade_answers`` accepts without asking the grader.
         """
         pairs = [_checked(answer, gold) for answer, gold in answers_and_golds]
         verdicts = {pair: grade for pair in pairs if (grade := self._beyond_limits(*pair))}
@@ -160,16 +160,16 @@ class GraderPool(ProblemGrader):
         return [verdicts[pair] for pair in pairs]
 
     def _ask_all(self, waiting: Sequence[Pair]) -> dict[Pair, Grade]:
-        """The grader's verdicts, all processes at work."""
+        """The grader's verdicts, computed in parallel."""
         return dict(zip(waiting, self._workers.ask_all(waiting, self._ask), strict=True))
 
     async def grade_rollout(self, text: str, instance: Instance, *, hint_steps: int = 0) -> Grade:
-        """``grade_problem`` for a coroutine; the grader sees nothing of a hint."""
+        """``grade_problem`` for a coroutine; the grader does not see the hint."""
         return await asyncio.to_thread(self.grade_problem, text, instance)
 
     def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """By the checker of the problem's data source where it has one (``seele.reward.reasoning``), else as
-        ``grade``.
+        """Grade with the checker of the problem's data source if it has one (``seele.reward.reasoning``),
+        else like ``grade``.
         """
         pairs = list(texts_and_instances)
         graded = iter(
@@ -185,12 +185,12 @@ class GraderPool(ProblemGrader):
         ]
 
     def _at_once(self, answer: str, gold: str) -> Grade | None:
-        """The verdict where no grader is needed; ``None`` otherwise."""
+        """The verdict if it needs no grader; ``None`` otherwise."""
         if not (answer_in(answer) or "").strip():
             return Grade(False, GradeReason.NO_ANSWER)
         if not gold.strip():
             return Grade(False, GradeReason.ERROR)
-        # MathRuler compares stripped texts first, so this is its verdict too.
+        # MathRuler compares stripped texts first, so this is also its verdict.
         if answer.strip() == gold.strip():
             return Grade(True, GradeReason.CORRECT)
         if beyond := self._beyond_limits(answer, gold):
@@ -213,7 +213,7 @@ class GraderPool(ProblemGrader):
         reasons = worker.ask(pairs, limit_s=self._clock_limit_s)
         grades = [Grade(reason is GradeReason.CORRECT, reason) for reason in reasons]
         with self._lock:
-            # A verdict depends on nothing but the two texts; a time-out or a crash may have other causes.
+            # A verdict depends only on the two texts; a time-out or a crash may have other causes.
             self._remembered |= {
                 pair: grade for pair, grade in zip(pairs, grades, strict=True) if grade.reason not in UNGRADED
             }
@@ -223,7 +223,7 @@ class GraderPool(ProblemGrader):
 
 
 def reward_form(grade: Grade, format_score: float) -> Grade:
-    """The verdict, with ``format_score`` where the answer is wrong but of the form that was asked for."""
+    """The verdict, with ``format_score`` if the answer is wrong but has the requested form."""
     formal = grade.reason is GradeReason.WRONG and format_score > 0.0
     return replace(grade, score=format_score) if formal else grade
 

@@ -1,19 +1,19 @@
-r"""The graders by name: what compares an answer with its reference answer.
+r"""The graders by name: functions that compare an answer with its reference answer.
 
 - ``mathruler``: MathRuler 0.1.0 on the last ``\boxed{}``, as in the SEELE paper. Training and evaluation use
   it.
-- ``math_verify``: Math-Verify 0.9 on the text as it is: a second opinion.
-- ``strict+``: MathRuler first, Math-Verify where MathRuler rejects. Accepts what either of the two accepts.
-- ``multiple_choice``: ``seele.reward.multiple_choice``, where the texts of the options are not known.
+- ``math_verify``: Math-Verify 0.9 on the unchanged text, as a second opinion.
+- ``strict+``: MathRuler first, then Math-Verify if MathRuler rejects. Accepts what either of the two accepts.
+- ``multiple_choice``: ``seele.reward.multiple_choice``, if the texts of the options are unknown.
 
-The first three hand text to sympy, which evaluates it as Python. They are loaded by ``seele.reward.worker``
-only, in a process of their own and behind ``seele.reward.expression_filter``. Time limits are the process's,
-too: those of the libraries are alarms, which do not ring in threads and which MathRuler swallows.
+The first three pass text to sympy, which evaluates it as Python. Only ``seele.reward.worker`` loads them, in
+a separate process and behind ``seele.reward.expression_filter``. The process also enforces time limits: those
+of the libraries are alarms, which do not fire in threads and which MathRuler swallows.
 
-What MathRuler asks sympy, whether an expression simplifies to 0, is answered sooner here. Most answers that
-are worked out are wrong, and ``sympy.simplify`` tries hardest where nothing is to be found. It never changes
-a value, so an expression that is not 0 somewhere does not simplify to 0; and of a polynomial with exact
-coefficients, ``expand`` decides it. The rest goes to ``simplify``. The tests compare with it.
+MathRuler asks sympy whether an expression simplifies to 0. This module answers faster. Most evaluated answers
+are wrong, and ``sympy.simplify`` works longest where there is nothing to simplify. It never changes a value,
+so an expression that is not 0 somewhere does not simplify to 0; and for a polynomial with exact coefficients,
+``expand`` decides. The rest goes to ``simplify``. The tests compare with it.
 """
 
 import functools
@@ -28,15 +28,15 @@ from seele.reward.expression_filter import guard
 from seele.reward.extract import answer_in
 from seele.reward.multiple_choice import LETTERS, grade_choice
 
-# Nothing simplifies at these places only; exact, so that nothing is rounded.
+# No expression simplifies at these points only; exact, so that nothing is rounded.
 _PLACES = ((17, 11), (29, 13), (41, 17), (23, 19), (37, 23))
 
-# Worked out to 15 digits; what is smaller than this may be 0.
+# Values have 15 digits; one smaller than this may be 0.
 _SMALLEST = 1e-9
 
 
 def simplify(expression: Any) -> Any:
-    """``sympy.simplify`` as far as a comparison with 0 goes."""
+    """A replacement for ``sympy.simplify`` that is valid for comparison with 0."""
     import sympy
 
     if not isinstance(expression, sympy.Expr) or expression.has(sympy.Float):
@@ -59,7 +59,7 @@ R = TypeVar("R")
 Judge = Callable[[str, str], bool]
 """Answer and gold in, verdict out. Either may be a text with the answer in a box."""
 
-# What Math-Verify looks for mathematics in; a text without any of it is mathematics itself. \$ is money.
+# Where Math-Verify looks for mathematics; a text without any of these is itself mathematics. \$ is money.
 _ENVIRONMENT = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\boxed")
 _SCIENTIFIC = re.compile(r"(?<![\w.])([+-]?\d+(?:\.\d*)?)[eE]([+-]?\d+)(?!\w)")
 _LETTER_ALONE = re.compile(r"\s*\(?[A-J]\)?\.?\s*")
@@ -67,7 +67,7 @@ _LETTER_IN_BRACKETS = re.compile(r"\(([A-J])\)")
 
 
 def load_judge(grader: str) -> Judge:
-    """The grader of that name, ready to be called; takes a second or two.
+    """Load the grader of that name; takes a second or two.
 
     Raises:
         KeyError: If the name is not in ``GRADERS``.
@@ -87,7 +87,7 @@ def _load_mathruler() -> Judge:
     guard(parser)
 
     for name in ("latex2text", "latexwalker"):
-        # pylatexenc makes its tables again for every text, which takes longer than reading it.
+        # pylatexenc rebuilds its tables for every text, which takes longer than reading it.
         module: Any = import_module(f"pylatexenc.{name}")
         module.get_default_latex_context_db = functools.cache(module.get_default_latex_context_db)
     parse = functools.partial(parser.parse_expr, global_dict=_names_of(parser))
@@ -135,17 +135,17 @@ GRADERS: dict[str, Callable[[], Judge]] = {
 
 
 def holds_formula(text: str) -> bool:
-    """Whether Math-Verify finds mathematics marked as such in the text: a formula or a box."""
+    """Return True if Math-Verify finds marked mathematics in the text: a formula or a box."""
     return _ENVIRONMENT.search(text) is not None
 
 
 def _as_mathematics(text: str) -> str:
-    """The text as Math-Verify expects it: with a formula in it; one of our own where it has none."""
+    """The text as Math-Verify expects it, with a formula: if it has none, the whole text becomes one."""
     return text if holds_formula(text) else "$" + _SCIENTIFIC.sub(r"\1\\times 10^{\2}", text) + "$"
 
 
 def _names_of(parser: Any) -> dict[str, Any]:
-    """The names that ``parse_expr`` knows, which it makes again at each call unless it is given them."""
+    """The names that ``parse_expr`` knows, which it rebuilds at each call unless they are passed in."""
     names: dict[str, Any] = {}
 
     def keep(tokens: Any, local_names: Any, global_names: dict[str, Any]) -> Any:

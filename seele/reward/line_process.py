@@ -1,4 +1,4 @@
-"""A child process that is spoken to in lines, each in a limited time, and ended with all it started."""
+"""A child process that communicates in lines, each within a time limit, and is ended with all it started."""
 
 import contextlib
 import os
@@ -9,12 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-# How long it may take to notice that the process is gone while a child of it still holds the pipes.
+# How long it may take to notice that the process has died while one of its children still holds the pipes.
 _LOOK_S = 0.2
 
 
 class LineProcess:
-    """A command between two pipes, started at once, in a session of its own: Ctrl-C is not for it."""
+    """A command between two pipes, started at once, in its own session so that Ctrl-C does not reach it."""
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], stderr: IO[bytes]) -> None:
         self._process = subprocess.Popen(
@@ -36,7 +36,7 @@ class LineProcess:
         """Send ``line`` and a newline.
 
         Raises:
-            TimeoutError: If nothing of it is read for so long.
+            TimeoutError: If none of it is read within the limit.
             OSError: If the process is dead.
         """
         unsent = line + b"\n"
@@ -49,7 +49,7 @@ class LineProcess:
         """The next line, without its newline.
 
         Raises:
-            TimeoutError: If it does not come in time.
+            TimeoutError: If it does not arrive in time.
             EOFError: If the process is dead.
         """
         deadline = time.monotonic() + limit_s
@@ -64,22 +64,22 @@ class LineProcess:
         return line
 
     def discard_output(self) -> None:
-        """Forget what it has said so far."""
+        """Discard its output so far."""
         self._unread = b""
         while _is_ready(self._output, select.POLLIN, 0.0):
             self._read()
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended; what it started may go on."""
+        """True if it has ended; processes that it started may still run."""
         try:
-            # Does not wait for it: until ``end`` does, no other process has its number.
+            # Does not reap it: until ``end`` does, no other process can get its PID.
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill the process and what it started, if they run."""
+        """Kill the process and all it started, if they run."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,16 +1,17 @@
-"""Milestones of a worked solution, and how far along them a response comes. Pure; linear in the text.
+"""Milestones of a worked solution, and how far along them a response gets. Pure; linear in the text.
 
-A *milestone* is a value that a step of the worked solution computes and that stands neither in the question
-nor in an earlier step; the last one is the final answer. A response is walked from left to right: a result
-``= 24`` with a milestone's value passes it, and the first sure error ends the walk. Two kinds of text:
+A *milestone* is a value that a step of the worked solution computes and that is neither in the question nor
+in an earlier step; the last one is the final answer. A response is walked from left to right: a result ``=
+24`` with a milestone's value passes it, and the first sure error ends the walk. There are two kinds of text:
 
 * *chains* (``seele.data.tasks.chains``), ``7a+5=2``: the letter names the operation, so every value is
   compared with the solution's. Exact.
-* *free text*, which may take another way to the answer: what is not a milestone's value is neither right nor
+* *free text*, which may reach the answer another way: a value that is not a milestone's is neither correct
+nor
   wrong, and only an equation that is false by itself (``seele.maths.equations``) is an error.
 
-Segments, offsets and hints count characters; tokens are the caller's. What a milestone is worth does not
-live here. What the walk finds in real text stands in docs/milestones.md.
+Segments, offsets and hints count characters; the caller converts them to tokens. Another module gives credit
+for milestones. docs/milestones.md reports what the walk finds in real text.
 """
 
 import re
@@ -24,7 +25,7 @@ from seele.records import Instance, Milestone, Segment, Walk
 
 
 def milestones_of(instance: Instance) -> tuple[Milestone, ...]:
-    """The stored milestones of a problem, or what ``find_milestones`` finds where none are stored."""
+    """The stored milestones of a problem, or those of ``find_milestones`` if none are stored."""
     if instance.milestones is not None:
         return instance.milestones
     return find_milestones(instance.question, instance.steps, instance.answer)
@@ -36,12 +37,12 @@ def num_shown(milestones: Sequence[Milestone], hint_chars: int) -> int:
 
 
 def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[Milestone, ...]:
-    """The milestones of a worked solution, in order; at most one a step, the last new value of it.
+    """The milestones of a worked solution, in order; at most one per step, the step's last new value.
 
-    A step whose value is the final answer's has none of its own: the last milestone stands for it.
+    A step whose value is the final answer has no milestone of its own: the last milestone represents it.
 
     Args:
-        question: The problem; reaching its numbers is no achievement.
+        question: The problem; its numbers are not milestones.
         steps: The worked solution, cut anywhere; may be empty.
         answer: The reference answer, the value of the last milestone.
     """
@@ -65,16 +66,16 @@ def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[M
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many milestones there are to walk along: counts over problems or steps, the last steps left out."""
+    """Counts of problems and steps with milestones to walk along, excluding the last steps."""
 
     problems: int = 0
     with_two: int = 0
-    """Problems with at least two milestones, the final answer among them."""
+    """Problems with at least two milestones, including the final answer."""
     steps: int = 0
     stating: int = 0
-    """Steps that state a value behind a sign of equality."""
+    """Steps that state a value after an equals sign."""
     new: int = 0
-    """Steps that state a value which stands neither in the question nor in an earlier step."""
+    """Steps that state a value that is neither in the question nor in an earlier step."""
 
 
 def coverage(instances: Iterable[Instance]) -> Coverage:
@@ -100,7 +101,7 @@ def _stated(question: str, steps: Sequence[str]) -> list[list[tuple[Equation, bo
 
 
 def _same_value(text: str, answer: str) -> bool:
-    """Whether both are the same text, blanks and dressing of numbers aside."""
+    """Return True if both texts are the same, apart from blanks and the formatting of numbers."""
     one, other = (re.sub(r"[\s$]|\\[$,!;]", "", each) for each in (text, answer))
     is_number = all(re.fullmatch(r"[0-9,]*\.?[0-9]+", each) for each in (one, other))
     return canonical_number(one) == canonical_number(other) if is_number else one == other
@@ -109,15 +110,15 @@ def _same_value(text: str, answer: str) -> bool:
 def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0) -> Walk:
     r"""Walk a response along the milestones.
 
-    Passed segments come first. Then one that ends with the text and belongs to the last milestone: passed
-    where the final answer is right, failed where it is wrong and no error was sure, and left out where it is
-    unknown. A sure error has a failed segment instead, which ends behind the wrong value.
+    Passed segments come first. Then one that ends with the text and belongs to the last milestone: passed if
+    the final answer is correct, failed if it is wrong without a sure error, and omitted if it is unknown. A
+    sure error gives a failed segment instead, which ends after the wrong value.
 
     Args:
-        milestones: Of ``find_milestones``; without any, nothing is walked.
+        milestones: From ``find_milestones``; without any, nothing is walked.
         text: The response, without prompt and hint.
-        correct: Whether its final answer is right; then nothing is an error. None where that is unknown: then
-            the last ``\boxed{}`` counts if it is written as the answer is.
+        correct: Whether its final answer is correct; if so, nothing is an error. None if unknown: then the
+            last ``\boxed{}`` counts if it is written like the answer.
         shown: How many milestones the hint states. The others are still ahead.
     """
     if not milestones:
@@ -150,7 +151,7 @@ class _Event(NamedTuple):
     end: int
     is_error: bool
     milestones: list[int]
-    """Those whose value it is or, of an error, should have been."""
+    """The milestones whose value it is or, for an error, should have been."""
 
 
 def _free_events(milestones: Sequence[Milestone], text: str) -> Iterator[_Event]:
@@ -163,7 +164,7 @@ def _free_events(milestones: Sequence[Milestone], text: str) -> Iterator[_Event]
         for own in milestone.equations[-1:]:
             by_left.setdefault(own.partition("=")[0], []).append(index)
     for equation in equations(text):
-        # What the worked solution says is no error, be it as it may.
+        # An equation of the worked solution is never an error, even if it is false.
         if equation.is_false and equation.written not in stated:
             left = equation.written.partition("=")[0]
             yield _Event(equation.start, equation.end, True, by_left.get(left, []))
@@ -179,14 +180,14 @@ _CHAIN_STEP_OR_BOX = re.compile(rf"{_CHAIN_STEP.pattern}|\\boxed\{{(?P<content>[
 
 
 def _place(left: str) -> int:
-    """Operations done after a step, by the letter of its last one."""
+    """The number of operations done after a step, from the letter of its last one."""
     return ord(left[-3]) - ord("a") + 1
 
 
 def _chain_runs(milestones: Sequence[Milestone]) -> list[list[str]]:
     """A chain's values after each operation, once for each modulus that its milestones allow.
 
-    They differ only where a step of the solution has several operations. Empty for free text.
+    The runs differ only where a step of the solution has several operations. Empty for free text.
     """
     links = [_CHAIN_STEP.fullmatch("".join(milestone.equations)) for milestone in milestones]
     lefts = [link["left"] for link in links if link is not None]
@@ -217,7 +218,7 @@ def _chain_events(milestones: Sequence[Milestone], runs: list[list[str]], text: 
             yield _Event(*step.span("content"), is_error, [len(milestones) - 1])
             continue
         place = _place(step["left"])
-        # No value is right for an operation that the question does not have.
+        # No value is correct for an operation that the question does not have.
         allowed = {value for run in runs for value in run[place - 1 : place]}
         indices = [index_of[place]] if place in index_of else []
         yield _Event(*step.span("value"), step["value"] not in allowed, indices)

@@ -1,18 +1,19 @@
-r"""Multiple choice: which option an answer names, by its letter, its text or its number. A pure function.
+r"""Multiple choice: which option an answer names, by its letter, text or number. A pure function.
 
-Options are lettered A to J. An answer is read by the first of these rules that finds an option:
+Options are lettered A to J. The first of these rules that finds an option applies:
 
 1. a label alone: ``C``, ``(C)``, ``c.``, ``\text{C}``, ``option C``, ``the answer is C``;
-2. the text of an option, but for blanks, ``$``, ``\text{}``, the backslash of ``\%``, the braces of
-   ``6{,}000`` and a full stop, and for case where that leaves one (of the genotypes Rr and RR each is an
-   option of its own);
-3. a label and what it stands for: ``C. Paris``, ``(C) Paris``, ``C Paris``. Where the words are the text of
-   another option, begin with "and" or "or", or hold another label as in ``(A), (C)``, the answer names none;
-4. a sentence that says ``answer is C`` or ``answer: C``, the last one; none if that goes on with ``or D``.
+2. the text of an option, ignoring blanks, ``$``, ``\text{}``, the backslash of ``\%``, the braces of
+   ``6{,}000`` and a full stop, and ignoring case if that leaves one option (the genotypes Rr and RR are
+   different options);
+3. a label and its text: ``C. Paris``, ``(C) Paris``, ``C Paris``. If the words are the text of another
+option,
+   begin with "and" or "or", or contain another label as in ``(A), (C)``, the answer names no option;
+4. the last sentence that says ``answer is C`` or ``answer: C``; no option if it continues with ``or D``.
 
-A number from 1 is a label, too. In front of rule 2 only where the reference answer is one (22 questions of
-ARC-C are numbered, not lettered); behind it elsewhere, where ``2`` is more likely the text of an option.
-Where another option begins with it, as ``2 m/s`` does, it names none.
+A number from 1 is also a label. It applies before rule 2 only if the reference answer is a number (22
+questions of ARC-C are numbered, not lettered); otherwise after it, because ``2`` is then more likely the text
+of an option. If another option begins with it, as ``2 m/s`` does, it names no option.
 """
 
 import re
@@ -27,7 +28,7 @@ LETTERS = "ABCDEFGHIJ"
 
 UNKNOWN_OPTIONS = ("",) * len(LETTERS)
 
-# What is written around an answer, and does not change it.
+# Markup around an answer that does not change it.
 _BRACE = re.compile(r"(?P<command>\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{)|[{}]")
 _ESCAPED = re.compile(r"\\([%$&#_])|\{(,)\}")
 _DRESSING = re.compile(r"\\(?:left|right)(?=[()\[\].|])|\\[ ,;:!()\[\]]|[$~*]")
@@ -38,25 +39,25 @@ _LABEL = re.compile(r"\(?([A-Ja-j]|10|[1-9])\)?[.:]?")
 _LABEL_AND_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.:)]|([A-J])(?=\s))(?:[\s:,]|-\s)*(.*)")
 _NUMBER_AND_TEXT = re.compile(r"(?:\((10|[1-9])\)|(10|[1-9])[.:)](?=\s)|([1-9])(?=\s))(?:[\s:,]|-\s)*(.*)")
 _SEVERAL = re.compile(r"(?:and|or|&|/)(?:\s|$)", re.I)
-# Labels among the words behind a label. P(A) is none, and a full stop behind a letter may end a sentence.
+# Labels among the words after a label. P(A) is not one, and a full stop after a letter may end a sentence.
 _OTHER_LETTER = re.compile(r"(?<!\w)\([A-J]\)|(?<![\w(])[A-J](?:\)|[.:](?=\s))|^[A-J]$")
 _OTHER_NUMBER = re.compile(r"(?<!\w)\((?:10|[1-9])\)|(?<![\w(.,])(?:10|[1-9])\)")
 _SAID = re.compile(
     r"\b(?i:answer|option|choice)\s*(?i:is|:)\s*\(?([A-J])\b(\)?,?\s*(?i:and\b|or\b|&|/)\s*\(?[A-J]\b)?"
 )
 
-# The end of a text without box; a longer box holds no option.
+# How much of the end of a text without a box is read; a longer box does not hold an option.
 _MAX_CHARS = 2000
 
 
 def grade_choice(answer: str | None, gold: str, options: Sequence[str] = UNKNOWN_OPTIONS) -> Grade:
-    r"""Whether the answer names the option that the reference answer names.
+    r"""Grade whether the answer names the same option as the reference answer.
 
     Args:
         answer: Bare, or a text with the answer in its last ``\boxed{}``; ``None`` or blank is no answer.
-        gold: Letter, number from 1 or text of the right option.
-        options: Their 1 to 10 texts, in order. Unless given, only labels can be read. Two options with the
-            same text are the same.
+        gold: Letter, number from 1 or text of the correct option.
+        options: The 1 to 10 texts of the options, in order. Without them only labels can be read. Two options
+            with the same text are the same.
 
     Raises:
         DataError: If there are not 1 to 10 options, or ``gold`` names none of them.
@@ -77,7 +78,7 @@ def grade_choice(answer: str | None, gold: str, options: Sequence[str] = UNKNOWN
 
 
 def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
-    """Index of the option that ``text`` names; ``texts`` are bare."""
+    """Index of the option that ``text`` names, or None; ``texts`` are bare."""
     bare = _bare(text)
     said = _PREFIX.sub("", bare)
     label = _label(said, len(texts))
@@ -106,7 +107,7 @@ def _find(text: str, texts: Sequence[str], *, numbered: bool) -> int | None:
 
 
 def _meant(bare: str, texts: Sequence[str]) -> int | None:
-    """Index of the option with this text, the first of several that are the same; all bare."""
+    """Index of the option with this text, or None; the first of several equal ones; all bare."""
     alike = {text for text in texts if text and text.casefold() == bare.casefold()}
     if bare in alike:
         return texts.index(bare)
@@ -114,7 +115,7 @@ def _meant(bare: str, texts: Sequence[str]) -> int | None:
 
 
 def _label(text: str, num_options: int) -> int | None:
-    """Index of the option whose letter or number, alone, is the text."""
+    """Index of the option whose letter or number is the whole text, or None."""
     found = _LABEL.fullmatch(text)
     if found is None:
         return None
@@ -124,7 +125,7 @@ def _label(text: str, num_options: int) -> int | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without mark-up: commands of LaTeX that set text, sizes and blanks; runs of blanks are one."""
+    """The text without markup: LaTeX commands for text, sizes and blanks; runs of blanks become one."""
     text = _ESCAPED.sub(r"\1\2", text)
     opened: list[re.Match[str]] = []
     dropped: list[tuple[int, int]] = []

@@ -1,19 +1,19 @@
-"""DAPO's soft penalty for responses that come near the length limit (arXiv:2503.14476, section 3.4)."""
+"""DAPO's soft penalty for responses near the length limit (arXiv:2503.14476, section 3.4)."""
 
 
 def overlong_penalty(
     response_tokens: int, *, max_response_tokens: int, buffer_tokens: int, factor: float
 ) -> float:
-    """What is added to a response's reward, at most 0.
+    """The penalty that is added to a response's reward, at most 0.
 
         0 up to max - buffer tokens, then falling linearly to -factor at max
 
-    As ``DAPORewardManager`` of verl 0.9.1, whose settings it is given.
+    Like ``DAPORewardManager`` of verl 0.9.1, with the same settings.
 
     Args:
         response_tokens: Length of the response.
         max_response_tokens: The limit; 20,480 in the paper.
-        buffer_tokens: Length of the interval of penalty, positive and at most the limit; 4,096 in the paper.
+        buffer_tokens: Length of the penalized interval, positive and at most the limit; 4,096 in the paper.
         factor: Largest penalty; 1 in the paper.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Grading processes as their caller sees them: answers in, verdicts out, killed where none comes.
+"""The caller's side of grading processes: answers in, verdicts out; a process without a verdict is killed.
 
-What a process does with a pair is in ``seele.reward.worker``.
+``seele.reward.worker`` is what runs in a process.
 """
 
 import json
@@ -21,46 +21,47 @@ from seele.records import GradeReason
 from seele.reward.line_process import LineProcess
 from seele.reward.sandbox import NO_NETWORK
 
-# Importing sympy takes one to two seconds on an idle machine, and start-up is not the answer's fault.
+# Importing sympy takes one to two seconds on an idle machine; start-up does not count against the answer.
 _START_LIMIT_S = 120.0
 
-# What the interpreter may need to find itself and its libraries; nothing else reaches the worker.
+# The variables by which the interpreter finds itself and its libraries; the worker gets no others.
 _INHERITED = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR")
 
-# Pairs a message: a few milliseconds of work, beside which the message costs nothing.
+# Pairs per message: a few milliseconds of work, compared with which a message is cheap.
 _MAX_BATCH = 64
 
-# The clock only has to catch a process that does not run at all (stopped, swapped out): on a machine that is
-# busy training, a second of processor time takes a few by the clock, and at times nothing happens at all.
+# The wall clock only has to catch a process that does not run at all (stopped, swapped out): on a machine
+# busy with training, a second of processor time takes a few seconds of wall-clock time, and at times nothing
+# runs.
 _CLOCK_PER_PROCESSOR_SECOND = 4.0
 _PATIENCE_S = 20.0
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Reply = dict[str, Any]
-"""What the process says of a pair, or how it ended."""
+"""The process's answer for a pair, or how the process ended."""
 
 
 def clock_limit_s(time_limit_s: float) -> float:
-    """Seconds by the clock that a reply with ``time_limit_s`` of processor time may take."""
+    """Wall-clock seconds that a reply with ``time_limit_s`` of processor time may take."""
     return _CLOCK_PER_PROCESSOR_SECOND * time_limit_s + _PATIENCE_S
 
 
 class WorkerProcess:
-    """A ``python -m seele.reward.worker``, started at the first question and again after each death.
+    """A ``python -m seele.reward.worker``, started at the first question and restarted when it dies.
 
     For one caller at a time.
     """
 
     def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        """Nothing is started yet.
+        """Store the command; no process starts yet.
 
         Args:
-            arguments: The worker's.
-            environment: Variables of the process, which then also keeps its network; without, it has the few
-                that Python needs.
+            arguments: The worker's arguments.
+            environment: Variables of the process, which then also keeps its network; without them, it has the
+                few that Python needs.
         """
-        # -P: a folder of the caller's working directory must not stand in for a library.
+        # -P: a folder in the caller's working directory must not shadow a library.
         self._command = (sys.executable, "-P", "-m", "seele.reward.worker", *arguments)
         self._environment = environment
         self._process: LineProcess | None = None
@@ -68,12 +69,12 @@ class WorkerProcess:
         self._batch = 0
 
     def ask(self, pairs: Sequence[tuple[str, str]], *, limit_s: float) -> list[GradeReason]:
-        """What became of each pair of answer and gold, in order; one that ends the process costs itself only.
+        """The outcome of each pair of answer and gold, in order; one that ends the process affects no other.
 
         Args:
             pairs: Answer and gold.
-            limit_s: Wall-clock limit of a reply; start-up does not count. The limit on processor time is the
-                worker's own.
+            limit_s: Wall-clock limit of a reply; start-up does not count. The worker itself enforces the
+                limit on processor time.
 
         Raises:
             DependencyError: If the process cannot be started even once.
@@ -81,7 +82,7 @@ class WorkerProcess:
         return [_reason(reply) for reply in self.replies(pairs, limit_s=limit_s)]
 
     def replies(self, pairs: Sequence[Any], *, limit_s: float) -> list[Reply]:
-        """What the worker says of each pair, in order; ``{"ended": status}`` of one that ended the process.
+        """The worker's reply to each pair, in order; ``{"ended": status}`` for one that ended the process.
 
         Arguments and errors are those of ``ask``.
         """
@@ -97,7 +98,7 @@ class WorkerProcess:
             process.end()
 
     def _exchange(self, pairs: Sequence[Any], limit_s: float) -> list[Reply]:
-        """The fates of the first pairs: of all, or up to the one that ended the process."""
+        """Replies to the first pairs: to all, or up to the one that ended the process."""
         replies: list[Reply] = []
         try:
             process = self._running()
@@ -117,7 +118,7 @@ class WorkerProcess:
         return replies
 
     def _reply(self, process: LineProcess, limit_s: float) -> Reply:
-        """The next reply to this batch; the child of a child that died may still answer the one before."""
+        """The next reply to this batch; a dead child's own child may still answer the batch before."""
         while True:
             reply: Reply = json.loads(process.read_line(limit_s=limit_s))
             if reply.get("batch", self._batch) == self._batch:
@@ -127,7 +128,7 @@ class WorkerProcess:
         if self._process is None or self._process.is_dead:
             self.stop()
             self._process = self._start()
-        # A child that was killed while it idled is no fate of the next pair.
+        # The death of an idle child does not concern the next pair.
         self._process.discard_output()
         return self._process
 
@@ -138,7 +139,7 @@ class WorkerProcess:
             environment = dict(self._environment)
         root = str(Path(seele.__file__).parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-        # sympy's order of terms follows hashes: the same answer must get the same verdict everywhere.
+        # sympy's order of terms depends on hashes: the same answer must get the same verdict everywhere.
         environment |= {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
         said = ""
         fenced = () if self._environment is not None else ((*NO_NETWORK, *self._command),)
@@ -157,13 +158,13 @@ class WorkerProcess:
             self._has_started = True
             return process
         if self._has_started:
-            # Then the installation is fine, and whatever ends processes here ended this one.
-            raise EOFError("the grading process does not start again")
+            # Then the installation works, and this process died like the others here.
+            raise EOFError("the grading process does not restart")
         raise DependencyError(f"the grading process does not start: {said}; try: {' '.join(self._command)}")
 
 
 def ended_by(reply: Reply) -> GradeReason | None:
-    """Why the pair has no verdict, where it ended its process; None otherwise."""
+    """Why the pair has no verdict, if it ended its process; None otherwise."""
     if "ended" not in reply:
         return None
     return GradeReason.TIMEOUT if reply["ended"] == -signal.SIGPROF else GradeReason.CRASHED
@@ -178,11 +179,11 @@ def _reason(reply: Reply) -> GradeReason:
 
 
 class WorkerPool:
-    """Grading processes that are asked at the same time. Thread-safe; calls wait for a free process."""
+    """Grading processes that work in parallel. Thread-safe; calls wait for a free process."""
 
     def __init__(self, workers: Sequence[WorkerProcess]) -> None:
         self._num_workers = len(workers)
-        # Last in, first out: a second process starts only when two answers wait at once.
+        # Last in, first out: a second process starts only when two answers wait at the same time.
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         for worker in workers:
             self._idle.put(worker)
@@ -191,8 +192,8 @@ class WorkerPool:
     def ask_all(
         self, items: Sequence[Item], ask: Callable[[WorkerProcess, Sequence[Item]], Sequence[Answer]]
     ) -> list[Answer]:
-        """``ask`` of all items, a batch at a time, in order, with all processes at work."""
-        # Small enough that the processes end together, large enough that they seldom wait for a message.
+        """Call ``ask`` on all items in batches, in parallel, preserving order."""
+        # Small enough that the processes finish together, large enough that they seldom wait for a message.
         size = min(_MAX_BATCH, -(-len(items) // (4 * self._num_workers))) or 1
         batches = [items[start : start + size] for start in range(0, len(items), size)]
 

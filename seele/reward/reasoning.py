@@ -1,9 +1,9 @@
 r"""Checkers of the reasoning tasks: Countdown, Zebra puzzles, ARC-1D. Pure functions.
 
-Each compares the content of a ``\boxed{}`` with the reference answer and says ``correct``, ``wrong`` for an
-answer of the form asked for, or ``malformed``. Nothing that a model wrote is ever run: expressions are read
-by ``seele.maths.arithmetic``. Time is linear in the length of the answer. A problem's checker is chosen by
-its data source, in training and wherever else problems in our schema are graded.
+Each compares the content of a ``\boxed{}`` with the reference answer and returns ``correct``, ``wrong`` for
+an answer of the requested form, or ``malformed``. Nothing that a model wrote is ever run: expressions are
+parsed by ``seele.maths.arithmetic``. Time is linear in the length of the answer. A problem's data source
+determines its checker, in training and wherever else problems in our schema are graded.
 """
 
 import functools
@@ -16,9 +16,9 @@ from seele.maths.arithmetic import NotArithmeticError, TooDeepError, evaluate, n
 from seele.records import Grade, GradeReason, Instance
 
 MAX_CHARS = 1000
-"""Longer answers are not read; the longest honest one of any level has some hundred characters."""
+"""Longer answers are not read; the longest genuine one of any level has about a hundred characters."""
 
-# Other ways to write the signs, and what LaTeX puts around an expression.
+# Other ways to write the signs, and LaTeX markup around an expression.
 _NOTATION = (
     *((times, "*") for times in (r"\times", r"\cdot", r"\ast", *"\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}")),
     *((times, "*") for times in "\N{DOT OPERATOR}\N{ASTERISK OPERATOR}"),
@@ -32,17 +32,17 @@ _CELLS = re.compile(r"\[?(?:[\s,]*[0-9])+[\s,]*\]?")
 
 
 def check_countdown(answer: str, gold: str) -> GradeReason:
-    """Whether an expression uses the numbers of the problem once each and comes to its target.
+    """Check that an expression uses each of the problem's numbers once and equals its target.
 
-    An equation whose right side is a number, as in ``5 * 3 - 1 = 14``, is taken by its left side if the
-    right one is the target.
+    Of an equation whose right side is a number, as in ``5 * 3 - 1 = 14``, the left side is checked if the
+    right side is the target.
 
     Args:
-        answer: What the model says.
-        gold: An expression that is right: its numbers are the problem's, its value the target.
+        answer: The model's answer.
+        gold: A correct expression: its numbers are the problem's, its value the target.
 
     Raises:
-        DataError: If ``gold`` is no expression with a whole value.
+        DataError: If ``gold`` is not an expression with a whole value.
     """
     target, numbers = _read_countdown(gold)
     for written, plain in _NOTATION:
@@ -57,7 +57,7 @@ def check_countdown(answer: str, gold: str) -> GradeReason:
         return GradeReason.MALFORMED
     if equals and stated_value is None:
         return GradeReason.MALFORMED
-    # Before anything is evaluated: of the problem's few numbers no value becomes large.
+    # Before anything is evaluated: the problem's few numbers give no large values.
     if tuple(sorted(numbers_in(expression))) != numbers or stated_value not in (None, target):
         return GradeReason.WRONG
     try:
@@ -67,7 +67,7 @@ def check_countdown(answer: str, gold: str) -> GradeReason:
 
 
 def check_zebra(answer: str, gold: str) -> GradeReason:
-    r"""Whether the answer is the name that ``gold`` is, but for case, ``\text{}`` and a full stop."""
+    r"""Check that the answer is the name in ``gold``, ignoring case, ``\text{}`` and a full stop."""
     name = _bare(answer)
     if not _NAME.fullmatch(name):
         return GradeReason.MALFORMED
@@ -75,11 +75,11 @@ def check_zebra(answer: str, gold: str) -> GradeReason:
 
 
 def check_arc_1d(answer: str, gold: str) -> GradeReason:
-    """Whether the answer is the row of digits that ``gold`` is, whatever blanks, commas and a pair of square
-    brackets stand around them.
+    """Check that the answer is the row of digits in ``gold``, ignoring blanks, commas and a pair of square
+    brackets around it.
 
     Raises:
-        DataError: If ``gold`` is no row of digits.
+        DataError: If ``gold`` is not a row of digits.
     """
     if not _CELLS.fullmatch(gold):
         raise DataError(f"an ARC-1D reference answer must be a row of digits, got {gold!r}")
@@ -97,7 +97,7 @@ CHECKERS: Mapping[str, Checker] = {
     "zebra": check_zebra,
     "arc_1d": check_arc_1d,
 }
-"""By data source."""
+"""Checkers by data source."""
 
 
 def check_answer(answer: str | None, gold: str, data_source: str) -> Grade:
@@ -105,7 +105,7 @@ def check_answer(answer: str | None, gold: str, data_source: str) -> Grade:
 
     Raises:
         KeyError: If ``data_source`` has no checker in ``CHECKERS``.
-        DataError: If ``gold`` is nothing that the checker can compare with.
+        DataError: If the checker cannot compare with ``gold``.
     """
     if answer is None or not answer.strip():
         reason = GradeReason.NO_ANSWER
@@ -117,7 +117,7 @@ def check_answer(answer: str | None, gold: str, data_source: str) -> Grade:
 
 
 def check_reference(instance: Instance) -> None:
-    """Raise ``DataError`` unless the problem's reference answer passes its own checker, where it has one."""
+    """Raise ``DataError`` unless the problem's reference answer passes its own checker, if there is one."""
     if instance.data_source not in CHECKERS:
         return
     at = f"problem {instance.instance_id!r} ({instance.data_source}), reference answer {instance.answer!r}"
@@ -126,12 +126,12 @@ def check_reference(instance: Instance) -> None:
     except DataError as error:
         raise DataError(f"{at}: {error}; prepare the file again with `seele data prepare`") from error
     if not grade.correct:
-        raise DataError(f"{at}: not of the form that the task asks for ({grade.reason.value})")
+        raise DataError(f"{at}: not of the form that the task requires ({grade.reason.value})")
 
 
 @functools.lru_cache(maxsize=4096)
 def _read_countdown(gold: str) -> tuple[Fraction, tuple[int, ...]]:
-    """Target and sorted numbers of a right expression."""
+    """Target and sorted numbers of a correct expression."""
     try:
         expression = parse(gold)
         target = evaluate(expression)

@@ -1,9 +1,9 @@
-"""What a grading process gives up once its libraries are loaded, so that there is little left to harm.
+"""The rights that a grading process gives up once its libraries are loaded, so that it can do little harm.
 
-The third fence: texts that are not mathematics are not evaluated (``seele.reward.expression_filter``), and
-a verdict that costs too much is ended by the kernel. Should a text run as Python all the same, it finds no
-files to write, no process to start and no network. ``NO_NETWORK`` needs a kernel that lets users make
-namespaces; the rest works everywhere.
+This is the third line of defence: texts that are not mathematics are not evaluated
+(``seele.reward.expression_filter``), and the kernel ends a verdict that costs too much. If a text runs as
+Python even so, it cannot write files, start processes or use the network. ``NO_NETWORK`` needs a kernel that
+lets users create namespaces; the rest works everywhere.
 """
 
 import os
@@ -13,10 +13,9 @@ import tempfile
 from typing import Any
 
 NO_NETWORK = ("unshare", "--user", "--net", "--")
-"""Runs the command behind it as an unprivileged user, without network and without root's powers."""
+"""Runs the command after it as an unprivileged user, without network and without root's powers."""
 
-# What loading a module of sympy takes, and nothing beyond: the hook is asked about everything that leaves
-# Python.
+# Only what loading a module of sympy needs: the hook sees everything that leaves Python.
 _HARMLESS = frozenset(
     {
         "array.__new__",
@@ -37,24 +36,24 @@ _HARMLESS = frozenset(
     }
 )
 
-# A file of a module and the folder it lies in; the standard streams are three more.
+# A module's file and its folder; the standard streams are three more.
 _MAX_OPEN_FILES = 16
 
 
 def enter_nowhere() -> None:
-    """Work in a folder that does not exist any more: nothing can be put there."""
+    """Work in a deleted folder, where nothing can be written."""
     try:
         nowhere = tempfile.mkdtemp()
-    except OSError:  # nothing can be put anywhere
+    except OSError:  # nothing can be written anywhere
         os.chdir("/")
     else:
         os.chdir(nowhere)
         os.rmdir(nowhere)
 
 
-# All run in the grading process only: there is no way back.
+# All of these run only in the grading process: they cannot be undone.
 def limit_memory(limit_mb: int) -> None:  # pragma: no cover
-    """Leave ``limit_mb`` MiB of address space beyond what the process has: what it imported may be large."""
+    """Leave ``limit_mb`` MiB of address space beyond the current use, as imports may be large."""
     with open("/proc/self/statm", encoding="ascii") as pages:
         taken = int(pages.read().split()[0]) * resource.getpagesize()
     _lower(resource.RLIMIT_AS, taken + limit_mb * 2**20)
@@ -62,7 +61,7 @@ def limit_memory(limit_mb: int) -> None:  # pragma: no cover
 
 
 def give_up(memory_limit_mb: int) -> None:  # pragma: no cover
-    """Let go of the environment, and of memory, files, processes and sockets beyond what grading needs.
+    """Give up the environment, and memory, files, processes and sockets beyond what grading needs.
 
     An attempt to take more memory fails; an attempt at anything else ends the process.
     """
@@ -77,7 +76,7 @@ def give_up(memory_limit_mb: int) -> None:  # pragma: no cover
         (resource.RLIMIT_NOFILE, _MAX_OPEN_FILES),
     ):
         _lower(limit, value)
-    # The two ways to make a file that raise no audit event.
+    # The two ways to create a file that raise no audit event.
     for module in (os, sys.modules["posix"]):
         for name in ("mkfifo", "mknod"):
             vars(module).pop(name, None)

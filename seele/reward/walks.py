@@ -1,11 +1,11 @@
 """How responses are walked along their milestones: ``seele.credit.walk``, and a watch for the first error.
 
-``milestones`` is ``seele.reward.milestones.walk``. One of the user's own is a function with its arguments::
+``milestones`` is ``seele.reward.milestones.walk``. A user's own walk is a function with the same arguments::
 
     def walk(milestones, text, *, correct, shown): ...
 
-It returns a ``seele.records.Walk`` in characters of the text. With ``seele.credit.stop`` it is also called
-for each line by itself, with as many milestones shown as are behind the line.
+It returns a ``seele.records.Walk`` in characters of the text. With ``seele.credit.stop`` it is also called on
+each line separately, with ``shown`` counting the milestones before the line.
 """
 
 import functools
@@ -25,10 +25,10 @@ WalkFunction = Callable[..., Walk]
 
 @functools.cache
 def find_walk(spec: str) -> WalkFunction:
-    """The walk that a setting names, one of the user's own with its faults named.
+    """Return the walk that a setting names; faults of a user's own walk are reported.
 
     Raises:
-        ConfigError: There is none, or it does not take ``walk``'s arguments.
+        ConfigError: There is no such walk, or it does not take ``walk``'s arguments.
     """
     built_in = {"milestones": walk}
     function: WalkFunction = find_part(spec, key=KEY, group="walks", built_in=built_in)
@@ -66,39 +66,39 @@ def _check(found: Walk, num_milestones: int, num_chars: int) -> None:
 
 
 class ErrorWatch:
-    """Sees the first sure error of a response while it is being written, line by line. In what pieces the
-    text comes makes no difference.
+    """Finds the first sure error of a response while it is being written, line by line. It does not matter
+    how the text is split into pieces.
     """
 
     def __init__(self, milestones: Sequence[Milestone], *, shown: int, walk: str = "milestones") -> None:
-        """Begin in front of the response.
+        """Begin before the response.
 
         Args:
-            milestones: Of the problem.
+            milestones: The problem's milestones.
             shown: How many of them the hint states (``num_shown``).
-            walk: As ``seele.credit.walk``; a name, because watches go to the engine's process.
+            walk: As ``seele.credit.walk``; a name, because watches are sent to the engine's process.
         """
         self._walk, self._shown = walk, shown
         self._milestones, self._behind = milestones, shown
         self._line = ""
         self.chars_read = 0
-        """Characters of the lines that it has looked at, up to the one with the error."""
+        """Characters of the lines read so far, up to the one with the error."""
 
     def to_json(self) -> dict[str, Any]:
-        """One that stands in front of the response, for the engine's process."""
+        """JSON of a watch at the beginning of the response, for the engine's process."""
         milestones = [[each.value, each.end, list(each.equations)] for each in self._milestones]
         return {"milestones": milestones, "shown": self._shown, "walk": self._walk}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "ErrorWatch":
-        """Of ``to_json``."""
+        """The watch that ``to_json`` describes."""
         milestones = [
             Milestone(value, end, tuple(equations)) for value, end, equations in stored["milestones"]
         ]
         return cls(milestones, shown=stored["shown"], walk=stored["walk"])
 
     def finds_error(self, text: str) -> bool:
-        """Whether a line that ends in ``text``, which comes next, holds a sure error."""
+        """Read ``text``, which comes next, and return True if a line that ends in it has a sure error."""
         *ended, self._line = (self._line + text).split("\n")
         for line in ended:
             self.chars_read += len(line) + 1

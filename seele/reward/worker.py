@@ -1,21 +1,22 @@
 r"""The grading process: reads questions, writes verdicts, and lets the kernel end it when one costs too much.
 
-Started as ``python -m seele.reward.worker GRADER TIME_LIMIT_S MEMORY_LIMIT_MB [KWARGS]`` by
-``seele.reward.process``; with the keyword arguments, JSON, GRADER names a reward function of the user's own.
-It is two processes. One loads the libraries, which takes a second or two, and from then on does nothing but
-fork. Its child gives up what grading does not need (``seele.reward.sandbox``) and grades; where an answer
-ends it, the next one is there within milliseconds, with everything loaded.
+``seele.reward.process`` starts it as
+``python -m seele.reward.worker GRADER TIME_LIMIT_S MEMORY_LIMIT_MB [KWARGS]``; with keyword arguments, as
+JSON, GRADER names a user's own reward function. It consists of two processes. One loads the libraries, which
+takes a second or two, and after that only forks. Its child gives up what grading does not need
+(``seele.reward.sandbox``) and grades; if an answer ends it, the next child starts within milliseconds, with
+everything loaded.
 
-A line in is ``{"batch": n, "pairs": [[answer, gold], ...]}``. A line out is ``{"batch": n, "correct": bool}``
-for each pair, in order, or ``{"batch": n, "error": text}`` where the grader raised; ``{"ended": status}``
-says that the child is dead, with its exit status or minus its signal. The first line out says that the
-libraries are loaded.
+An input line is ``{"batch": n, "pairs": [[answer, gold], ...]}``. An output line is
+``{"batch": n, "correct": bool}`` for each pair, in order, or ``{"batch": n, "error": text}`` if the grader
+raised; ``{"ended": status}`` means that the child is dead, with its exit status or minus its signal. The
+first output line means that the libraries are loaded.
 
-A user's function is asked in ``[[arguments], ...]`` and answered by ``{"score": number, "extra": {...}}`` or
-``{"fault": text}``. It has the limits on time and memory, and nothing else is taken from it: it is the user's
-own code, and may read files or import as it runs.
+A user's function receives ``[[arguments], ...]`` and is answered by ``{"score": number, "extra": {...}}`` or
+``{"fault": text}``. It has limits on time and memory, and keeps all other rights: it is the user's own code,
+and may read files or import as it runs.
 
-Why a process: the graders hand text to sympy, which may take for ever or take all memory. A thread cannot be
+Why a process: the graders pass text to sympy, which may run for ever or take all memory. A thread cannot be
 killed, and MathRuler's bare ``except`` swallows whatever a signal handler raises, so each limit ends the
 process itself.
 """
@@ -35,8 +36,7 @@ from seele.reward import sandbox
 from seele.reward.function import Item, load_function, raised, read_result
 from seele.reward.graders import Judge, die_of_memory, load_judge
 
-# sympy remembers much of what it worked out; a child that has graded this many answers makes room for a fresh
-# one.
+# sympy caches many of its results; a child that has graded this many answers makes room for a fresh one.
 _MAX_ANSWERS = 10_000
 _MAKE_ROOM = os.EX_TEMPFAIL
 
@@ -49,13 +49,13 @@ def serve(
     time_limit_s: float,
     max_answers: int = _MAX_ANSWERS,
 ) -> bool:
-    """Answer each message with a line of ``replies`` a pair.
+    """Answer each message with one line of ``replies`` per pair.
 
-    A verdict that takes more than ``time_limit_s`` of processor time ends the process with SIGPROF: processor
-    time, so that a busy machine changes no reward.
+    A verdict that takes more than ``time_limit_s`` of processor time ends the process with SIGPROF. The limit
+    is on processor time, so that a busy machine changes no reward.
 
     Returns:
-        Whether there may be more messages: it stops at the end of one after ``max_answers`` answers.
+        True if there may be more messages: it stops after the message that reaches ``max_answers`` answers.
     """
     num_answers = 0
     for line in messages:
@@ -66,7 +66,7 @@ def serve(
                 reply = _reply(judge, *pair)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0.0)
-            # One by one: what is written before the process ends need not be graded again.
+            # One by one: replies written before the process ends need not be repeated.
             replies.write(json.dumps({"batch": message["batch"]} | reply) + "\n")
             replies.flush()
         num_answers += len(message["pairs"])
@@ -76,13 +76,13 @@ def serve(
 
 
 def keep_alive(work: Callable[[], int], replies: TextIO) -> None:
-    """Do ``work`` in a child, and again in another whenever one ends, until its exit status is 0."""
+    """Do ``work`` in a child, and again in a new one whenever one ends, until its exit status is 0."""
     while True:
         pid = os.fork()
         if not pid:
             try:
                 os._exit(work())
-            finally:  # whatever was raised must not reach the code that forked
+            finally:  # an exception must not reach the code that forked
                 os._exit(os.EX_SOFTWARE)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status == os.EX_OK:
@@ -92,20 +92,20 @@ def keep_alive(work: Callable[[], int], replies: TextIO) -> None:
             replies.flush()
 
 
-# Runs in processes of its own only: there is no way back from a sandbox.
+# Runs only in its own processes: a sandbox cannot be undone.
 def main(
     grader: str, time_limit_s: str, memory_limit_mb: str, kwargs: str | None = None
 ) -> None:  # pragma: no cover
     """Load the grader and serve standard input."""
     if kwargs is None:
         judge: Any = load_judge(grader)
-        # Fills sympy's caches and loads what libraries load late, which every child would otherwise pay for.
+        # Fills sympy's caches and triggers lazy imports, which every child would otherwise repeat.
         _reply(judge, r"\frac{(x+1)^2}{2}", "x^2/2+x+0.5")
     else:
         judge = score_by(grader, json.loads(kwargs))
     gc.freeze()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # What a library prints must not look like a verdict.
+    # Output that a library prints must not look like a verdict.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -125,7 +125,7 @@ def main(
 
 
 def score_by(spec: str, kwargs: Mapping[str, Any]) -> Callable[[Item], dict[str, Any]]:
-    """The user's function as a judge: its reward and further values, or what it did wrong."""
+    """The user's function as a judge, which returns its reward and further values, or what it did wrong."""
     function = load_function(spec, kwargs)
 
     def score(item: Item) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _reply(judge: Callable[..., Any], *pair: Any) -> dict[str, Any]:
         return verdict if isinstance(verdict, dict) else {"correct": bool(verdict)}
     except MemoryError:
         die_of_memory()
-    except Exception as error:  # noqa: BLE001 - the text is anybody's, and so is what a grader raises on it
+    except Exception as error:  # noqa: BLE001 - the text is arbitrary, and so is what a grader raises on it
         return {"error": f"{type(error).__name__}: {error}"}
 
 

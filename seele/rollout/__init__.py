@@ -1,1 +1,1 @@
-"""The rounds of one problem, over protocols: no engine is named here."""
+"""The rounds of one problem, written against protocols, independent of an engine."""

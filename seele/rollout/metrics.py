@@ -1,7 +1,7 @@
-"""One step's visits -> the metrics and the dump that a run leaves.
+"""The metrics and the rollout dump of one step, computed from its visits.
 
 Names follow the step's phases; docs/metrics.md defines each. A *group* is the rollouts of one problem and
-round under one hint, probes and rollouts that the policy did not write left out.
+round under one hint, without probes and rollouts that the policy did not write.
 """
 
 from collections import Counter, defaultdict
@@ -34,10 +34,10 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     """Accuracy, hints and grading of one step.
 
     Args:
-        visits: The step's visits, at least one, with at least one rollout each that is no probe.
+        visits: The step's visits, at least one, each with at least one rollout that is not a probe.
 
     Returns:
-        Metric name -> value. Means over groups weigh every group alike.
+        Metric name -> value. Means over groups weigh all groups equally.
     """
     by_visit = [groups_of(visit) for visit in visits]
     round_G, ratio_G, accuracy_G, size_G = np.concatenate(by_visit).T
@@ -70,7 +70,7 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
-    """What the rollouts of a problem show when all its rounds are taken together, from ``groups_of`` each."""
+    """Metrics of each problem's rollouts pooled over its rounds, from the groups of each visit."""
     between, total, mixed = 0.0, 0.0, []
     for groups in by_visit:
         _, _, accuracy_G, size_G = groups.T
@@ -86,15 +86,15 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
 
 
 def _thrown_away(by_visit: Sequence[Array]) -> dict[str, float]:
-    """Share of the rollouts in rounds that failed and were rolled out again; nothing where none was."""
+    """Share of the rollouts in rounds that failed and were rolled out again; empty if there were none."""
     thrown = sum(groups[:, 0].min() * groups[:, 3].sum() for groups in by_visit)
     kept = sum(groups[:, 3].sum() for groups in by_visit)
     return {"rollout/thrown_away_share": float(thrown / (thrown + kept))} if thrown else {}
 
 
 def _practised(visits: Sequence[Visit]) -> dict[str, float]:
-    """Where rollouts began, and how much of each third of the solutions the policy had to write by itself;
-    nothing without hints.
+    """Where rollouts began, and how much of each third of the solutions the policy had to write itself; empty
+    without hints.
     """
     ratios_R = np.array([rollout.hint_ratio for visit in visits for rollout in visit.generated])
     if not ratios_R.any():
@@ -108,7 +108,7 @@ def _practised(visits: Sequence[Visit]) -> dict[str, float]:
 
 
 def unanswered_of(visits: Iterable[Visit]) -> Unanswered:
-    """Which of the rollouts that the policy wrote in this step lack an answer or an end."""
+    """The rollouts that the policy wrote in this step and that lack an answer or an end."""
     return find_unanswered(
         Graded(rollout.completion.text, rollout.grade.reason, rollout.completion.finish)
         for visit in visits
@@ -133,7 +133,7 @@ def _rollout_shares(visits: Sequence[Visit]) -> dict[str, float]:
 
 
 def _own_numbers(rollouts: Iterable[Rollout]) -> dict[str, float]:
-    """Mean of each further number of a reward function, over the rollouts that have it."""
+    """Mean of each further number from a reward function, over the rollouts that have it."""
     values: dict[str, list[float]] = defaultdict(list)
     for rollout in rollouts:
         for name, value in rollout.grade.extra.items():
@@ -143,11 +143,11 @@ def _own_numbers(rollouts: Iterable[Rollout]) -> dict[str, float]:
 
 
 def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int:
-    """Tokens of the visits' rows that the update learns from although they were not generated in this step.
+    """Number of tokens in the visits' rows that the update learns from but this step did not generate.
 
     Args:
         visits: Visits that were trained on.
-        learns_hints: Whether hint tokens are among them: they are imitated, or part of the response.
+        learns_hints: Whether hint tokens count: they are imitated, or part of the response.
     """
     return sum(
         visit.hint_tokens(rollout) * learns_hints
@@ -159,7 +159,7 @@ def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int
 
 
 def tokens_by_round(visits: Iterable[Visit]) -> Counter[int]:
-    """Round -> tokens of the visits' rows: prompts, hints and responses, given ones included."""
+    """Round -> tokens of the visits' rows: prompts, hints and responses, including given ones."""
     tokens: Counter[int] = Counter()
     for visit in visits:
         for rollout in visit.rollouts:
@@ -169,11 +169,11 @@ def tokens_by_round(visits: Iterable[Visit]) -> Counter[int]:
 
 
 def packed_tokens(rows: Iterable[tuple[str, int, int]]) -> int:
-    """Tokens of rows of which those of a group begin alike, with what they share counted once.
+    """Number of tokens in rows, counting the common prefix of a group's rows once.
 
     Args:
-        rows: Group, tokens of the prompt with its hint, and tokens of the response of each row. A group's
-            prompts are prefixes of its longest one.
+        rows: For each row, its group, tokens of the prompt with its hint, and tokens of the response. A
+            group's prompts are prefixes of its longest one.
     """
     longest: dict[str, int] = {}
     responses = 0
@@ -188,12 +188,12 @@ def rollout_rows(
     advantages: Mapping[int, float],
     token_columns: Mapping[int, Mapping[str, Sequence[Any]]] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The visit's lines of ``rollouts/step_N.jsonl``, one a rollout.
+    """The visit's lines of ``rollouts/step_N.jsonl``, one per rollout.
 
     Args:
         visit: One problem's visit.
-        advantages: Rollout index -> advantage that the update used; a rollout that was not trained has none.
-        token_columns: Rollout index -> what the line holds of each token besides, by name.
+        advantages: Rollout index -> advantage that the update used; rollouts not trained on have none.
+        token_columns: Rollout index -> further values of the line for each token, by name.
     """
     instance = visit.instance
     for rollout in visit.rollouts:
@@ -228,7 +228,7 @@ def rollout_rows(
 
 
 def _walked(grade: Grade) -> dict[str, Any]:
-    """Segments: first token, token behind the last, milestone, whether it passed."""
+    """The walk's segments, each as first token, token after the last, milestone, and whether it passed."""
     if grade.walk is None:
         return {}
     segments = [[each.start, each.end, each.milestone_index, each.passed] for each in grade.walk.segments]

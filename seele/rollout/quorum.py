@@ -1,6 +1,6 @@
-"""The rounds of one problem where a round need not wait for the last rollouts of the one before.
+"""The rounds of one problem when a round need not wait for the last rollouts of the one before.
 
-``run_rounds`` of ``seele.rollout.rounds`` with a quorum: what is the same at quorum 1 is described there.
+This is ``run_rounds`` of ``seele.rollout.rounds`` with a quorum; see there for what is the same at quorum 1.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ async def run_rounds_with_quorum(
 
     Args:
         instance: The problem.
-        controller: Chooses the hints and hears of the outcomes, those of the last rollouts of a round when
-            they are graded.
+        controller: Chooses the hints and observes the outcomes, those of a round's last rollouts when they
+            are graded.
         sample: Completes hinted prompts.
         grade: Compares answers.
         round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
         quorum: Share in (0, 1] of the rollouts under a hint that the next round waits for. It waits for all
-            probes. The last round's rollouts are waited for together, because nothing follows.
-        succeeded: Which rollouts the controller hears of as correct.
+            probes. The last round's rollouts are awaited together, because nothing follows.
+        succeeded: Which rollouts are reported to the controller as correct.
 
     Returns:
         ``sum(round_sizes)`` rollouts, in order of round and rollout.
 
     Raises:
-        ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
+        ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
     """
     rollouts: list[Rollout] = []
 

@@ -1,9 +1,9 @@
 """The inner loop of SEELE: the rounds of one problem (arXiv:2509.06923, section 4.2 and algorithm 1).
 
-Choose a hint, sample, grade, observe; the next round's hint comes from the curve through what was observed.
-Problems run side by side, each at its own pace: there is no barrier between rounds of different problems.
+Choose a hint, sample, grade, observe; the next round's hint comes from the curve through the observations.
+Problems run concurrently, each at its own pace: there is no barrier between rounds of different problems.
 ``seele.rollout.quorum`` has the loop in which a round need not wait for the last rollouts of the one before.
-No engine code here.
+This module has no engine code.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ class HintController(Protocol):
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
     ) -> None:
-        """What one round at ``hint_ratio`` brought."""
+        """Record the outcome of one round at ``hint_ratio``."""
         ...
 
     async def end_visit(self, instance_id: str) -> None:
-        """The problem's rounds of this step are over."""
+        """End the problem's visit: its rounds of this step are over."""
         ...
 
 
@@ -41,11 +41,11 @@ class Sampler(Protocol):
     def __call__(
         self, *, hint_steps: int, round_index: int, first_rollout: int, num_rollouts: int, quorum: int
     ) -> AsyncGenerator[Mapping[int, Completion], None]:
-        """``num_rollouts`` completions after the first ``hint_steps`` steps of the worked solution, those
-        from number ``first_rollout`` of the round on.
+        """Yield ``num_rollouts`` completions after the first ``hint_steps`` steps of the worked solution,
+        numbered in the round from ``first_rollout``.
 
-        They come in parts, by position among the ``num_rollouts``: first all that are there once ``quorum``
-        of them are, then the others. Closing the generator stops what is not there yet.
+        They come in parts, by position among the ``num_rollouts``: first all that are complete once
+        ``quorum`` of them are, then the others. Closing the generator stops those that are incomplete.
         """
         ...
 
@@ -62,12 +62,12 @@ Success = Callable[[Rollout], bool]
 
 
 def is_correct(rollout: Rollout) -> bool:
-    """Whether the answer is right: what controllers steer on unless they say otherwise."""
+    """Return True if the answer is correct: the default success that controllers steer on."""
     return rollout.grade.correct
 
 
 class NoHintController:
-    """Never reveals anything and remembers nothing: validation, whatever the method trains with."""
+    """Never reveals a hint and keeps no state: for validation, whatever the method trains with."""
 
     async def plan_round(self, request: RoundRequest, *, num_rollouts: int) -> tuple[HintShare, ...]:
         """No hint."""
@@ -76,10 +76,10 @@ class NoHintController:
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
     ) -> None:
-        """Ignore it."""
+        """Ignore the outcome."""
 
     async def end_visit(self, instance_id: str) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 async def run_rounds(
@@ -93,25 +93,25 @@ async def run_rounds(
 ) -> list[Rollout]:
     """Roll out one problem round by round, letting the controller choose each round's hint.
 
-    A round's rollouts may divide over several hints, which are rolled out at the same time. Where the
-    controller has no more to learn it takes the remaining rollouts as one round.
+    A round's rollouts may divide over several hints, which are rolled out at the same time. If the controller
+    has no more to learn, it takes the remaining rollouts as one round.
 
-    The visit ends for the controller even where sampling or grading fails, so that no half-visited problem
-    stays behind.
+    The visit ends for the controller even if sampling or grading fails, so that no problem is left
+    half-visited.
 
     Args:
         instance: The problem.
-        controller: Chooses the hints and hears of the outcomes.
+        controller: Chooses the hints and observes the outcomes.
         sample: Completes hinted prompts.
         grade: Compares answers.
         round_sizes: Rollouts of each round, at least one round; a round may also take all that are left.
-        succeeded: Which rollouts the controller hears of as correct.
+        succeeded: Which rollouts are reported to the controller as correct.
 
     Returns:
         ``sum(round_sizes)`` rollouts, in order of round and rollout.
 
     Raises:
-        ExceptionGroup: What went wrong in sampler, grader or controller. Nothing runs any more then.
+        ExceptionGroup: Errors of sampler, grader or controller. All tasks have then ended.
     """
     rollouts: list[Rollout] = []
     begun, total = 0, sum(round_sizes)
@@ -145,7 +145,7 @@ async def run_until_success(
 ) -> list[Rollout]:
     """Roll a problem out again, with the controller's next hint, until a round does not fail.
 
-    Rounds that failed are thrown away, but for the last one (GHPO, arXiv:2507.10628).
+    Rounds that failed are discarded, except for the last one (GHPO, arXiv:2507.10628).
 
     Args:
         instance: The problem.
@@ -153,14 +153,14 @@ async def run_until_success(
         sample: As for ``run_rounds``.
         grade: As for ``run_rounds``.
         round_sizes: Rollouts of each round, all of one size.
-        failing_accuracy: The largest share of successes with which a round fails.
+        failing_accuracy: The largest share of successes at which a round counts as failed.
         succeeded: Which rollouts are successes.
 
     Returns:
         The rollouts of one round.
 
     Raises:
-        ExceptionGroup: As ``run_rounds``.
+        ExceptionGroup: As in ``run_rounds``.
     """
     rollouts: list[Rollout] = []
     try:
@@ -188,16 +188,16 @@ async def run_with_rescue(
     failing_accuracy: float,
     succeeded: Success = is_correct,
 ) -> list[Rollout]:
-    """Roll a problem out without hints, and where that fails try every hint once: the success under the
-    weakest one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
+    """Roll a problem out without hints, and if that fails, try every hint once: the success under the weakest
+    one replaces the last failure (Scaf-GRPO, arXiv:2510.19807).
 
     Args:
         instance: The problem.
-        controller: As for ``run_rounds``; plans no hint for the first round and every hint for the second.
-            Where it plans none for that either, nothing more is rolled out.
+        controller: As for ``run_rounds``; plans no hint for the first round and every hint for the second. If
+            it plans none for the second either, nothing more is rolled out.
         sample: As for ``run_rounds``.
         grade: As for ``run_rounds``.
-        round_sizes: Rollouts of the first round, alone.
+        round_sizes: Rollouts of the first round, as the only element.
         failing_accuracy: As for ``run_until_success``.
         succeeded: Which rollouts are successes.
 
@@ -205,7 +205,7 @@ async def run_with_rescue(
         As many rollouts as the first round has, in order.
 
     Raises:
-        ExceptionGroup: As ``run_rounds``.
+        ExceptionGroup: As in ``run_rounds``.
     """
     (size,) = round_sizes
     num_hints = len(instance.legal_hint_ratios) - 1
@@ -241,18 +241,18 @@ class HintedRollouts:
     share: HintShare
     round_index: int
     first_in_round: int
-    """Number of the first of them among the round's."""
+    """Index of the first of them among the round's rollouts."""
     first_in_visit: int
-    """Number of the first of them among all of the problem's in this step."""
+    """Index of the first of them among all of the problem's rollouts in this step."""
 
     @property
     def num_rollouts(self) -> int:
-        """How many they are."""
+        """The number of rollouts."""
         return self.share.num_rollouts
 
 
 def divide_round(plan: Sequence[HintShare], *, round_index: int, begun: int) -> list[HintedRollouts]:
-    """A planned round by hint, with its rollouts numbered; ``begun`` are those of the rounds before."""
+    """Split a planned round by hint and number its rollouts; ``begun`` counts those of earlier rounds."""
     firsts = itertools.accumulate((share.num_rollouts for share in plan), initial=0)
     return [
         HintedRollouts(
@@ -271,7 +271,7 @@ async def roll_out_round(
     grade: Grader,
     succeeded: Success,
 ) -> list[Rollout]:
-    """Roll out a planned round, its hints at the same time, and tell the controller what it brought."""
+    """Roll out a planned round, its hints at the same time, and report the outcomes to the controller."""
     rollouts: list[Rollout] = []
 
     async def roll_out(each: HintedRollouts) -> None:
@@ -290,7 +290,7 @@ async def roll_out_round(
 async def sample_and_grade(
     instance: Instance, hinted: HintedRollouts, *, sample: Sampler, grade: Grader, quorum: int
 ) -> AsyncGenerator[list[Rollout], None]:
-    """The rollouts under one hint, graded, in the parts in which the sampler yields them (``Sampler``)."""
+    """Yield the graded rollouts under one hint, in the same parts as the sampler (``Sampler``)."""
     hint_steps = instance.num_hint_steps(hinted.share.hint_ratio)
     sampled = sample(
         hint_steps=hint_steps,
@@ -324,7 +324,7 @@ async def tell(
     part: Sequence[Rollout],
     succeeded: Success,
 ) -> None:
-    """Have the controller observe what some of the rollouts under a hint brought."""
+    """Report the outcomes of some of the rollouts under a hint to the controller."""
     await controller.observe(
         instance.instance_id,
         hint_ratio=hinted.share.hint_ratio,
@@ -342,10 +342,10 @@ async def append_supplied_rollouts(
     grade: Grader,
     hint_steps: int = 0,
 ) -> list[Rollout]:
-    """Completions that were given instead of generated, behind a number of steps of the worked solution, as
+    """Turn completions that were given, not generated, after a number of steps of the worked solution, into
     further rollouts of a one-round visit.
 
-    They are graded like all others, and the controller does not hear of them.
+    They are graded like all others, but not reported to the controller.
     """
     grades = await asyncio.gather(*(grade(each, instance, hint_steps=hint_steps) for each in completions))
     share = HintShare(hint_steps / max(instance.num_hint_units, 1), 1)

@@ -1,8 +1,8 @@
-"""Seeds of single rollouts, where a response ends, and where in it a token stands.
+"""Seeds of single rollouts, the end of a response, and the positions of its tokens.
 
-A seed is a pure function of where the rollout stands in the run. A response ends at the first stop string,
-whether or not the engine stopped there; which strings these are is in ``seele.rollout.templates``. The prompt
-is never looked at: its own ``Assistant:`` is no part of the response.
+A seed is a pure function of the rollout's place in the run. A response ends at the first stop string, whether
+or not the engine stopped there; ``seele.rollout.templates`` defines these strings. The prompt is never
+searched: its own ``Assistant:`` is not part of the response.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ SEED_BITS = 63
 
 
 def rollout_seed(run_seed: int, step: int, instance_id: str, round_index: int, rollout_index: int) -> int:
-    """Seed of one rollout, equal in every run that comes to the same place, whatever happened in between.
+    """Seed of one rollout, equal in every run that reaches the same place, whatever happened before.
 
     Args:
         run_seed: ``seele.seed``.
@@ -31,24 +31,24 @@ def rollout_seed(run_seed: int, step: int, instance_id: str, round_index: int, r
 
 
 def text_before_stop(text: str, stop: Sequence[str]) -> str:
-    """The response's text up to the first stop string, without it; all of it where there is none.
+    """The response's text up to the first stop string, without it; all of it if there is none.
 
-    As vLLM ends it: a stop string counts wherever it stands, also at the very start.
+    As in vLLM, a stop string counts anywhere, even at the very start.
     """
     ends = [at for each in stop if (at := text.find(each)) >= 0]
     return text[: min(ends, default=len(text))]
 
 
 def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Walk:
-    """A walk over a response's text as one over its tokens.
+    """Convert a walk over a response's text to one over its tokens.
 
-    A token that ends in a segment belongs to it. The last segment of a walk without error has all tokens that
-    are left, the end of the text among them.
+    A token that ends in a segment belongs to it. The last segment of a walk without an error has all
+    remaining tokens, including the end of the text.
 
     Args:
-        walk: In characters of ``decode(token_ids)``.
-        token_ids: Of the whole response.
-        decode: The text of leading tokens, special ones left out.
+        walk: The walk in characters of ``decode(token_ids)``.
+        token_ids: Token ids of the whole response.
+        decode: Returns the text of leading tokens, without special ones.
     """
     ends = token_counts([segment.end for segment in walk.segments], token_ids, decode)
     if walk.first_error is None and ends:
@@ -63,16 +63,16 @@ def in_tokens(walk: Walk, token_ids: Sequence[int], decode: Callable[[Sequence[i
 
 
 BLOCK = 64
-"""Tokens that are decoded at a time."""
+"""Number of tokens decoded at a time."""
 CONTEXT = 8
-"""Tokens before a block that are decoded with it: more than share a character, or a blank at the start."""
+"""Tokens before a block that are decoded with it: more than can share a character or a leading blank."""
 
 
 def token_counts(
     chars: Sequence[int], token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]
 ) -> list[int]:
-    """The fewest leading tokens that hold each number of characters, which are in ascending order. Linear in
-    the tokens.
+    """The smallest number of leading tokens that contain each number of characters; ``chars`` is ascending.
+    Linear in the tokens.
     """
     counts: list[int] = []
     first = held = 0  # tokens before the block, and their characters

@@ -1,8 +1,8 @@
-"""A problem as token ids: its prompt, and the worked solution that hints, prefixes and traces are made of.
+"""A problem as token ids: its prompt, and the worked solution from which hints, prefixes and traces are cut.
 
-What the prompt ends with is not said again: where it ends with ``<think>``, a solution that begins with that
-loses it. The solution is encoded as a whole and cut where its steps end, so that a hint's tokens are a prefix
-of the whole solution's, and a longer hint begins with a shorter one's.
+The solution does not repeat the end of the prompt: if the prompt ends with ``<think>``, a solution that
+begins with it loses it. The solution is encoded as a whole and cut where its steps end, so that a hint's
+tokens are a prefix of the whole solution's, and a longer hint begins with a shorter one's.
 """
 
 import functools
@@ -17,35 +17,35 @@ from seele.records import Chat, Instance
 from seele.rollout.templates import NO_CHAT, Tokenizer, ask_with_hint, encode_prompt, encode_text, prompt_text
 
 ANCHORS = ("", "\n", ".\n", ": ")
-"""Texts that a solution may be encoded behind. SentencePiece models put a blank before every text, which must
-not stand between prompt and solution."""
+"""Texts after which a solution may be encoded. SentencePiece models put a blank before every text, which must
+not appear between prompt and solution."""
 
 _PROBES = ("Then 2", "\nThen", " x = 2", "$x$", "\\boxed{7}\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedProblem:
-    """Token ids of a problem's parts, to be joined as they are."""
+    """Token ids of a problem's parts, to be concatenated unchanged."""
 
     prompt_ids: list[int]
     step_ids: list[list[int]]
-    """Of each step of the worked solution."""
+    """Token ids of each step of the worked solution."""
     moved_cuts: int
-    """Steps that end inside a token, which belongs to the next step then."""
+    """Number of steps that end inside a token, which then belongs to the next step."""
     asking_ids: tuple[list[int], ...] = ()
-    """Where hints stand in the user's turn: the prompt with a hint of 1, 2, ... steps, or with each tier;
-    else empty."""
+    """If hints are in the user's turn: the prompt with a hint of 1, 2, ... steps, or with each tier; else
+    empty."""
 
     def before_response(self, num_steps: int) -> list[int]:
-        """Token ids in front of a response whose hint has ``num_steps`` steps."""
+        """Token ids before a response whose hint has ``num_steps`` steps."""
         if num_steps and self.asking_ids:
             return self.asking_ids[num_steps - 1]
         return self.prompt_ids + self.hint(num_steps)
 
     @property
     def tokens_by_step(self) -> tuple[int, ...]:
-        """Tokens that each further step of a hint adds in front of the response; a shorter tier takes some
-        away.
+        """Number of tokens that each further step of a hint adds before the response; negative for a shorter
+        tier.
         """
         if not self.asking_ids:
             return tuple(map(len, self.step_ids))
@@ -71,17 +71,17 @@ def encode_problem(
     hint_request: str | None = None,
     tiers: Sequence[str] = (),
 ) -> EncodedProblem:
-    """Encode the prompt, and the worked solution behind it.
+    """Encode the prompt, and the worked solution after it.
 
     Args:
-        tokenizer: The model's; a fast one, which tells where in the text a token stands.
-        question: Without template.
+        tokenizer: The model's; a fast one, which reports the position of each token in the text.
+        question: The question without the template.
         steps: The worked solution; ``"".join(steps)`` is its text. May be empty.
         template: As for ``encode_prompt``.
-        chat: Likewise.
-        hint_request: What the user says of a problem with a hint, with ``{question}`` and ``{hint}`` in it;
-            None where the assistant's turn begins with the hint.
-        tiers: Hints that are texts of their own, in place of the solution's prefixes; with a request only.
+        chat: As for ``encode_prompt``.
+        hint_request: The user's turn for a problem with a hint, containing ``{question}`` and ``{hint}``;
+            None if the assistant's turn begins with the hint.
+        tiers: Hints that are separate texts and replace the solution's prefixes; only with a request.
 
     Raises:
         ConfigError: The template is unknown, or the tokenizer cannot continue a text.
@@ -104,14 +104,14 @@ def encode_problem(
 def encode_with_solution(
     tokenizer: Tokenizer, instance: Instance, request: str, template: str, chat: Chat = NO_CHAT
 ) -> list[int]:
-    """Token ids of a prompt that shows the worked solution: ``request`` with the solution for its hint.
+    """Token ids of a prompt that shows the worked solution: ``request`` with the solution as its hint.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: The model's tokenizer.
         instance: The problem.
-        request: With ``{question}`` and ``{hint}`` in it.
+        request: A text containing ``{question}`` and ``{hint}``.
         template: As for ``encode_prompt``.
-        chat: Likewise.
+        chat: As for ``encode_prompt``.
 
     Raises:
         ConfigError: The template is unknown.
@@ -121,7 +121,7 @@ def encode_with_solution(
 
 
 def _behind_question(prompt: str, question: str) -> str:
-    """What the prompt says behind the question; a chat template may have trimmed that, or changed it."""
+    """The prompt's text after the question, which a chat template may have trimmed or changed."""
     if not question.strip():
         return prompt
     _, found, behind = prompt.rpartition(question.strip())
@@ -129,13 +129,13 @@ def _behind_question(prompt: str, question: str) -> str:
 
 
 def without_repeat(prompt_end: str, steps: Sequence[str]) -> list[str]:
-    """The steps without what the prompt has just said.
+    """The steps without a repetition of the end of the prompt.
 
-    Of the words that the prompt ends with, as many as the solution begins with are taken off, and the blanks
-    behind them where the prompt ends with blanks, too. As many steps come back; one may be empty then.
+    The longest sequence of the prompt's last words with which the solution begins is removed, with the blanks
+    after it if the prompt also ends with blanks. The number of steps stays the same; one may become empty.
 
     Args:
-        prompt_end: The prompt behind the question.
+        prompt_end: The prompt's text after the question.
         steps: The worked solution.
     """
     solution, words = "".join(steps), prompt_end.split()
@@ -156,11 +156,11 @@ def without_repeat(prompt_end: str, steps: Sequence[str]) -> list[str]:
 
 
 def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> tuple[list[list[int]], int]:
-    """Token ids of each step of a solution that stands behind a prompt, and how many steps end inside a
-    token. Such a token belongs to the next step, so that no hint says more than its steps.
+    """Token ids of each step of a solution after a prompt, and the number of steps that end inside a token.
+    Such a token belongs to the next step, so that no hint reveals more than its steps.
 
     Raises:
-        ConfigError: As ``encode_problem``.
+        ConfigError: As in ``encode_problem``.
     """
     ids, starts, ends = _encode_continuation(tokenizer, "".join(steps))
     step_ids, moved_cuts, first = [], 0, 0
@@ -173,7 +173,7 @@ def encode_steps(tokenizer: Tokenizer, steps: Sequence[str]) -> tuple[list[list[
 
 
 def _encode_continuation(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
-    """Token ids of a text that stands behind another one, and where in it each token starts and ends."""
+    """Token ids of a text that follows another one, and where in it each token starts and ends."""
     for anchor in _anchors(tokenizer):
         ids, starts, ends = _encode_with_offsets(tokenizer, anchor + text)
         first = bisect_right(ends, len(anchor)) if anchor else 0
@@ -183,19 +183,19 @@ def _encode_continuation(tokenizer: Tokenizer, text: str) -> tuple[list[int], li
                 [start - len(anchor) for start in starts[first:]],
                 [end - len(anchor) for end in ends[first:]],
             )
-    raise ConfigError(f"the tokenizer joins the start of {text[:40]!r} with whatever stands before it")
+    raise ConfigError(f"the tokenizer joins the start of {text[:40]!r} with whatever precedes it")
 
 
 @functools.lru_cache(maxsize=8)
 def _anchors(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Those behind which a text is encoded as it stands."""
+    """The anchors after which a text is encoded unchanged."""
     anchors = tuple(
         anchor for anchor in ANCHORS if all(_continues(tokenizer, anchor, probe) for probe in _PROBES)
     )
     if not anchors:
         raise ConfigError(
-            "actor_rollout_ref.model.path: its tokenizer does not give back the texts that it encodes, so "
-            "that a solution cannot follow a prompt; hints and worked solutions need another tokenizer"
+            "actor_rollout_ref.model.path: its tokenizer does not decode to the texts that it encodes, so "
+            "a solution cannot follow a prompt; hints and worked solutions need another tokenizer"
         )
     return anchors
 
@@ -209,12 +209,12 @@ def _continues(tokenizer: Tokenizer, anchor: str, probe: str) -> bool:
 
 
 def _encode_with_offsets(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
-    """Token ids, and where each token starts and ends, in characters; ends never fall."""
+    """Token ids, and where each token starts and ends, in characters; ends never decrease."""
     try:
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     except NotImplementedError as error:  # transformers' slow tokenizers
         raise ConfigError(
-            "actor_rollout_ref.model.path: its tokenizer does not tell where in a text a token stands, which "
+            "actor_rollout_ref.model.path: its tokenizer does not report where in a text a token is, which "
             "hints and worked solutions need; save a fast one there (tokenizer.json)"
         ) from error
     offsets = encoded["offset_mapping"]

@@ -1,7 +1,7 @@
-"""Prompt templates: what stands around the question before the assistant's first token.
+"""Prompt templates: the text around the question before the assistant's first token.
 
-The hint is placed directly after the prompt, as the beginning of the assistant's turn, so a prompt without
-hint is the baseline's prompt byte for byte. Training and evaluation render through the same function.
+The hint is placed directly after the prompt, as the beginning of the assistant's turn, so a prompt without a
+hint is the baseline's prompt byte for byte. Training and evaluation render with the same function.
 """
 
 import functools
@@ -16,20 +16,20 @@ from seele.plugins import absolute, find_part, installed_names, is_import_path
 from seele.records import Chat
 
 CHAT = "chat"
-"""The template that the model's tokenizer brings."""
+"""The template in the model's tokenizer."""
 
 NO_CHAT = Chat()
 
 OPEN_THOUGHTS, CLOSED_THOUGHTS = "<think>", "</think>"
 
-# A text that no chat template writes by itself.
+# A text that no chat template contains.
 _ANSWER = "the answer in its turn"
 
 QUESTION = "{question}"
-"""Where the question goes in a template's text."""
+"""The placeholder for the question in a template's text."""
 
 HINT = "{hint}"
-"""Where the hint goes in a request with a hint."""
+"""The placeholder for the hint in a request with a hint."""
 
 _R1_ZERO = (
     "A conversation between User and Assistant. The user asks a question, and the Assistant solves "
@@ -44,20 +44,20 @@ TEMPLATES = {
     # The template of DeepSeek-R1-Zero (arXiv:2501.12948, table 1), which the SEELE paper trains with, plus
     # the request for \boxed{} that its reward needs.
     "r1_zero": _R1_ZERO + "{question}\nPut your final answer within \\boxed{}. Assistant: <think>\n",
-    # SEC's form (arXiv:2505.14970, appendix C) in our words: a dialogue, and the answer begun for the
-    # assistant. The question says what goes into \boxed{}.
+    # SEC's form (arXiv:2505.14970, appendix C) in our words: a dialogue in which the assistant's answer has
+    # begun. The question says what goes into \boxed{}.
     "sec": (
         "This is a dialogue between a User and an Assistant. The User poses a problem. The Assistant thinks "
         "it through first and gives the answer then.\nUser: {question}\nAssistant: I will work this out step "
         "by step.\n"
     ),
-    # SEC's for MATH, whose questions say nothing of the answer's form.
+    # SEC's for MATH, whose questions do not specify the answer's form.
     "sec_math": (
         "This is a dialogue between a User and an Assistant. The User poses a problem. The Assistant thinks "
         "it through first and gives the answer then.\nUser: {question}\nPut your final answer within "
         "\\boxed{}.\nAssistant: I will work this out step by step.\n"
     ),
-    # Three of LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py): Qwen2.5-Math's own;
+    # Three from LUFFY's evaluation (arXiv:2504.14945, eval_scripts/generate_vllm.py): Qwen2.5-Math's own;
     "qwen": (
         "<|im_start|>system\n"
         "Please reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
@@ -79,21 +79,21 @@ TEMPLATES = {
     # that of PRIME.
     "prime": _R1_ZERO + "{question}\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
 }
-"""Text by name; ``{question}`` stands for the question, other braces for themselves."""
+"""Text by name; ``{question}`` is the question, other braces are literal."""
 
 ENTRY_POINTS = "templates"
 """Installed packages name templates in this group of ``seele.plugins``."""
 
-# SimpleRL's evaluation stops there under prompts in the style of DeepSeek-R1; at <|im_end|> under all.
-# An answer between the tags comes before the closing one, so that no box is lost.
+# SimpleRL's evaluation stops at these under prompts in the style of DeepSeek-R1, and at <|im_end|> under all.
+# An answer between the tags precedes the closing one, so that no box is lost.
 _R1_STOP = ("User:", "Assistant:", "</answer>", "<|im_end|>")
 
 STOP_STRINGS = {
     "qwen": ("<|im_end|>", "<|im_start|>"),
     **dict.fromkeys(("r1_zero", "sec", "sec_math", "luffy", "prime"), _R1_STOP),
 }
-"""Where the next turn of a template would begin, by the template's name. A response that is measured
-is over there. A template that is not listed, such as ``plain`` or a user's own, has no turns that are known.
+"""The strings that begin the next turn of a template, by its name. A response in evaluation ends there. A
+template that is not listed, such as ``plain`` or a user's own, has no known turns.
 """
 
 
@@ -101,16 +101,16 @@ class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that prompts need."""
 
     eos_token_id: int
-    """What ends a response."""
+    """The token that ends a response."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Token ids of ``text``; with special tokens, what the model expects at the start of a sequence."""
+        """Token ids of ``text``; with special tokens, also those that the model expects at its start."""
         ...
 
     def __call__(
         self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool
     ) -> Mapping[str, Any]:
-        """``input_ids`` of ``text``, and as ``offset_mapping`` where each token starts and ends in it."""
+        """``input_ids`` of ``text``, and in ``offset_mapping`` where each token starts and ends in it."""
         ...
 
     def decode(
@@ -135,11 +135,11 @@ class Tokenizer(Protocol):
         ...
 
     def __hash__(self) -> int:
-        """What is found out about a tokenizer is remembered."""
+        """Tokenizers must be hashable, because results about them are cached."""
         ...
 
 
-@functools.cache  # a file is read once, however many prompts it makes
+@functools.cache  # a file is read once, however many prompts use it
 def template_text(template: str) -> str:
     """The text of a template.
 
@@ -147,8 +147,8 @@ def template_text(template: str) -> str:
         template: Its name, the file that holds it, or the import path of a text (``seele.plugins``).
 
     Raises:
-        ConfigError: For ``chat``, whose text only the tokenizer has, for what is none of these, and for a
-            text that is not UTF-8 or without ``{question}``.
+        ConfigError: For ``chat``, whose text only the tokenizer has, for anything else that is not one of
+            these, and for a text that is not UTF-8 or lacks ``{question}``.
     """
     if template in TEMPLATES:
         return TEMPLATES[template]
@@ -179,7 +179,7 @@ def _text_of_part(template: str) -> str:
 
 
 def _text_of_file(template: str) -> str:
-    # Path.is_file raises where a whole template's text came, too long for a file's name.
+    # Path.is_file raises if a whole template's text is passed, which is too long for a file name.
     if template == CHAT or not os.path.isfile(template):
         known = sorted([*TEMPLATES, CHAT, *installed_names(ENTRY_POINTS)])
         raise ConfigError(
@@ -202,22 +202,22 @@ def render_prompt(question: str, template: str) -> str:
     """The prompt's text, for every template but ``chat``, which only a tokenizer can render.
 
     Raises:
-        ConfigError: As ``template_text``.
+        ConfigError: As in ``template_text``.
     """
     return template_text(template).replace(QUESTION, question)
 
 
 def ask_with_hint(hint_request: str, question: str, hint: str) -> str:
-    """What the user says of a problem with a hint: ``seele.hints.request`` filled in."""
+    """The user's turn for a problem with a hint: ``seele.hints.request`` filled in."""
     before, _, behind = hint_request.partition(HINT)
     return f"{before.replace(QUESTION, question)}{hint.strip()}{behind.replace(QUESTION, question)}"
 
 
 def asks_for_box(template: str, chat: Chat) -> bool:
-    """Whether what stands around every question asks for a box.
+    """Return True if the text around every question asks for a box.
 
     Raises:
-        ConfigError: As ``template_text``.
+        ConfigError: As in ``template_text``.
     """
     around = f"{chat.system or ''}{chat.ask}" if template == CHAT else template_text(template)
     return BOX in around
@@ -236,7 +236,7 @@ def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
 
 
 def prompt_text(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> str:
-    """The prompt's text, for every template; ``chat`` is read with the template of that name.
+    """The prompt's text, for every template; ``chat`` is used with the template of that name.
 
     Raises:
         ConfigError: If the template is unknown, or closes the thoughts that ``chat`` wants open.
@@ -260,15 +260,16 @@ def _with_open_thoughts(prompt: str) -> str:
 
 
 def encode_text(tokenizer: Tokenizer, prompt: str, template: str) -> list[int]:
-    """Token ids of a prompt's text; a chat template brings the start of the sequence itself."""
+    """Token ids of a prompt's text; a chat template itself adds the start of the sequence."""
     return tokenizer.encode(prompt, add_special_tokens=template != CHAT)
 
 
 def stop_strings(template: str, tokenizer: Tokenizer | None) -> tuple[str, ...]:
-    """Where a response under ``template`` is over; empty where only the end of the sequence says so.
+    """The strings that end a response under ``template``; empty if only the end of the sequence does.
 
-    For ``chat`` it is what the tokenizer's template writes behind an answer. Without a tokenizer it is
-    nothing: a server that is asked to chat ends its own turns.
+    For ``chat`` it is the text that the tokenizer's template writes after an answer. Without a tokenizer it
+    is
+    empty: a chat server ends its own turns.
     """
     if template != CHAT:
         return STOP_STRINGS.get(template, ())
@@ -281,7 +282,7 @@ def stop_strings(template: str, tokenizer: Tokenizer | None) -> tuple[str, ...]:
 
 
 def encode_prompt(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> list[int]:
-    """Token ids of the prompt, ending where the assistant's first token stands.
+    """Token ids of the prompt, ending just before the assistant's first token.
 
     Raises:
         ConfigError: If the template is unknown.

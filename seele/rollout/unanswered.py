@@ -1,8 +1,8 @@
-"""Responses without an answer and responses without an end: counted, quoted, and what a user can do.
+"""Responses without an answer and responses without an end: counts, quotes, and advice for the user.
 
-Where no answer is found, a response is wrong whatever the model knows, and a text that the limit of tokens
-ends seldom comes to one; where most are such, an accuracy tells of their form. An answer is what the grader
-at hand looks for, in training the last ``\\boxed{}``.
+A response without an answer is wrong whatever the model knows, and a text cut by the token limit seldom
+reaches an answer. If most responses are such, an accuracy measures their form. An answer is what the current
+grader looks for, in training the last ``\\boxed{}``.
 """
 
 import json
@@ -15,14 +15,14 @@ from seele.records import Chat, Finish, GradeReason
 from seele.rollout.templates import CHAT, asks_for_box, box_templates
 
 MOST = 0.5
-"""Shares above it are warned of."""
+"""Shares above this cause a warning."""
 
 _NUM_QUOTES = 3
 _HEAD_CHARS, _TAIL_CHARS = 200, 80
 
 
 class Graded(NamedTuple):
-    """A response and what became of it."""
+    """A response, its grade's reason and how it ended."""
 
     text: str
     reason: GradeReason
@@ -31,35 +31,35 @@ class Graded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unanswered:
-    """Which of some responses lack an answer or an end."""
+    """The responses that lack an answer or an end."""
 
     responses: int
     no_answer: tuple[str, ...]
     """Texts without an answer."""
     truncated: tuple[str, ...]
-    """Texts that the limit of tokens ended."""
+    """Texts cut by the token limit."""
 
     @property
     def no_answer_share(self) -> float:
-        """Share of the responses, in [0, 1]; 0 of none."""
+        """Share of the responses, in [0, 1]; 0 without responses."""
         return len(self.no_answer) / max(self.responses, 1)
 
     @property
     def truncated_share(self) -> float:
-        """Share of the responses, in [0, 1]; 0 of none."""
+        """Share of the responses, in [0, 1]; 0 without responses."""
         return len(self.truncated) / max(self.responses, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What helps, a line each, in the options of the command at hand."""
+    """Remedies, one line each, in the options of the current command."""
 
     no_answer: tuple[str, ...]
     truncated: tuple[str, ...]
 
 
 def find_unanswered(responses: Iterable[Graded]) -> Unanswered:
-    """Count the responses, those that we stopped left out, and keep the ones that lack something."""
+    """Count the responses, except those that we stopped, and keep the ones that lack an answer or an end."""
     graded = [each for each in responses if each.finish is not Finish.FLAGGED]
     return Unanswered(
         responses=len(graded),
@@ -77,14 +77,14 @@ def share_metrics(unanswered: Unanswered, split: str) -> dict[str, float]:
 
 
 def warn_of_unanswered(groups: Mapping[str, Unanswered], advice: Advice) -> str:
-    """A warning about the groups of which most responses lack an answer or an end, with three of them.
+    """A warning about the groups in which most responses lack an answer or an end, with three examples.
 
     Args:
-        groups: By a name for people, such as a file's.
+        groups: Responses by a readable name, such as a file's.
         advice: What the user can do.
 
     Returns:
-        Lines for a terminal; empty where there is nothing to warn of.
+        Lines for a terminal; empty if there is nothing to warn about.
     """
     no_answer = {name: group for name, group in groups.items() if group.no_answer_share > MOST}
     truncated = {name: group for name, group in groups.items() if group.truncated_share > MOST}
@@ -100,7 +100,7 @@ def warn_of_unanswered(groups: Mapping[str, Unanswered], advice: Advice) -> str:
     if truncated:
         shares = _listed({name: (group.truncated_share, group) for name, group in truncated.items()})
         lines += [
-            f"warning: most responses have no end: they hit the limit of tokens ({shares}). What helps:",
+            f"warning: most responses have no end: they hit the token limit ({shares}). What helps:",
             *(f"- {line}" for line in advice.truncated),
         ]
         if not no_answer:
@@ -109,18 +109,18 @@ def warn_of_unanswered(groups: Mapping[str, Unanswered], advice: Advice) -> str:
 
 
 def advise_template(template: str, chat: Chat, *, template_option: str, ask_option: str) -> tuple[str, ...]:
-    """Another prompt, where this one does not ask for a box.
+    """Advice to use another prompt if this one does not ask for a box.
 
     Args:
         template: The prompt's template.
-        chat: What the template ``chat`` is given beside the question.
-        template_option: What stands before the name of a template, such as ``--template ``.
+        chat: Further inputs of the template ``chat`` besides the question.
+        template_option: The text before the name of a template, such as ``--template ``.
         ask_option: The option for ``Chat.ask``.
     """
     if asks_for_box(template, chat):
         return ()
     if template == CHAT:
-        return (f"ask for the box: {ask_option}, whose text here does not",)
+        return (f"ask for the box: {ask_option}, whose text does not ask for it here",)
     others = ", ".join(box_templates())
     return (
         f"a prompt that asks for the box, which {template!r} does not: {template_option}{CHAT} for a model "
@@ -129,12 +129,12 @@ def advise_template(template: str, chat: Chat, *, template_option: str, ask_opti
 
 
 def advise_run(seele: SeeleConfig, *, max_tokens: int, supervised: bool = False) -> Advice:
-    """What helps in a training run.
+    """Advice for a training run.
 
     Args:
         seele: The run's settings.
         max_tokens: Tokens of the longest response.
-        supervised: Whether the run learns worked solutions, and so is a warm start itself.
+        supervised: Whether the run learns worked solutions, and so is itself a warm start.
     """
     prompt = seele.prompt
     another = advise_template(
@@ -145,16 +145,16 @@ def advise_run(seele: SeeleConfig, *, max_tokens: int, supervised: bool = False)
     )
     more = "more supervised training: seele.sft.epochs"
     start = (
-        "a warm start on worked solutions: seele model warm-start before, or method=sft_rl for both in turn"
+        "a warm start on worked solutions: seele model warm-start first, or method=sft_rl for both in turn"
     )
-    going_on = "where texts go on behind the answer: seele.prompt.stop ends them in validation"
+    going_on = "if texts continue after the answer: seele.prompt.stop ends them in validation"
     if not (supervised or seele.reward.truncated_is_wrong):
         going_on += ", and with seele.reward.truncated_is_wrong=true the policy learns to end them"
     return Advice(
         no_answer=(
             *another,
             more if supervised else start,
-            "answers that stand elsewhere: a reward function of your own, "
+            "for answers elsewhere in the text: a reward function of your own, "
             "seele.reward.grader=FILE.py:FUNCTION (docs/grading.md)",
         ),
         truncated=(f"longer responses: data.max_response_length, which is {max_tokens}", going_on),
@@ -166,7 +166,7 @@ def _listed(shares: Mapping[str, tuple[float, Unanswered]]) -> str:
 
 
 def _quotes(texts: Sequence[str]) -> list[str]:
-    """Some of the texts, evenly spaced, each on a line of its own."""
+    """Some of the texts, evenly spaced, each on its own line."""
     count = min(_NUM_QUOTES, len(texts))
     chosen = [texts[index * len(texts) // count] for index in range(count)]
     return ["For example:", *(f"  {_quote(text)}" for text in chosen)]

@@ -389,7 +389,7 @@ def test_capabilities_are_class_attributes(own):
         *("adaback", "adhint", "each", "ladder", "mfc", "trapo"),
     }
     with pytest.raises(
-        ConfigError, match=r"seele.hints.round_quorum: got 0.5, but below 1 needs a controller"
+        ConfigError, match=r"seele.hints.round_quorum: got 0.5, but a value below 1 needs a controller"
     ):
         check_controller(settings(name, round_quorum=0.5))
     counts = own(a=("    def __init__", "    tolerates_partial_rounds = True\n\n    def __init__"))
@@ -438,11 +438,11 @@ PLAN = """
         ("[(HintShare(0.3, num_rollouts),)]", r"0.3 is not one of the legal ratios \[0.0, 0.25, 0.5, 0.75\]"),
         ("[(HintShare('half', num_rollouts),)]", "'half' is not one of the legal ratios"),
         ("[(HintShare(float('nan'), num_rollouts),)]", "nan is not one of the legal ratios"),
-        ("[(HintShare(0.5, 3),)]", "the shares have 3 rollouts together, allowed are 4 or 8"),
+        ("[(HintShare(0.5, 3),)]", "the shares have 3 rollouts in total, allowed are 4 or 8"),
         ("[(HintShare(0.5, 4), HintShare(0.0, 0))]", "needs at least one rollout, got 0"),
         ("[(HintShare(0.5, 4, False, 1.5),)]", r"must be None or lie in \[0, 1\], got 1.5"),
         ("[(0.5,)]", "a share must be a HintShare, got 0.5"),
-        ("[()]", "the shares have 0 rollouts together"),
+        ("[()]", "the shares have 0 rollouts in total"),
         ("[]", "returned 0 values for 1 requests"),
         ("None", "TypeError"),
     ],

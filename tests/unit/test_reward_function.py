@@ -207,7 +207,7 @@ NONSENSE = [
     ("float('nan')", "returned the score nan"),
     ("1.5", "returned the score 1.5"),
     ("-1", "returned the score -1"),
-    ("{'acc': 1}", "returned a dict without 'score', with ['acc']"),
+    ("{'acc': 1}", "returned a dict without 'score' but with ['acc']"),
     ("{'score': [1]}", "returned the score [1]"),
     ("{'score': 1, 'mean': 0.5}", "returned a value named 'mean', which a run logs itself"),
     ("{'score': 1, 'loss': float('inf')}", "returned inf as 'loss'"),

@@ -540,7 +540,7 @@ def test_responses_without_an_end_are_warned_of_and_quoted_by_both_their_ends():
     ("prompt", "advised"),
     [
         ({"template": "plain"}, "seele.prompt.template=chat for a model with a chat template"),
-        ({"template": "chat", "ask": ""}, "seele.prompt.ask, whose text here does not"),
+        ({"template": "chat", "ask": ""}, "seele.prompt.ask, whose text does not ask for it here"),
         ({"template": "chat"}, None),
         ({"template": "chat", "ask": "", "system": "Use \\boxed{}."}, None),
         ({"template": "r1_zero"}, None),

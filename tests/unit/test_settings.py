@@ -148,7 +148,7 @@ def test_a_method_refuses_off_policy_rows_that_are_not_its_own():
 
 
 def test_uft_keeps_its_own_schedule():
-    with pytest.raises(ConfigError, match=r"method uft has hints of its own, got 'bayes'; .*'uft'"):
+    with pytest.raises(ConfigError, match=r"method uft has its own hints, got 'bayes'; .*'uft'"):
         check_method(SeeleConfig(method="uft"))
 
 
@@ -348,7 +348,7 @@ def test_one_stage_takes_all_problems_and_two_share_them():
     assert check_method(both).stages == ("sft", "rl")
     with pytest.raises(ConfigError, match=r"method sft trains on all problems, got 0\.5; allowed is 1"):
         check_method(dataclasses.replace(SFT, sft=SftConfig(share=0.5)))
-    with pytest.raises(ConfigError, match=r"leaves no problem to its RL stage, got 1\.0; allowed is a share"):
+    with pytest.raises(ConfigError, match=r"leaves no problems for its RL stage, got 1\.0; allowed is a"):
         check_method(dataclasses.replace(both, sft=SftConfig()))
 
 

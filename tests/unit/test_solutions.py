@@ -331,7 +331,7 @@ def test_a_tokenizer_that_does_not_tell_where_tokens_stand_is_refused():
             raise NotImplementedError
 
     assert encode_problem(Slow(), "q", (), "plain").step_ids == []
-    with pytest.raises(ConfigError, match=r"model.path: its tokenizer does not tell where in a text"):
+    with pytest.raises(ConfigError, match=r"model.path: its tokenizer does not report where in a text"):
         encode_problem(Slow(), "q", ("a",), "plain")
 
 
@@ -349,7 +349,7 @@ def test_a_tokenizer_that_adds_to_every_text_is_refused():
         def decode(self, token_ids, *, clean_up_tokenization_spaces):
             return "".join(map(chr, token_ids))
 
-    with pytest.raises(ConfigError, match="does not give back the texts"):
+    with pytest.raises(ConfigError, match="does not decode to the texts"):
         encode_problem(Marked(), "q", ("a",), "plain")
 
 

@@ -80,15 +80,15 @@ def test_epochs_decide_how_long_a_run_is_and_the_number_of_steps_bounds_it(confi
 SFT_ERRORS = [
     ("seele.hints.controller=paper", "method sft trains without hints"),
     ("seele.imitation.coefficient=0.1", "has no hint tokens to imitate"),
-    ("seele.curriculum.name=sec", "seele.curriculum.name: method sft rolls nothing out, got 'sec'; allowed"),
-    ("seele.curriculum.spare_problems=2", "seele.curriculum.spare_problems: method sft rolls nothing out"),
-    ("seele.selection.name=lze", "seele.selection.name: method sft rolls nothing out"),
-    ("seele.selection.prune_after=3", "seele.selection.prune_after: method sft rolls nothing out"),
+    ("seele.curriculum.name=sec", "seele.curriculum.name: method sft has no rollouts, got 'sec'; allowed"),
+    ("seele.curriculum.spare_problems=2", "seele.curriculum.spare_problems: method sft has no rollouts"),
+    ("seele.selection.name=lze", "seele.selection.name: method sft has no rollouts"),
+    ("seele.selection.prune_after=3", "seele.selection.prune_after: method sft has no rollouts"),
     ("algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable: supervised training rolls"),
-    ("seele.advantage.baseline=per_round", "seele.advantage.baseline: method sft rolls nothing out"),
+    ("seele.advantage.baseline=per_round", "seele.advantage.baseline: method sft has no rollouts"),
     (
         "seele.max_generated_tokens=99",
-        "seele.max_generated_tokens: method sft rolls nothing out, got 99; all",
+        "seele.max_generated_tokens: method sft has no rollouts, got 99; all",
     ),
     (
         "trainer.total_epochs=7",
@@ -275,7 +275,7 @@ def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
 
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):
     for override, error, message in (
-        ("seele.sft.share=1.0", ConfigError, "leaves no problem to its RL stage"),
+        ("seele.sft.share=1.0", ConfigError, "leaves no problems for its RL stage"),
         ("seele.sft.share=0.0001", DataError, "leaves a stage without any"),
     ):
         config, settings = configure("sft_rl", override)

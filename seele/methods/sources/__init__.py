@@ -20,11 +20,11 @@ SOURCES: dict[str, type[OffPolicySource]] = {
 }
 
 MEMBERS = [name for name in dir(OffPolicySource) if not name.startswith("_")]
-"""What a source offers."""
+"""The members of a source."""
 
 
 def build_source(settings: OffPolicyConfig) -> OffPolicySource:
-    """The run's source.
+    """Build the run's source.
 
     Raises:
         ConfigError: There is no such source, it cannot be built, or it lacks a member.

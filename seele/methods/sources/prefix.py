@@ -11,7 +11,7 @@ from seele.methods.sources.source import OffPolicySource
 
 
 class PrefixSource(OffPolicySource):
-    """A hinted rollout's response begins with its hint, which is trained with an advantage of its own."""
+    """A hinted rollout's response begins with its hint, which is trained with its own advantage."""
 
     in_response: ClassVar[bool] = True
     has_log_probs: ClassVar[bool] = False
@@ -22,8 +22,8 @@ class PrefixSource(OffPolicySource):
 
 
 class ExpertPrefixSource(OffPolicySource):
-    """A hinted rollout's response begins with its hint, whose likelihood is learnt; what follows has the
-    advantage of any rollout.
+    """A hinted rollout's response begins with its hint, whose likelihood is learnt; the rest has a rollout's
+    usual advantage.
     """
 
     in_response: ClassVar[bool] = True
@@ -31,14 +31,14 @@ class ExpertPrefixSource(OffPolicySource):
 
     @property
     def has_own_loss(self) -> bool:
-        """Always: a wrong continuation is no reason to unlearn the hint."""
+        """Always True: a wrong continuation is not a reason to unlearn the hint."""
         return True
 
     def check(self, config: SeeleConfig) -> None:
         """Refuse settings that contradict the source.
 
         Raises:
-            ConfigError: With the setting and a way out.
+            ConfigError: The message names the setting and a way out.
         """
         if config.off_policy.loss != "trust_region":
             raise ConfigError(

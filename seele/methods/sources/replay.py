@@ -11,7 +11,7 @@ from seele.rollout.templates import Tokenizer
 
 
 class ReplaySource(OffPolicySource):
-    """A group whose problem the pool has drawn is given the success, as it was written (ExGRPO,
+    """A group whose problem was drawn from the pool receives the success as it was written (ExGRPO,
     arXiv:2510.02245).
     """
 
@@ -27,13 +27,13 @@ class ReplaySource(OffPolicySource):
         *,
         replayed: Completion | None = None,
     ) -> list[Completion]:
-        """The success, with the log-probabilities that it was written with."""
+        """The success, with its original log-probabilities."""
         return [replayed] if replayed else []
 
 
 class SuccessesSource(ReplaySource):
-    """A group whose problem the policy has solved before is given that success, behind the hint that it had.
-    Its likelihood is learnt, on the tokens that the policy wrote, as if it were a rollout of advantage 1.
+    """A group whose problem the policy has solved before receives that success, after the hint that it had.
+    Its likelihood is learnt on the tokens that the policy wrote, as if it were a rollout with advantage 1.
     """
 
     replays: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class SuccessesSource(ReplaySource):
         """Refuse settings that contradict the source.
 
         Raises:
-            ConfigError: With the setting and a way out.
+            ConfigError: The message names the setting and a way out.
         """
         super().check(config)
         needed = {"loss": "likelihood", "statistics": "on_policy"}

@@ -1,8 +1,8 @@
-"""What an off-policy source promises: which response tokens of a group the policy did not write in this step.
+"""The contract of off-policy sources: which response tokens of a group the policy did not write in this step.
 
-A source of a user's own derives from ``OffPolicySource`` and is named in ``seele.off_policy.source``. Rollout
-workers, the trainer and the checks before a run build one each, from the settings, so that a source keeps
-nothing from one problem to the next.
+A user's own source derives from ``OffPolicySource`` and is named in ``seele.off_policy.source``. Rollout
+workers, the trainer and the checks before a run each build one from the settings, so a source must not keep
+state from one problem to the next.
 """
 
 from typing import ClassVar
@@ -19,42 +19,42 @@ KEY = "seele.off_policy.source"
 
 
 class OffPolicySource:
-    """No off-policy tokens, and the base of all sources."""
+    """The base of all sources, itself without off-policy tokens."""
 
     adds_rollouts: ClassVar[bool] = False
-    """Whether ``given`` returns whole rollouts, which take the place of generated ones."""
+    """True if ``given`` returns whole rollouts, which replace generated ones."""
 
     in_response: ClassVar[bool] = False
-    """Whether a hint stands in the response and not in the prompt; its tokens are off-policy then."""
+    """True if a hint is in the response and not in the prompt; its tokens are then off-policy."""
 
     reads_solutions: ClassVar[bool] = False
-    """Whether ``given`` reads the tokens of the worked solution."""
+    """True if ``given`` reads the tokens of the worked solution."""
 
     replays: ClassVar[bool] = False
-    """Whether problems are drawn from the pool of earlier successes, which ``given`` gets."""
+    """True if problems are drawn from the pool of earlier successes, which are passed to ``given``."""
 
     replays_visited: ClassVar[bool] = False
-    """Whether ``given`` gets an earlier success of each problem that has one."""
+    """True if ``given`` receives an earlier success of each problem that has one."""
 
     has_log_probs: ClassVar[bool] = True
-    """Whether off-policy tokens come with log-probabilities, which are the old ones of the update. The
-    trainer's serve otherwise.
+    """True if off-policy tokens come with log-probabilities, which the update uses as the old ones. Otherwise
+    it uses the trainer's.
     """
 
     origin: ClassVar[Origin] = Origin.TRACE
-    """Who wrote the given rollouts."""
+    """The author of the given rollouts."""
 
     def __init__(self, settings: OffPolicyConfig) -> None:
         self.settings = settings
 
     @property
     def marks_tokens(self) -> bool:
-        """Whether any response token may be off-policy."""
+        """True if any response token may be off-policy."""
         return self.adds_rollouts or self.in_response
 
     @property
     def has_own_loss(self) -> bool:
-        """Whether off-policy tokens are left out of the surrogate of the others."""
+        """True if off-policy tokens are excluded from the surrogate of the others."""
         return self.adds_rollouts and self.settings.loss != "surrogate"
 
     def given(
@@ -65,26 +65,26 @@ class OffPolicySource:
         *,
         replayed: Completion | None = None,
     ) -> list[Completion]:
-        """Responses that a group is given, not generated; fewer than the group has rollouts.
+        """Responses given to a group, not generated; fewer than the group has rollouts.
 
         Args:
             instance: The problem.
-            encoded: Its tokens; those of the solution only where ``reads_solutions`` or hints need them.
-            tokenizer: The model's.
-            replayed: An earlier success, where ``replays`` and the pool has drawn the problem, or
+            encoded: Its tokens; those of the solution only if ``reads_solutions`` or hints need them.
+            tokenizer: The model's tokenizer.
+            replayed: An earlier success, if ``replays`` and the problem was drawn from the pool, or if
                 ``replays_visited``.
 
         Returns:
-            Completions with a log-probability for each token. What is longer than a response is cut.
+            Completions with a log-probability for each token. Those longer than a response are cut.
         """
         return []
 
     def response_tokens(self, instance: Instance, encoded: EncodedProblem, tokenizer: Tokenizer) -> int:
-        """Tokens of the longest given response, by which problems that do not fit are found; 0 for none."""
+        """Tokens of the longest given response, to find problems that do not fit; 0 without any."""
         return max((len(each.token_ids) for each in self.given(instance, encoded, tokenizer)), default=0)
 
     def advantages(self, group: Group) -> tuple[Array, Array] | None:
-        """Two (G,) arrays, advantages of generated tokens and of off-policy tokens; None where the run's
+        """Two (G,) arrays, advantages of generated tokens and of off-policy tokens; None if the run's
         baseline gives both.
         """
         return None
@@ -93,7 +93,7 @@ class OffPolicySource:
         """Refuse settings that contradict the source.
 
         Raises:
-            ConfigError: With the setting and a way out.
+            ConfigError: The message names the setting and a way out.
         """
         settings, hints, name = config.off_policy, config.hints, config.off_policy.source
         if self.adds_rollouts and not (hints.rounds == 1 and hints.rollouts_per_prompt >= 2):
@@ -105,13 +105,13 @@ class OffPolicySource:
         has_means_of_its_own = self.in_response or settings.statistics == "on_policy"
         if baseline != "pooled" and (has_means_of_its_own or (self.marks_tokens and baseline in BASELINES)):
             raise ConfigError(
-                f"seele.advantage.baseline must be 'pooled' with off-policy rows, got {baseline!r}: they "
-                "belong to no round, and source and statistics say what they are compared with"
+                f"seele.advantage.baseline must be 'pooled' with off-policy rows, got {baseline!r}: they do "
+                "not belong to a round, and source and statistics decide what they are compared with"
             )
         if settings.entropy_share < 1.0 and not self.in_response:
             raise ConfigError(
-                "seele.off_policy.entropy_share below 1 needs source 'prefix', whose tokens have advantages "
-                f"of their own; got source {name!r}"
+                "seele.off_policy.entropy_share below 1 needs source 'prefix', whose tokens have their own "
+                f"advantages; got source {name!r}"
             )
         if settings.loss == "trust_region" and not self.in_response:
             raise ConfigError(
@@ -121,7 +121,7 @@ class OffPolicySource:
         if self.in_response and not self.has_own_loss and settings.loss != "surrogate":
             raise ConfigError(
                 f"seele.off_policy: loss of a prefix must be 'surrogate', got {settings.loss!r}; the "
-                "probabilities that its author gave it are not known"
+                "prefix's probabilities under its author are unknown"
             )
         if not settings.clip and not self.adds_rollouts:
             raise ConfigError(

@@ -9,7 +9,7 @@ from seele.rollout.templates import Tokenizer
 
 
 class TraceSource(OffPolicySource):
-    """Each group with a solution is given it."""
+    """Each group with a solution receives it."""
 
     adds_rollouts: ClassVar[bool] = True
     reads_solutions: ClassVar[bool] = True
@@ -22,7 +22,7 @@ class TraceSource(OffPolicySource):
         *,
         replayed: Completion | None = None,
     ) -> list[Completion]:
-        """The solution, with probability 1 under its author, whose own is not known (section 4)."""
+        """The solution, with probability 1 under its author, as the actual one is unknown (section 4)."""
         if not encoded.step_ids:
             return []
         token_ids = tuple(encoded.solution(tokenizer))
@@ -31,5 +31,5 @@ class TraceSource(OffPolicySource):
         return [Completion(text=text, token_ids=token_ids, log_probs=certain, finish=Finish.STOP)]
 
     def response_tokens(self, instance: Instance, encoded: EncodedProblem, tokenizer: Tokenizer) -> int:
-        """As ``given`` has, without the text."""
+        """The number of tokens that ``given`` returns, computed without the text."""
         return len(encoded.solution(tokenizer)) if encoded.step_ids else 0
