@@ -79,7 +79,7 @@ def test_a_run_that_was_killed_and_stopped_goes_on_as_it_would_have_also_in_othe
     run, _ = sft_command
     killed, said = stopped
     assert "the driver ended with signal SIGKILL" in said and "restart 1 of 1" in said
-    assert said.rstrip().endswith(f"saved after step {STOPPED_AFTER}, where the same command goes on")
+    assert said.rstrip().endswith(f"saved after step {STOPPED_AFTER}, where the same command resumes")
     assert f"sft resumes after step {STOPPED_AFTER}" in resumed
     metrics = rows_of(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == list(range(STEPS + 1))

@@ -95,7 +95,7 @@ def test_a_run_goes_on_by_itself_and_saves_when_it_is_told_to_stop(restarted, re
         r"step 2: a rollout worker died; another one begins [1-9]\d* of its problems again", said
     )
     assert "the driver ended with signal SIGKILL after step 3; restart 1 of 1" in said
-    assert said.rstrip().endswith("told to stop; saved after step 3, where the same command goes on")
+    assert said.rstrip().endswith("stopped on request; saved after step 3, where the same command resumes")
     assert "resumes after step 3" in resumed
 
 

@@ -116,7 +116,7 @@ def check_rollouts(rows: list[dict]) -> None:
 @pytest.mark.parametrize(
     ("check", "found"),
     [
-        ("bucket", "4 tensors arrived through shared memory to the bit"),
+        ("bucket", "4 tensors arrived through shared memory bit for bit"),
         ("engine_tp1_v1", "log-probabilities"),
     ],
 )

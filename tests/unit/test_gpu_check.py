@@ -76,7 +76,7 @@ def test_a_check_that_hangs_is_one_no_and_nothing_of_it_survives(tmp_path):
     )
     command = python(script, tmp_path / "result.json")
     finding = checks.run_in_process("NCCL", command, limit_s=2, folder=tmp_path)
-    assert finding["verdict"] == "no" and finding["because"] == "was not through after 2 s"
+    assert finding["verdict"] == "no" and finding["because"] == "did not finish within 2 s"
     # A pipe without readers refuses a writer that will not wait, so the check itself has ended.
     with pytest.raises(OSError):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)

@@ -156,13 +156,13 @@ BAD_SETTINGS = [
     ("+seele.hint.rounds=2", "seele.hint.rounds: unknown key"),
     (
         "+reward_manager=naive",
-        "reward_manager: unknown key, or a known one, which is set without '+'; that adds keys only under",
+        "reward_manager: unknown key, or a known one, which is set without '+'; '+' adds keys only under",
     ),
     ("trainer.total_training_steps=???", "trainer.total_training_steps: no value"),
     ("seele.method=remax", "unknown method 'remax'"),
     (
         "trainer.total_epochs=1",
-        "trainer.total_epochs: has no effect beside trainer.total_training_steps (30)",
+        "trainer.total_epochs: has no effect with trainer.total_training_steps (30)",
     ),
     (
         "actor_rollout_ref.actor.strategy=megatron",
@@ -174,7 +174,7 @@ BAD_SETTINGS = [
     ),
     ("+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=abc", "export HF_TOKEN in the shell"),
     ("actor_rollout_ref.actor.strategy=fsdp", "strategy: got 'fsdp'; allowed on a CPU is 'fsdp2'"),
-    ("trainer.use_v1=false", "trainer.use_v1: expected true, for SEELE builds on that trainer, got False"),
+    ("trainer.use_v1=false", "trainer.use_v1: expected true, as SEELE builds on that trainer, got False"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
     ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
     ("trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: expected a whole number of at least 1, got 0"),
@@ -183,12 +183,12 @@ BAD_SETTINGS = [
     ("trainer.total_training_steps=-3", "expected a whole number of at least 1, or null, got -3"),
     (
         "trainer.critic_warmup=5",
-        "trainer.critic_warmup: expected 0, for every step updates the policy, got 5",
+        "trainer.critic_warmup: expected 0, as every step updates the policy, got 5",
     ),
-    ("trainer.max_critic_ckpt_to_keep=2", "expected null, for trainer.max_actor_ckpt_to_keep counts whole"),
+    ("trainer.max_critic_ckpt_to_keep=2", "expected null, as trainer.max_actor_ckpt_to_keep counts whole"),
     (
         "actor_rollout_ref.actor.checkpoint.async_save=true",
-        "actor_rollout_ref.actor.checkpoint.async_save: expected false, for FSDP",
+        "actor_rollout_ref.actor.checkpoint.async_save: expected false, as FSDP",
     ),
     ("trainer.logger=[consol]", "trainer.logger: expected a list of some of ['console'"),
     ("data.train_batch_size=abc", "data.train_batch_size: expected a whole number of at least 1, got 'abc'"),
@@ -211,7 +211,7 @@ BAD_SETTINGS = [
         "algorithm.adv_estimator=gae",
         "algorithm.adv_estimator: got 'gae'; allowed is 'grpo' under method seele",
     ),
-    ("critic.enable=true", "critic.enable: got True; leave it null, method=ppo is what has a critic"),
+    ("critic.enable=true", "critic.enable: got True; leave it null, only method=ppo has a critic"),
     ("critic.optim.lr=1e-4", "critic.optim.lr: has no effect, method seele has no critic; ppo has one"),
     ("algorithm.lam=0.9", "algorithm.lam: has no effect, method seele has no critic"),
     ("algorithm.use_kl_in_reward=true", "algorithm.use_kl_in_reward: rewards are the grader's"),
@@ -257,7 +257,7 @@ BAD_SETTINGS = [
 
 WITHOUT_EFFECT_TYPED = [
     ("data.shuffle=false", "data.shuffle: has no effect; curriculum=uniform shuffles"),
-    ("data.filter_overlong_prompts=true", "has no effect; seele.data.overlong=drop|refuse|truncate says"),
+    ("data.filter_overlong_prompts=true", "has no effect; seele.data.overlong=drop|refuse|truncate decides"),
     ("data.truncation=left", "data.truncation: has no effect; seele.data.overlong="),
     (
         "actor_rollout_ref.rollout.multi_turn.enable=true",
@@ -290,8 +290,8 @@ def test_settings_whose_names_begin_alike_are_taken():
         ("method=grpo seele.imitation.coefficient=0", "has no effect; there are no hints"),
         ("method=luffy seele.replay.problem_share=0.1", "has no effect; method luffy replays nothing"),
         ("method=prefix_rft seele.off_policy.statistics=all", "has no effect; prefixes are trained like"),
-        ("method=prefix_rft algorithm.norm_adv_by_std_in_grpo=true", "method prefix_rft divides by no"),
-        ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo divides by no"),
+        ("method=prefix_rft algorithm.norm_adv_by_std_in_grpo=true", "method prefix_rft does not divide by"),
+        ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo does not divide"),
         (
             "method=seele seele.sft.epochs=2",
             "has no effect; method seele has no supervised",
@@ -300,16 +300,16 @@ def test_settings_whose_names_begin_alike_are_taken():
             "method=sft_rl seele.sft.share=0.1 seele.sft.train_files=[a]",
             "seele.sft.train_files are",
         ),
-        ("method=seele seele.curriculum.temperature=2", "has no effect; it is curriculum=sec's"),
+        ("method=seele seele.curriculum.temperature=2", "has no effect; only curriculum=sec uses it"),
         ("method=seele seele.curriculum.columns=[level]", "curriculum=uniform looks at no column"),
         (
             "method=seele seele.selection.ratio=0.5",
-            "has no effect; it is selection=lze's",
+            "has no effect; only selection=lze uses it",
         ),
         ("method=seele seele.selection.replay_share=0.5", "has no effect; nothing is pruned"),
         (
             "method=seele seele.advantage.prior_rollouts=2",
-            "it is seele.advantage.baseline=hint",
+            "only seele.advantage.baseline=hint",
         ),
     ],
 )
@@ -358,7 +358,7 @@ BAD_SETTINGS_OF_A_CRITIC = [
         "critic.ppo_max_token_len_per_gpu=160",
         "critic.ppo_max_token_len_per_gpu: got 160, must hold data.max_prompt_length plus",
     ),
-    ("critic.model.path=other/model", "critic.model.path: got 'other/model'; the critic begins as"),
+    ("critic.model.path=other/model", "critic.model.path: got 'other/model'; the critic starts from"),
 ]
 
 
@@ -499,7 +499,7 @@ def test_a_damaged_checkpoint_is_refused_where_there_is_no_other(check, tmp_path
     run = f"trainer.default_local_dir={checkpoint.parent}"
     named = ("trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}")
     (checkpoint / "data.pt").write_text("torn")
-    with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole \(global_step_10: data.pt has 4 of"):
+    with pytest.raises(ConfigError, match=r"no checkpoint in .* is intact \(global_step_10: data.pt has 4"):
         check(run)
     with pytest.raises(ConfigError, match=r"global_step_10 is damaged: data.pt has 4 of"):
         check(run, *named)
@@ -709,7 +709,7 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
         check(*join)
     assert check(*join, "ray_kwargs.ray_init.num_cpus=null", "trainer.nnodes=2").num_problems == own == 8
     with pytest.raises(
-        ConfigError, match=r"nnodes: got 2, but the run would start Ray on this node alone; .*RAY_"
+        ConfigError, match=r"nnodes: got 2, but the run would start Ray only on this node; .*RAY_"
     ):
         check("trainer.nnodes=2")
 

@@ -133,7 +133,7 @@ def test_references_and_files_mix_and_are_prepared_once(hub, tmp_path, capsys):
     assert config.data.references == {prepared: f"{GSM8K}train", held_out: f"{GSM8K}test"}
     assert f"{GSM8K}train" in OmegaConf.to_yaml(config, resolve=False)
     said = capsys.readouterr().out
-    assert f"data.train_files: prepares {GSM8K}train in data/prepared/openai-gsm8k-train-" in said
+    assert f"data.train_files: preparing {GSM8K}train in data/prepared/openai-gsm8k-train-" in said
     assert "2 problems of 2 rows" in said
     # The next run finds them there.
     hub.calls.clear()
@@ -338,7 +338,7 @@ def test_the_driver_tells_how_many(decide):
         "1 with shorter hints\n"
     )
     moved = (dataclasses.replace(kept.fits[0], left_out={}, hint_steps={}, moved_cuts=3), Fits())
-    assert describe_fits(moved, counts) == "3 steps end inside a token; a hint of them ends before it\n"
+    assert describe_fits(moved, counts) == "3 steps end inside a token; their hints end before that token\n"
 
 
 def test_hints_are_shortened_so_that_the_problem_is_kept(decide):
@@ -533,7 +533,7 @@ def check(*overrides, hardware="cpu", supervised=False):
     [
         ((STEPS, UPDATE), "tool: got None; allowed are .'torch', 'torch_memory', 'nsys'."),
         (("global_profiler.tool=npu", STEPS, UPDATE), "tool: got 'npu'"),
-        (("global_profiler.tool=torch", UPDATE), "steps: got None, so that no step is profiled"),
+        (("global_profiler.tool=torch", UPDATE), "steps: got None, so no step is profiled"),
         (("global_profiler.tool=torch", STEPS), "no part is profiled; set actor_rollout_ref.actor.profiler"),
         (("global_profiler.tool=torch_memory", STEPS, UPDATE), "torch_memory records the memory of GPUs"),
         (("global_profiler.tool=nsys", STEPS, UPDATE), "nsys is Nsight Systems, for GPUs"),

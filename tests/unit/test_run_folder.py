@@ -225,7 +225,7 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     (tmp_path / "merged").mkdir()
     (tmp_path / checkpoints.TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()
-    with pytest.raises(ConfigError, match=r"merged, which the run begins with, is one of them"):
+    with pytest.raises(ConfigError, match=r"merged, which the run starts from, is one of them"):
         checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "merged")
     assert checkpoints.last_complete_step(tmp_path) == 4
     checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "sft" / "merged")
@@ -247,7 +247,7 @@ def test_going_back_to_a_checkpoint_removes_what_came_after_it(tmp_path):
     assert checkpoints.saved_steps(tmp_path) == [10, 15] and not (tmp_path / "merged").exists()
     # Killed before it has saved anything: it goes on from there, not from step 20.
     assert start_of(tmp_path) == 15
-    with pytest.raises(ConfigError, match=r"global_step_15/huggingface, which the run begins with"):
+    with pytest.raises(ConfigError, match=r"global_step_15/huggingface, which the run starts from"):
         checkpoints.drop_later_checkpoints(tmp_path, 10, needed=tmp_path / "global_step_15" / "huggingface")
     assert checkpoints.last_complete_step(tmp_path) == 15
     assert start_of(tmp_path, "disable") is None
@@ -284,7 +284,7 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
     check_same_run(config("grpo", mode="disable"))
     for other, said in (
         (config("grpo"), "seele.method: got 'grpo', but .* holds a run with 'seele'"),
-        (config(seed=1), "seele.seed: got 1, .* with 0; set it to that, take another"),
+        (config(seed=1), "seele.seed: got 1, .* with 0; set it to that, use another"),
         (config(model=tmp_path / "other" / "base"), r"actor_rollout_ref.model.path: got .*/other/base'"),
         (config(model="hub/larger"), "actor_rollout_ref.model.path: got 'hub/larger'"),
     ):
@@ -307,7 +307,7 @@ with only_run_in(Path({str(tmp_path)!r})):
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "locked\n"
-        said = rf"process {process.pid} on .* trains in {tmp_path}; wait for its end, or take another"
+        said = rf"process {process.pid} on .* trains in {tmp_path}; wait for its end, or use another"
         with pytest.raises(ConfigError, match=said), only_run_in(tmp_path):
             raise AssertionError("two runs in a folder")
         process.kill()

@@ -84,7 +84,7 @@ SFT_ERRORS = [
     ("seele.curriculum.spare_problems=2", "seele.curriculum.spare_problems: method sft has no rollouts"),
     ("seele.selection.name=lze", "seele.selection.name: method sft has no rollouts"),
     ("seele.selection.prune_after=3", "seele.selection.prune_after: method sft has no rollouts"),
-    ("algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable: supervised training rolls"),
+    ("algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable: supervised training has no"),
     ("seele.advantage.baseline=per_round", "seele.advantage.baseline: method sft has no rollouts"),
     (
         "seele.max_generated_tokens=99",
@@ -97,7 +97,7 @@ SFT_ERRORS = [
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
     ("seele.sft.train_files=[a.parquet]", "seele.sft.train_files: method sft trains on data.train_files"),
     ("seele.sft.epochs=0", "epochs must be at least 1"),
-    ("trainer.val_only=true", "trainer.val_only: a supervised run is validated after its training only"),
+    ("trainer.val_only=true", "trainer.val_only: a supervised run is validated only after its training"),
     ("trainer.nnodes=2", "trainer.nnodes: supervised training runs on one node"),
     ("trainer.n_gpus_per_node=3", "must be a multiple of the 3 training ranks, got 4"),
     ("trainer.save_freq=4", r"trainer.test_freq \(10\) must be a multiple of seele.sft.save_freq \(4\)"),
@@ -200,7 +200,7 @@ def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
     anew = ("seele.seed=1", "trainer.resume_mode=disable")
     with pytest.raises(ConfigError, match=r"rollout\.n: got 3"):
         next(stages(*configure("sft_rl", *anew, "actor_rollout_ref.rollout.n=3")))
-    with pytest.raises(ConfigError, match="which the run begins with"):
+    with pytest.raises(ConfigError, match="which the run starts from"):
         base = run / "sft" / "global_step_3"
         shutil.copytree(model, base, dirs_exist_ok=True)
         next(stages(*configure("sft_rl", *anew, f"actor_rollout_ref.model.path={base}")))
@@ -226,7 +226,7 @@ def test_a_run_that_goes_on_may_not_divide_the_problems_anew(configure):
     config, settings = configure("sft_rl")
     next(stages(config, settings))
     config, settings = configure("sft_rl", "seele.sft.share=0.8")
-    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them differently"):
         next(stages(config, settings))
 
 
@@ -245,7 +245,7 @@ def test_a_limit_on_the_problems_holds_for_both_stages_together(configure, tmp_p
     )
     assert preflight.num_problems == len(first)
     assert sorted(each.instance_id for each, _ in first + rest) == sorted(f"p-{i}" for i in range(30))
-    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them differently"):
         next(walk("data.train_max_samples=29", "seele.sft.batch_size=2"))
     # A run that was begun before the record told this goes on.
     record = tmp_path / "run" / "problems" / "division.json"
@@ -258,10 +258,10 @@ def test_a_limit_on_the_problems_holds_for_both_stages_together(configure, tmp_p
 def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
     complement = tmp_path / "complement.parquet"
     setting = (f"seele.sft.train_files=[{complement}]", "seele.sft.batch_size=2")
-    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file as .*complement.parquet"):
+    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file: .*complement.parquet"):
         next(stages(*configure("sft_rl", *setting)))
     write_problems(complement, [problem(i) for i in range(20, 30)], split="train")
-    with pytest.raises(DataError, match=r"4 of their 10 questions are in data.train_files, too, such as '20"):
+    with pytest.raises(DataError, match=r"4 of their 10 questions are also in data.train_files, such as '20"):
         next(stages(*configure("sft_rl", *setting)))
     assert not (tmp_path / "run").exists()
     write_problems(complement, [problem(i) for i in range(24, 30)], split="train")
@@ -269,7 +269,7 @@ def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
     assert preflight.num_problems == 6
     rest = read_problem_files(problems_of_stage(tmp_path / "run" / "problems", "rl"))
     assert [each.instance_id for each, _ in rest] == [f"p-{i}" for i in range(24)]
-    with pytest.raises(ConfigError, match="has divided other problems, or divided them otherwise"):
+    with pytest.raises(ConfigError, match="has divided other problems, or divided them differently"):
         next(stages(*configure("sft_rl")))
 
 

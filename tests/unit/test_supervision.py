@@ -112,7 +112,7 @@ def test_a_run_that_stops_goes_on_from_its_own_checkpoint(drivers, capsys):
     ("ends", "allowed", "status", "says"),
     [
         ([(3, 2, FAULT), (3, 2, FAULT)], 9, FAULT, "it stopped twice after step 3"),
-        ([(3, 2, FAULT), (4, 2, -signal.SIGKILL)], 1, 137, "trainer.max_restarts=1 allows no further one"),
+        ([(3, 2, FAULT), (4, 2, -signal.SIGKILL)], 1, 137, "trainer.max_restarts=1 allows no more restarts"),
         ([(3, 2, FAULT), (4, 4, STOPPED)], 1, STOPPED, "restart 1 of 1"),
         ([(None, None, FAULT)], 3, FAULT, ""),  # before the run began
         ([(None, None, 2)], 3, 2, ""),

@@ -1,4 +1,4 @@
-"""The one place that writes to a configuration."""
+"""The only place that writes to a configuration."""
 
 import copy
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 
 def with_changes(config: DictConfig, changes: Mapping[str, Any]) -> DictConfig:
-    """A copy of the configuration under some changes, which verl may write to; the given one stays as it is.
+    """Return a changed copy of the configuration, which verl may write to; the given one is not modified.
 
     Args:
         config: Any configuration, read-only or not.
-        changes: Value by dotted key. A section takes the place of the one that was there.
+        changes: Value by dotted key. A section replaces the existing one.
     """
     changed = copy.deepcopy(config)
     OmegaConf.set_readonly(changed, None)

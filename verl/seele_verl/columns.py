@@ -1,4 +1,4 @@
-"""Columns of a batch's rows in TransferQueue, nested (N, tokens of each row) of N rows."""
+"""Reads and writes columns of a batch's N rows in TransferQueue, nested (N, tokens of each row)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +9,12 @@ from transfer_queue import KVBatchMeta
 
 
 def read_columns(batch: KVBatchMeta, names: Sequence[str]) -> TensorDict:
-    """These columns of the batch's rows, in the batch's order."""
+    """Return these columns of the batch's rows, in the batch's order."""
     return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
 
 
 def write_columns(batch: KVBatchMeta, columns: Mapping[str, Sequence[torch.Tensor]]) -> KVBatchMeta:
-    """Write columns, a tensor for each row of the batch; returns the batch with them."""
+    """Write columns, with one tensor per row of the batch, and return the batch with them."""
     fields = {
         name: torch.nested.as_nested_tensor(list(rows), layout=torch.jagged) for name, rows in columns.items()
     }

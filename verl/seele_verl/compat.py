@@ -1,6 +1,6 @@
-"""The seams of the released verl, and two of Ray's, that need more than a subclass, each in one place.
+"""The seams of the released verl, and two of Ray's, that need more than a subclass.
 
-VERL is the release that these seams were read in and tested on; ``tests/contract/test_verl_seams.py`` fails
+VERL is the release on which these seams were written and tested; ``tests/contract/test_verl_seams.py`` fails
 when another release moves one of them.
 """
 
@@ -20,9 +20,9 @@ from seele_verl.environment import variables_set
 VERL = "0.9.1"
 RAY_PATIENCE_S = 180
 RAY_STARTS = 3
-"""Times that Ray is started before a run is given up."""
+"""Number of attempts to start Ray before a run is given up."""
 NOT_STARTED = "The current node timed out during startup"
-"""What Ray raises where it did not."""
+"""Message of the error that Ray raises when it did not start."""
 
 
 AGENT_PORTS = (
@@ -36,7 +36,7 @@ AGENT_PATIENCE = {"RAY_agent_register_timeout_ms": str(RAY_PATIENCE_S * 1000)}
 
 
 def undecorated(actor_class: Any) -> type:
-    """The class behind an ``@ray.remote`` class. Ray forbids subclassing the decorated one."""
+    """Return the class behind an ``@ray.remote`` class. Ray forbids subclassing the decorated one."""
     modified: type = actor_class.__ray_metadata__.modified_class
     return modified
 
@@ -50,9 +50,9 @@ def call_on_every_rank(worker_group: Any, function: Any, *args: Any) -> None:
 def patient_ray() -> Iterator[None]:
     """While open, Ray waits three minutes for a node that it starts.
 
-    On a node under load its own 30 seconds are not always enough (``NOT_STARTED``). That number has no
-    setting, it stands in ``ray._private.node.Node``, which asks for its node until then: here the one who
-    answers waits. It does not wait for a raylet that has ended.
+    On a node under load Ray's own 30 seconds are not always enough (``NOT_STARTED``). That number is not a
+    setting but fixed in ``ray._private.node.Node``, which polls for its node until then. Here the function
+    that answers the poll waits instead. It does not wait for a raylet that has ended.
     """
     from ray._private import services
 
@@ -106,7 +106,7 @@ def free_ports(number: int) -> list[int]:
 
 @contextmanager
 def kept_sigterm_handler() -> Iterator[None]:
-    """While open, Ray leaves this process's handler of SIGTERM alone: its own ends the run on the spot."""
+    """While open, keep Ray from replacing this process's SIGTERM handler: Ray's ends the run at once."""
     from ray._private import utils
 
     set_handler = utils.set_sigterm_handler
@@ -118,8 +118,8 @@ def kept_sigterm_handler() -> Iterator[None]:
 
 
 def ended_raylets() -> set[int]:
-    """Processes of raylets that this process started and that have ended: without its agents,
-    which a node under load takes long to start, a raylet ends itself (``patient_raylet``).
+    """Return the ids of ended raylet processes that this process started. A raylet ends itself without its
+    agents, which start slowly on a node under load (``patient_raylet``).
     """
     children = psutil.Process().children()
     return {
@@ -134,7 +134,7 @@ def answered_later(
     is_hopeless: Callable[[], bool],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[..., Any]:
-    """``ask``, which is asked again every second as long as it raises ``RuntimeError`` and there is hope."""
+    """Wrap ``ask`` to retry every second while it raises ``RuntimeError`` and ``is_hopeless`` is false."""
 
     def answer(*args: Any) -> Any:
         for _ in range(attempts - 1):
@@ -161,6 +161,6 @@ def require_verl() -> None:
         raise DependencyError("verl is not installed; run: bash scripts/setup.sh") from None
     if installed != VERL:
         raise DependencyError(
-            f"verl {installed} is installed, this release of SEELE runs on verl {VERL}; "
+            f"verl {installed} is installed, but this release of SEELE runs on verl {VERL}; "
             "run: bash scripts/setup.sh"
         )

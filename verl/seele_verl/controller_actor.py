@@ -1,8 +1,8 @@
-"""The run's one hint controller, in one named Ray actor that every rollout worker talks to.
+"""The run's single hint controller, in a named Ray actor that every rollout worker talks to.
 
-Beside the controller it keeps the visits of the current step until the trainer takes them: they are what
-the metrics and the rollout dump are made of, and never travel with the training rows. It also counts what the
-step's rollouts cost, those of problems that the step does not end with included.
+The actor also keeps the visits of the current step until the trainer takes them. Metrics and rollout dump are
+made from visits, which never travel with the training rows. It also counts what the step's rollouts cost,
+including those of problems that the step leaves behind.
 """
 
 import statistics
@@ -25,27 +25,27 @@ ACTOR_NAME = "seele_controller"
 class ControllerActor:
     """Serialises the controller's calls; one per run.
 
-    Problems end their visits whenever they are done. The controller hears of all at the end of the step, by
-    name, so that what it learns of a step does not depend on which was first.
+    Problems end their visits whenever they are done. The controller is told of all of them at the end of the
+    step, sorted by name, so that what it learns from a step does not depend on which problem was first.
     """
 
     def __init__(self, config: SeeleConfig) -> None:
         self._controller = configured_controller(config)
         self._visits: dict[str, Visit] = {}
         self._ended: set[str] = set()
-        """Problems whose visits are over, and of which the controller has not heard so."""
+        """Problems whose visits are over, but of which the controller has not been told."""
         self._plans: defaultdict[str, dict[int, tuple[HintShare, ...]]] = defaultdict(dict)
-        """The step's plans, by problem and round, of its last visit."""
+        """The step's plans for each problem's last visit, by problem and round."""
         self._observations: Counter[str] = Counter()
-        """Observations of a problem's last visit."""
+        """Number of observations of each problem's last visit."""
         self._known: Counter[str] = Counter()
-        """Observations to come that the controller has had; a key for each problem that is begun again."""
+        """Number of coming observations that the controller has already had, by problem that began again."""
         self._tokens: Counter[str] = Counter()
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
         self._dropped = 0
         self._proposal_seconds: list[float] = []
         self._fault: PluginError | None = None
-        """The first of a user's own controller. It ends the run at the latest with the step."""
+        """The first fault of a user's own controller. It ends the run no later than the step."""
 
     def begin_step(self, step: int) -> None:
         """See ``seele.hints.Controller``."""
@@ -60,7 +60,7 @@ class ControllerActor:
             self._observations.pop(name, None)
         with self._keeping_fault():
             if index == 0:
-                # The step begins the problem once more.
+                # The step begins the problem again.
                 self._end_visits({name} & self._ended)
             if index not in self._plans[name]:
                 (self._plans[name][index],) = self._controller.plan_rounds(
@@ -86,10 +86,10 @@ class ControllerActor:
         self._known.pop(instance_id, None)
 
     def begin_again(self, instance_ids: Sequence[str]) -> None:
-        """These problems' rollouts are lost, and begin again in the same visit.
+        """Restart problems whose rollouts are lost, in the same visit.
 
-        Their plans stay. The new rollouts are the lost ones once more, so the controller hears of those only
-        that it has not heard of.
+        Their plans stay. The new rollouts repeat the lost ones, so the controller is told only of those that
+        it does not know yet.
         """
         for name in instance_ids:
             self._ended.discard(name)
@@ -101,7 +101,9 @@ class ControllerActor:
 
     @contextmanager
     def _keeping_fault(self) -> Iterator[None]:
-        """Workers do not wait for every answer, and leave a prompt out where they get none."""
+        """Keep a fault for ``take_step``: workers do not wait for every answer, and skip a prompt that gets
+        none.
+        """
         try:
             yield
         except PluginError as fault:
@@ -109,13 +111,13 @@ class ControllerActor:
             raise
 
     def keep_visit(self, uid: str, visit: Visit) -> None:
-        """Keep a finished visit for the trainer; ``uid`` is verl's name of the prompt's group."""
+        """Keep a finished visit for the trainer; ``uid`` is verl's name for the prompt's group."""
         self._visits[uid] = visit
 
     def count_tokens(
         self, round_index: int, *, prompt: int, cached: int, generated: int, from_cache: bool
     ) -> None:
-        """What the engine handed over has cost so much, whatever becomes of its problem."""
+        """Count the tokens of rollouts that the engine returned, whatever becomes of their problem."""
         counts = {"prompt": prompt, "prefilled": prompt - cached, "generated": generated}
         if from_cache:
             counts["from_cache"] = generated
@@ -123,15 +125,15 @@ class ControllerActor:
         self._tokens.update({f"{name}_round_{round_index}": count for name, count in counts.items()})
 
     def time_round(self, round_index: int, seconds: float) -> None:
-        """The last of a round's rollouts under one hint was graded so long after they were asked for."""
+        """Record the time from the request for a round's rollouts under one hint until the last is graded."""
         self._round_seconds[round_index].append(seconds)
 
     def count_dropped_prompt(self) -> None:
-        """A prompt whose rollouts failed for good was left out of the step."""
+        """Count a prompt that the step skips because its rollouts failed for good."""
         self._dropped += 1
 
     def take_step(self) -> tuple[dict[str, Visit], dict[str, float]]:
-        """The visits kept since the last call, by uid in order of instance, and the step's own metrics.
+        """Return the visits since the last call, by uid in order of instance, and the step's own metrics.
 
         Raises:
             PluginError: A user's own controller failed in this step.
@@ -155,7 +157,7 @@ class ControllerActor:
         return visits, metrics
 
     def state_dict(self) -> State:
-        """The controller's state, JSON."""
+        """Return the controller's state, as JSON values."""
         return self._controller.state_dict()
 
     def load_state_dict(self, state: State) -> None:
@@ -169,7 +171,7 @@ def start_controller(config: SeeleConfig) -> Any:
 
 
 def connect_controller() -> Any:
-    """The run's controller actor."""
+    """Return the run's controller actor."""
     return ray.get_actor(ACTOR_NAME)
 
 
@@ -187,7 +189,7 @@ class RemoteController:
     async def observe(
         self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int
     ) -> None:
-        """Tell the actor. Calls of one worker arrive in order, so the answer is not waited for."""
+        """Tell the actor without waiting for its answer: calls of one worker arrive in order."""
         self._actor.observe.remote(
             instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
         )
@@ -197,13 +199,13 @@ class RemoteController:
         self._actor.end_visit.remote(instance_id)
 
     async def keep_visit(self, uid: str, visit: Visit) -> None:
-        """Tell the actor, and wait until it knows: the trainer asks it once the group counts as done."""
+        """Tell the actor, and wait for its answer: the trainer asks it once the group counts as done."""
         await self._actor.keep_visit.remote(uid, visit)
 
     def count_tokens(
         self, round_index: int, *, prompt: int, cached: int, generated: int, from_cache: bool
     ) -> None:
-        """Tell the actor, before it may hear of the problem's end."""
+        """Tell the actor, before it may be told of the problem's end."""
         self._actor.count_tokens.remote(
             round_index, prompt=prompt, cached=cached, generated=generated, from_cache=from_cache
         )

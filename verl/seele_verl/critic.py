@@ -1,7 +1,7 @@
-"""The critic of ``method=ppo``: verl's worker, whose value model starts from the run's seed and has the
-policy's attention.
+"""The critic of ``method=ppo``: verl's worker, whose value model is initialised from the run's seed and uses
+the policy's attention implementation.
 
-Values, estimates, loss and update are verl's; which rows and columns they see is the trainer's.
+Values, estimates, loss and update are verl's; the trainer chooses the rows and columns that they see.
 """
 
 from typing import Any
@@ -20,16 +20,16 @@ class CriticWorker(TrainingWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def reset(self) -> None:
-        """Build the model: the policy's, with a value head for the one that predicts tokens."""
+        """Build the model: the policy's, with a value head in place of the language-model head."""
         verl_model.load_valuehead_model = load_value_model
         with torch.random.fork_rng(devices=[]):
-            # The head is drawn at random, which verl leaves to the process's generator.
+            # The head is initialised at random, and verl uses the process's generator for it.
             torch.manual_seed(self.engine_config.seed)
             super().reset()
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Load the critic's shards, and run nothing of theirs."""
+        """Load the critic's shards without executing code from them."""
         with reading_data_only(self.engine_config.strategy):
             super().load_checkpoint(*args, **kwargs)
 
@@ -37,8 +37,8 @@ class CriticWorker(TrainingWorker):
 def load_value_model(
     local_path: str, torch_dtype: torch.dtype, model_config: Any, trust_remote_code: bool
 ) -> torch.nn.Module:
-    """In place of ``verl/utils/model.py: load_valuehead_model``, which asks for flash-attention whatever
-    ``override_config.attn_implementation`` says, and so cannot load a model on a CPU.
+    """Replaces ``verl/utils/model.py: load_valuehead_model``, which requests flash-attention regardless of
+    ``override_config.attn_implementation``, and so cannot load a model on a CPU.
     """
     model: torch.nn.Module = AutoModelForTokenClassification.from_pretrained(
         local_path, dtype=torch_dtype, config=model_config, trust_remote_code=trust_remote_code

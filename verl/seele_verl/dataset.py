@@ -1,5 +1,5 @@
-"""Problems as verl's trainer takes them: one dictionary per row, small, because every column travels with
-every prompt.
+"""Problems in the form that verl's trainer takes: one small dictionary per row, because every column travels
+with every prompt.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from seele_verl.settings import read_hints
 class ProblemDataset(Dataset[dict[str, Any]]):
     """Rows of our parquet files; named in ``data.custom_cls``.
 
-    ``data_source`` of a row is ``<data set>/<file>``, such as ``chains/heldout``, so that validation
-    reports each split by itself.
+    A row's ``data_source`` is ``<data set>/<file>``, such as ``chains/heldout``, so that validation reports
+    each split separately.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files, as ``read_fitting_problems`` does by ``config.overlong_record``.
+        """Read all files with ``read_fitting_problems``, following ``config.overlong_record``.
 
         Raises:
-            DataError: A file is missing or a row does not hold what the schema asks for.
-            ConfigError: ``config.hints``, the run's ``seele.hints``, does not hold what it should.
+            DataError: A file is missing or a row does not match the schema.
+            ConfigError: ``config.hints``, the run's ``seele.hints``, is not valid.
         """
         self._hints = HintConfig() if config is None else read_hints(config.hints)
         self._tokenizer = tokenizer
@@ -65,21 +65,21 @@ class ProblemDataset(Dataset[dict[str, Any]]):
 
     @property
     def instance_ids(self) -> list[str]:
-        """Ids of the problems, in order."""
+        """The problems' ids, in order."""
         return [problem.instance.instance_id for problem in self._problems]
 
     def columns(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Values of these columns of each problem.
+        """Return each problem's values of these columns.
 
         Raises:
-            DataError: A file has no such column, or a row no value there.
+            DataError: A file lacks a column, or a row has no value in it.
         """
         rows = {path: read_columns(path, names) for path in {problem.path for problem in self._problems}}
         return [rows[problem.path][problem.row] for problem in self._problems]
 
 
 def spread(problems: Sequence[Problem], count: int) -> list[Problem]:
-    """``count`` of the problems at equal distances, or all of them."""
+    """Return ``count`` evenly spaced problems, or all of them if there are fewer."""
     if count >= len(problems):
         return [*problems]
     return [problems[index * len(problems) // count] for index in range(count)]

@@ -1,4 +1,4 @@
-"""Environment variables for a while."""
+"""Environment variables that are set temporarily."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
-    """While open, this process has these variables; then those that it had. No others are touched."""
+    """While open, set these variables in this process; then restore them. No others are touched."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,8 +1,8 @@
-"""How a fault of a user's own part ends the run, wherever it happens.
+"""Ends the run on a fault of a user's own part, wherever it happens.
 
-A prompt that fails is left out of its step; a part that raises, or returns nonsense, would fail again.
-A rollout worker stores such a fault beside verl's rows, where the trainer, which waits for the step's groups,
-finds it at its next look. What a Ray task raises the trainer finds in the error.
+A prompt that fails is skipped in its step. A part that raises, or returns nonsense, would fail again.
+A rollout worker stores such a fault beside verl's rows. The trainer, which polls for the step's groups, finds
+it at its next poll. If a Ray task raised it, the trainer finds it in the task's error.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from seele.errors import PluginError
 
 FAULT = "fault"
-"""verl's key, and the tag, of a fault in the partition of its step."""
+"""verl's key and the tag of a fault, in the partition of its step."""
 
 
 def plugin_fault(error: BaseException) -> PluginError | None:
-    """The fault of a user's part that an error stands for; None for any other error."""
+    """Return the fault of a user's part that caused an error; None for any other error."""
     if isinstance(error, ray.exceptions.RayTaskError):
         return plugin_fault(error.cause) if error.cause is not error else None
     if isinstance(error, BaseExceptionGroup):
@@ -27,19 +27,19 @@ def plugin_fault(error: BaseException) -> PluginError | None:
 
 
 async def report_fault(fault: PluginError, *, partition_id: str) -> None:
-    """Store a fault where the trainer looks."""
+    """Store a fault where the trainer finds it."""
     await tq.async_kv_put(key=FAULT, partition_id=partition_id, tag={FAULT: str(fault)})
 
 
 def watch_for_faults(
     buffer: ReplayBuffer, *, on_news: Callable[[], None], on_look: Callable[[], None]
 ) -> None:
-    """Have the buffer raise, as ``PluginError``, what a worker has reported, each time that it looks.
+    """Make the buffer raise a fault that a worker has reported, as ``PluginError``, at each poll.
 
     Args:
-        buffer: verl's, which looks for rows until a step has all of them.
-        on_news: Called where rows have come since the last look, or gone.
-        on_look: Called at each look.
+        buffer: verl's buffer, which polls for rows until a step has all of them.
+        on_news: Called if rows have come or gone since the last poll.
+        on_look: Called at each poll.
     """
     look = buffer._sync_metadata_from_transfer_queue
     seen = 0

@@ -1,5 +1,5 @@
 """Hint reliance (HiLL, arXiv:2604.00698): how much less likely right responses are without the hint that they
-follow. Near 0, what was practised with hints carries over.
+follow. Near 0, what the policy learns with hints carries over.
 """
 
 from collections.abc import Mapping
@@ -14,24 +14,24 @@ from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
 MOST_ROWS = 64
-"""Responses that are scored again; more cost time and hardly tell more."""
+"""Maximum number of responses that are scored again; more take time and hardly add information."""
 
 
 def measure_hint_reliance(
     batch: KVBatchMeta, visits: Mapping[str, Visit], workers: Any, *, temperature: float, ranks: int
 ) -> dict[str, float]:
-    """Score the step's right hinted responses behind their question alone, with the policy before its update.
+    """Score the step's right hinted responses after their question alone, with the policy before its update.
 
     Args:
-        batch: The step's rows, with the engine's log-probabilities; hints stand behind the question.
-        visits: The step's, by group.
+        batch: The step's rows, with the engine's log-probabilities; hints follow the question.
+        visits: The step's visits, by group.
         workers: verl's group of actors.
-        temperature: Of the rollouts.
+        temperature: The rollouts' temperature.
         ranks: Number of training ranks.
 
     Returns:
         ``hints/reliance``: mean over responses y of the mean over their tokens of log pi(y | question) -
-        log pi(y | question, hint); nothing where no hinted response is right.
+        log pi(y | question, hint); empty where no hinted response is right.
     """
     keys = right_hinted_rows(batch, visits)[:MOST_ROWS]
     if not keys:
@@ -51,7 +51,7 @@ def measure_hint_reliance(
 
 
 def right_hinted_rows(batch: KVBatchMeta, visits: Mapping[str, Visit]) -> list[str]:
-    """Keys of the rows whose response is right and behind a hint; without rows that fill the batch up."""
+    """Return the keys of rows whose response is right and follows a hint, without padding rows."""
     real = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     return [key for key in real if _is_right_and_hinted(key, visits)]
 

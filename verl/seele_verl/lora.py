@@ -1,4 +1,4 @@
-"""LoRA: what must hold of verl's settings, and how an adapter joins its base model (docs/lora.md)."""
+"""LoRA: checks verl's settings, and merges an adapter into its base model (docs/lora.md)."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ ADAPTER = "lora_adapter"
 
 
 def check_lora(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where a run with an adapter would stop, or train something else than meant."""
+    """Raise ``ConfigError`` where a run with an adapter would stop, or train something unintended."""
     model = config.actor_rollout_ref.model
     if model.lora.rank:
         raise ConfigError(
@@ -58,7 +58,7 @@ def check_saved_rank(config: DictConfig, checkpoint: Path) -> None:
     wanted = config.actor_rollout_ref.model.lora_rank
     if wanted != saved:
         raise ConfigError(
-            f"{MODEL}.lora_rank: got {wanted}, but {checkpoint} was saved with {saved}; set it to that, take "
+            f"{MODEL}.lora_rank: got {wanted}, but {checkpoint} was saved with {saved}; set it to that, use "
             "another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 

@@ -1,7 +1,7 @@
 """The actor's loss: verl's own ``ppo_loss`` on the tokens that the policy wrote, plus the run's terms.
 
-Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences in a row.
-verl hands over nested tensors, whose rows have a sequence's or a response's own length.
+Axes: B sequences of a micro-batch, R tokens of its longest response, T tokens of all its sequences,
+concatenated. verl passes nested tensors, whose rows have a sequence's or a response's own length.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ from seele.plugins import blame
 from seele_verl.protocol import INSTANCE_IDS, count_of
 
 WEIGHED_BY_ADVANTAGE = ("vanilla", "gspo", "cispo", "gpg")
-"""verl's losses that are 0, with their gradients, where the advantage is."""
+"""verl's losses that are 0, with their gradients, where the advantage is 0."""
 
 UNLIMITED = 1e9
-"""verl clamps the logarithm of a ratio to 20, so no ratio comes near."""
+"""A clip bound without effect: verl clamps the logarithm of a ratio to 20, so no ratio comes near it."""
 
 
 def seele_loss(
@@ -40,12 +40,12 @@ def seele_loss(
 ) -> tuple[Any, dict[str, Any]]:
     """verl's ``ppo_loss`` + the terms, each times its coefficient; installed with ``set_loss_fn``.
 
-    Generated tokens carry the clipped surrogate, KL and entropy of verl; hint tokens never the advantage
+    Generated tokens carry verl's clipped surrogate, KL and entropy; hint tokens never carry the advantage
     (arXiv:2509.06923, Eq. 10). The micro-batches' losses are summed and FSDP averages over ranks, hence the
     factor ``dp_size`` over the global batch, as in verl's own aggregation.
 
     Raises:
-        PluginError: A term of the user's own raised, or its loss is not a finite scalar.
+        PluginError: A user's own term raised, or its loss is not a finite scalar.
     """
     batch = MicroBatch(config, model_output, data)
     losses: list[torch.Tensor] = []
@@ -69,8 +69,8 @@ def seele_loss(
 def solution_loss(
     model_output: dict[str, Any], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Negative log-likelihood of all response tokens, a mean over those of the whole update; as
-    ``seele_loss``, the share of a micro-batch.
+    """Return a micro-batch's share, as in ``seele_loss``, of the mean negative log-likelihood over all
+    response tokens of the update.
     """
     log_probs_BR = no_padding_2_padding(model_output["log_probs"], data)
     mask_BR = data.select("response_mask").to_padded_tensor()["response_mask"]
@@ -79,17 +79,17 @@ def solution_loss(
 
 
 def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[str, ...]:
-    """Row fields that are 0 all over a row only if the row has no gradient; none where any row may have one.
+    """Return row fields that are all 0 in a row only if it has no gradient; empty if any row may have one.
 
-    Advantages and what SEELE's own terms mark weigh a row. KL to the reference and entropy reach every row;
-    what a term of the user's own or another surrogate than PPO's reaches is not known.
+    Advantages and the marks of SEELE's own terms give a row weight. KL to the reference and entropy reach
+    every row; which rows a user's own term or a surrogate other than PPO's reaches is unknown.
     """
     terms = [*terms]
     reaches_all = (
         (config.use_kl_loss and config.kl_loss_coef != 0)
         or config.entropy_coeff != 0
         or config.policy_loss.loss_mode not in WEIGHED_BY_ADVANTAGE
-        # verl then divides by the longest response of a micro-batch, which a row may have without a gradient.
+        # verl then divides by a micro-batch's longest response, which may belong to a row without a gradient.
         or (config.loss_agg_mode == "seq-mean-token-sum-norm" and config.loss_scale_factor is None)
         or any(each.is_users for each in terms)
     )
@@ -99,7 +99,7 @@ def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[s
 
 
 def have_weight(data: TensorDict, columns: Sequence[str]) -> list[bool]:
-    """Whether each of the B rows is not 0 all over in one of the columns; True where there is no column."""
+    """Return True for each of the B rows with a nonzero value in any column; all True without columns."""
     if not columns:
         return [True] * len(data)
     rows = zip(*(data[name].unbind() for name in columns), strict=True)
@@ -109,17 +109,17 @@ def have_weight(data: TensorDict, columns: Sequence[str]) -> list[bool]:
 def means_over_computed(
     metrics: Mapping[str, float], *, tokens: Mapping[str, int], computed: Container[str], loss_agg_mode: str
 ) -> dict[str, float]:
-    """Metrics of an update that left rows out, with entropy and KL as means over the rows that it computed:
+    """Return the metrics of an update that skipped rows, with entropy and KL as means over computed rows:
     verl divides their sums by the rows, or the tokens, of the whole batch.
 
     Args:
-        metrics: The update's, by verl's names.
+        metrics: The update's metrics, by verl's names.
         tokens: Response tokens of each row, by key.
         computed: Keys of the rows that were computed.
-        loss_agg_mode: verl's, of the actor.
+        loss_agg_mode: verl's setting for the actor.
 
     Returns:
-        The same metrics, without the two where no row was computed.
+        The same metrics, without entropy and KL if no row was computed.
     """
     sizes = tokens if loss_agg_mode.startswith("token-") else dict.fromkeys(tokens, 1)
     of_computed = sum(size for key, size in sizes.items() if key in computed)
@@ -140,42 +140,42 @@ class MicroBatch:
 
     @cached_property
     def log_probs_BR(self) -> torch.Tensor:
-        """(B, R) of the response's tokens."""
+        """Log-probabilities of the responses' tokens, (B, R)."""
         return no_padding_2_padding(self._log_probs, self._data)
 
     @property
     def next_log_probs_T(self) -> torch.Tensor:
-        """(T,) of all tokens; position t holds that of token t + 1."""
+        """Log-probabilities of all tokens, (T,); position t holds that of token t + 1."""
         values_T: torch.Tensor = self._log_probs.values()
         return values_T
 
     @property
     def lengths_B(self) -> torch.Tensor:
-        """(B,) tokens of each sequence."""
+        """Number of tokens of each sequence, (B,)."""
         lengths_B: torch.Tensor = self._data["input_ids"].offsets().diff()
         return lengths_B
 
     @property
     def num_sequences(self) -> float:
-        """Of the whole update, over the ranks."""
+        """Number of sequences of the whole update, divided by the ranks."""
         return float(self._data["global_batch_size"] / self._data["dp_size"])
 
     def response_column(self, name: str) -> torch.Tensor:
-        """(B, R), 0 behind the response."""
+        """Return a column of the responses, (B, R), 0 after the response."""
         padded: TensorDict = self._data.select(name).to_padded_tensor()
         return padded[name]
 
     def sequence_column(self, name: str) -> torch.Tensor:
-        """(T,)."""
+        """Return a column of the sequences, (T,)."""
         values_T: torch.Tensor = self._data[name].values()
         return values_T
 
     def num_marked(self, name: str) -> float:
-        """Tokens of the whole update that the column marks, over the ranks."""
+        """Return the number of the whole update's tokens that the column marks, divided by the ranks."""
         return float(tu.get_non_tensor_data(self._data, count_of(name), default=None) / self._data["dp_size"])
 
     def aggregate(self, loss_BR: torch.Tensor, mask_BR: torch.Tensor) -> torch.Tensor:
-        """A scalar, as verl aggregates the surrogate."""
+        """Return a scalar, aggregated as verl aggregates the surrogate."""
         loss: torch.Tensor = agg_loss(
             loss_BR,
             mask_BR,
@@ -189,7 +189,7 @@ class MicroBatch:
 
     @property
     def instance_ids(self) -> list[str]:
-        """Of the problems in it, where the run has terms of the user's own."""
+        """Ids of the micro-batch's problems, in runs with the user's own terms."""
         ids = tu.get(self._data, INSTANCE_IDS, default=[])
         return sorted(set(ids.tolist() if hasattr(ids, "tolist") else ids))
 
@@ -207,7 +207,7 @@ def _compute(each: WeighedTerm, batch: MicroBatch) -> tuple[torch.Tensor, Mappin
 
 
 def _without(data: TensorDict, column: str) -> TensorDict:
-    """The batch with the response tokens that a column marks masked out."""
+    """Return the batch with the response tokens that a column marks masked out."""
     pairs = zip(data["response_mask"].unbind(), data[column].unbind(), strict=True)
     # B pairs of (R of the row,): 1 stays where the column does not mark.
     left = [mask * (1 - marked).to(mask.dtype) for mask, marked in pairs]

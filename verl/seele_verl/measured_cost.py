@@ -1,10 +1,9 @@
-"""``seele cost --measure``: what a run would take on this machine, from its second step.
+"""``seele cost --measure``: the time that a run would take on this machine, from its second step.
 
     python -m seele_verl.measured_cost recipe=smollm2_gsm8k hardware=cpu
 
-Two steps are a run of their own in a folder that is removed, with a validation of a few problems behind
-them. The first one warms engine and trainer up. Nothing is modelled: what the second does not have is not in
-the sum.
+It runs two steps in a temporary folder, followed by a validation of a few problems. The first step warms up
+engine and trainer. Nothing is modelled: what does not occur in the second step is not in the sum.
 """
 
 import math
@@ -27,7 +26,7 @@ from seele_verl.checks.command_line import explain
 from seele_verl.train import compose
 
 VALIDATED = 32
-"""Problems of the measured validation."""
+"""Number of problems of the measured validation."""
 
 PHASES = {
     "gen": "rollouts",
@@ -38,11 +37,11 @@ PHASES = {
     "update_actor": "update",
     "update_weights": "weights to the engine",
 }
-"""verl's names (``timing_s/NAME``) of what a step is made of."""
+"""verl's names (``timing_s/NAME``) for the phases of a step."""
 
 
 def measure(overrides: Sequence[str]) -> dict[str, Any]:
-    """The metrics of the second step, and of a validation behind it."""
+    """Return the metrics of the second step and of the validation that follows it."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         others = (
@@ -63,7 +62,7 @@ def measure(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def planned_steps(config: DictConfig, generated: float, problems: int) -> int:
-    """Steps of the run: as many as it names, or its passes over the problems have, or its budget allows."""
+    """Return the run's number of steps, from its setting or its epochs, and limited by its budget."""
     passes = config.trainer.total_epochs * (problems // config.data.train_batch_size)
     steps = config.trainer.total_training_steps or passes
     if budget := config.seele.max_generated_tokens:
@@ -72,13 +71,13 @@ def planned_steps(config: DictConfig, generated: float, problems: int) -> int:
 
 
 def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, validated: int) -> str:
-    """Seconds of the step by phase, of a validation, and minutes of the whole run.
+    """Return a table of a step's seconds by phase, a validation's seconds, and the whole run's minutes.
 
     Args:
-        config: The run's.
-        step: The metrics of one step, and of a validation of ``VALIDATED`` problems or fewer.
-        problems: Training problems.
-        validated: Validation problems of the run.
+        config: The run's configuration.
+        step: The metrics of one step and of a validation of ``VALIDATED`` problems or fewer.
+        problems: Number of training problems.
+        validated: Number of the run's validation problems.
     """
     generated, trained = step["tokens/generated"], step["tokens/trained"]
     seconds = {name: step.get(f"timing_s/{key}", 0.0) for key, name in PHASES.items()}
@@ -103,7 +102,7 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
 
 
 def main() -> int:
-    """Print the table. Exit status: 0, or that of a run that cannot be."""
+    """Print the table. Exit status: 0, 2 for a wrong setting, or that of the failed run."""
     overrides = sys.argv[1:]
     try:
         config = compose(overrides)
@@ -122,7 +121,7 @@ def main() -> int:
         return 2
     sys.stdout.write(cost_table(config, step, problems=problems, validated=validated) + "\n")
     sys.stdout.write(
-        "From the second step, whose length others don't share. Not counted: the start, and checkpoints.\n"
+        "Measured on the second step; others may take more or less. Startup and checkpoints not included.\n"
     )
     return 0
 

@@ -1,9 +1,9 @@
-"""From a composed configuration to ``seele.maths.memory``: does a run fit its GPUs, its node and its disk?
+"""Checks with ``seele.maths.memory`` whether a composed configuration fits its GPUs, its node and its disk.
 
     python -m seele_verl.memory recipe=seele_qwen2.5-7b [overrides]     the table of a run
     python -m seele_verl.memory --recipes                               a line for every recipe
 
-``preflight.py`` refuses what does not fit before Ray starts. docs/memory.md says what is counted.
+``preflight.py`` refuses a run that does not fit, before Ray starts. docs/memory.md says what is counted.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ DENSE = ("llama", "mistral", "qwen2", "qwen3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What there is, in bytes; None where this node cannot say."""
+    """Available memory and disk space, in bytes; None where this node cannot tell."""
 
     card: float
     """0 for a run without GPUs."""
@@ -82,13 +82,13 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
     change = smallest_change(needs_with, possible_changes(config, supervised=supervised))
     said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + advice(change)
     if seele.memory.check == "refuse":
-        raise ConfigError(f"{said}; seele.memory.check=warn starts all the same")
+        raise ConfigError(f"{said}; seele.memory.check=warn starts anyway")
     sys.stderr.write(f"warning: {said}\n")
 
 
 def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
-    """What this node has. Where it has no GPUs but the run wants some, as on a cluster's head node, the card
-    is the hardware file's, and the other nodes' memory is not known.
+    """Return what this node has. Where it has no GPUs but the run needs some, as on a cluster's head node,
+    the card is the hardware file's, and the other nodes' memory is unknown.
     """
     disk = float(shutil.disk_usage(_existing(Path(config.trainer.default_local_dir).resolve())).free)
     if config.trainer.device == "cpu":
@@ -102,21 +102,21 @@ def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
 def plan_of(
     config: DictConfig, seele: SeeleConfig, shape: ModelShape, *, card: float, supervised: bool
 ) -> Plan:
-    """What the settings say that the arithmetic asks for.
+    """Return the settings that the arithmetic needs.
 
     Args:
         config: The composed configuration.
         seele: Its ``seele`` block.
-        shape: The model's.
-        card: Memory of a GPU in bytes, 0 for a run without.
-        supervised: Whether verl's SFT trainer runs.
+        shape: The model's shape.
+        card: Memory of a GPU in bytes, 0 for a run without GPUs.
+        supervised: True if verl's SFT trainer runs.
     """
     section, trainer = config.actor_rollout_ref, config.trainer
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=section.model.lora_rank)
     update_limit = section.actor.ppo_max_token_len_per_gpu
     if supervised:
-        # verl's SFT trainer is told to keep everything where it is (sft_config.py).
+        # verl's SFT trainer is told not to offload anything (sft_config.py).
         policy = dataclasses.replace(policy, param_offload=False, optimizer_offload=False)
         return Plan(
             card=card,
@@ -167,8 +167,8 @@ def plan_of(
 
 
 def shape_of(model: str) -> ModelShape | None:
-    """The shape of a model in a folder, in the hub's cache or on the hub; None for one that is not a dense
-    transformer of a known type, or that cannot be asked for.
+    """Return the shape of a model in a folder, in the hub's cache or on the hub; None if it is not a dense
+    transformer of a known type, or cannot be reached.
     """
     from transformers import AutoConfig
 
@@ -180,7 +180,7 @@ def shape_of(model: str) -> ModelShape | None:
 
 
 def shape_from(config: Any) -> ModelShape | None:
-    """The shape that a configuration of Hugging Face's describes; None for another type of model."""
+    """Return the shape that a Hugging Face configuration describes; None for another type of model."""
     if config.model_type not in DENSE:
         return None
     return ModelShape(
@@ -198,7 +198,7 @@ def shape_from(config: Any) -> ModelShape | None:
 
 
 def describe_recipes(compose: Callable[..., DictConfig]) -> str:
-    """A line for every published recipe: its most needed on its script's hardware, and what was chosen."""
+    """Return a table row for each published recipe: peak needs on its script's hardware, and its choices."""
     rows = []
     for recipe in options.published_recipes():
         config = compose([f"recipe={recipe}"])
@@ -218,14 +218,14 @@ def describe_recipes(compose: Callable[..., DictConfig]) -> str:
 
 
 def needs_of(config: DictConfig) -> list[Need]:
-    """What a configuration needs on its hardware file's cards, of all its stages. A preset's model is not
-    asked for, but known by its shape.
+    """Return what a configuration needs on its hardware file's cards, over all its stages. A preset's model
+    is not fetched, because its shape is known.
     """
     seele, model = read_settings(config), config.actor_rollout_ref.model.path
     shape = SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else shape_of(model)
     if shape is None:
         raise ConfigError(
-            f"actor_rollout_ref.model.path: the shape of {model!r} is not known; allowed are models of the "
+            f"actor_rollout_ref.model.path: the shape of {model!r} is unknown; allowed are models of the "
             f"types {list(DENSE)}: a folder, or one of {list(HUB_NAMES)}"
         )
     card = 0.0 if config.trainer.device == "cpu" else seele.memory.gpu_gib * GIB
@@ -251,7 +251,7 @@ def _trained(shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int)
 
 
 def _passes(config: DictConfig, section: DictConfig, limit: int, *, rows: int, entropy: bool) -> Passes:
-    """Passes of verl's section ``actor`` or ``ref`` over this many rows, under a limit on tokens."""
+    """Return the passes of verl's section ``actor`` or ``ref`` over this many rows, under a token limit."""
     model = config.actor_rollout_ref.model
     tokens = min(limit, _all_tokens(config, rows))
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
@@ -282,7 +282,7 @@ def _longest(config: DictConfig) -> int:
 
 
 def _all_tokens(config: DictConfig, rows: int) -> int:
-    """Of a rank's part of the rows: a small job never fills a micro-batch."""
+    """Return the most tokens in a rank's part of the rows: a small job never fills a micro-batch."""
     ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
     return math.ceil(rows / ranks) * _longest(config)
 
@@ -309,7 +309,7 @@ def _engine(config: DictConfig, shape: ModelShape, *, has_adapters: bool) -> Eng
 
 
 def _checkpoints(config: DictConfig) -> int:
-    """What may be on disk at once, without what is there already."""
+    """Return how many checkpoints may be on disk at once, not counting those that already exist."""
     trainer = config.trainer
     if trainer.save_freq <= 0:
         return 0
@@ -321,8 +321,8 @@ def _checkpoints(config: DictConfig) -> int:
 
 
 def _supervised_checkpoints(seele: SeeleConfig) -> int:
-    """All are kept until the last step: as many as epochs, or at least that where ``save_freq`` counts
-    steps.
+    """Return the number of checkpoints kept until the last step: the number of epochs, or a lower bound where
+    ``save_freq`` counts steps.
     """
     every = seele.sft.save_freq
     return 1 if every is not None and every < 1 else seele.sft.epochs
@@ -339,7 +339,7 @@ def _shortage(need: Need, machine: Machine) -> str:
         "disk": "the disk of trainer.default_local_dir",
     }[need.place]
     assumed = machine.card_is_assumed and need.place in ("GPU", "engine")
-    of = " (seele.memory.gpu_gib, for this node has no GPU to ask)" if assumed else ""
+    of = " (seele.memory.gpu_gib, because this node has no GPU)" if assumed else ""
     return (
         f"{need.phase} needs {need.needed / GIB:.1f} GiB of {where}, which has "
         f"{need.available / GIB:.1f}{of}: {words}"
@@ -351,7 +351,7 @@ def _existing(path: Path) -> Path:
 
 
 def card_memory() -> float | None:
-    """Of this node's first GPU, in bytes, as CUDA and vLLM see it; None where there is none."""
+    """Return the memory of this node's first GPU, in bytes, as CUDA and vLLM see it; None without a GPU."""
     import torch
 
     if not torch.cuda.is_available():

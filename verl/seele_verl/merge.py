@@ -1,6 +1,6 @@
-"""FSDP shards of a checkpoint -> a Hugging Face folder, with verl's own merger.
+"""Merges a checkpoint's FSDP shards into a Hugging Face folder, with verl's own merger.
 
-A supervised checkpoint holds such a folder already, in the precision that it was trained in.
+A supervised checkpoint already holds such a folder, in the precision that it was trained in.
 
 python -m seele_verl.merge RUN [--step N]
 python -m seele_verl.merge RUN --list
@@ -23,15 +23,14 @@ from seele_verl.lora import ADAPTER, MODEL, join_adapter
 from seele_verl.runs.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
 
 STEP_FILE = "merged_step.txt"
-"""Beside the weights: the step that they come from."""
+"""File beside the weights: the step that they come from."""
 
 
 def merge_checkpoint(run: Path, step: int | None = None) -> Path:
-    """Merge one checkpoint of a run into ``RUN/merged``, which always holds a whole model or the one before.
-    After LoRA the adapter is there, too, in ``lora_adapter``.
+    """Merge one checkpoint of a run into ``RUN/merged``, which never holds a partial model. After LoRA it
+    also holds the adapter, in ``lora_adapter``.
 
-    A model that was merged stands for its checkpoint where that is gone, and is replaced where the step was
-    trained again.
+    A merged model is kept if its checkpoint is gone, and replaced if the step was trained again.
 
     Args:
         run: The run folder.
@@ -61,13 +60,13 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
 
 
 def _base_model(run: Path) -> str | None:
-    """What the run was trained from; None where its settings are gone."""
+    """Return the model that the run started from; None if the run's settings are gone."""
     settings = run / "resolved.yaml"
     return OmegaConf.select(OmegaConf.load(settings), f"{MODEL}.path") if settings.is_file() else None
 
 
 def _is_merged(run: Path, step: int) -> bool:
-    """Whether the merged model is that of the step's checkpoint, and no file of the checkpoint is newer."""
+    """True if the merged model comes from the step's checkpoint, and no file of the checkpoint is newer."""
     marker = run / MERGED / STEP_FILE
     if not marker.is_file() or marker.read_text() != str(step):
         return False
@@ -76,7 +75,7 @@ def _is_merged(run: Path, step: int) -> bool:
 
 
 def complete_steps(run: Path) -> list[int]:
-    """Steps whose checkpoints can be merged, in order.
+    """Return the steps whose checkpoints can be merged, in order.
 
     Raises:
         CheckpointError: The run has no complete checkpoint.
@@ -84,7 +83,7 @@ def complete_steps(run: Path) -> list[int]:
     last = last_complete_step(run)
     if last is None:
         raise _missing(run, None)
-    # A later folder is what a killed run left of a checkpoint that it did not finish.
+    # A later folder is an unfinished checkpoint of a killed run.
     return [step for step in saved_steps(run) if step <= last and _has_model(run, step)]
 
 
@@ -97,7 +96,7 @@ def _missing(run: Path, step: int | None) -> CheckpointError:
 
 
 def whole_model(run: Path, step: int) -> Path | None:
-    """The Hugging Face folder in a checkpoint; verl's holds weights only where it was asked for them."""
+    """Return the Hugging Face folder in a checkpoint, or None: verl's holds weights only if requested."""
     folder = step_folder(run, step) / "huggingface"
     return folder if any(folder.glob("*.safetensors")) else None
 
@@ -111,7 +110,7 @@ def _run_merger(actor: Path, target: Path) -> None:
 
     from seele_verl.data_only import FORCED
 
-    # Without a GPU verl must be told of our platform, as in training.
+    # Without a GPU, verl needs our platform's variables, as in training.
     environment = os.environ | ({} if torch.cuda.is_available() else ENVIRONMENT)
     layout = actor / "fsdp_config.json"
     if layout.is_file() and json.loads(layout.read_text())["FSDP_version"] == 2:

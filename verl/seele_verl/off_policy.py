@@ -1,7 +1,7 @@
-"""Advantages that the update has in place of verl's, and what it knows of tokens that are off-policy.
+"""Replaces verl's advantages, and handles off-policy tokens in the update.
 
 T counts the response tokens of all rows of a batch, row by row. A column of TransferQueue is a nested tensor
-(N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` into the rows again.
+(N, R of each row) of N rows: ``_flat`` turns it into (T,), ``_rows`` back into rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
 
 def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta:
-    """Put the advantages of the rows' tags in the place of verl's estimates."""
+    """Replace verl's estimates with the advantages in the rows' tags."""
     entropy_share = source.settings.entropy_share
     by_entropy = entropy_share < 1.0
     columns = ["response_mask"] + [OFF_POLICY_MASK] * source.marks_tokens + ["entropy"] * by_entropy
@@ -27,7 +27,7 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     lengths = torch.tensor([len(row) for row in data["response_mask"].unbind()])  # (N,) adding up to T
 
     def spread(tag_name: str) -> torch.Tensor:
-        """(N,) numbers of the rows' tags -> (T,), each repeated over its row's response."""
+        """Return (T,): the (N,) numbers in the rows' tags, each repeated over its row's response."""
         of_row = [0.0 if tag.get("is_padding") else tag[tag_name] for tag in batch.tags]
         return torch.repeat_interleave(torch.tensor(of_row), lengths)
 
@@ -35,7 +35,7 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     if source.marks_tokens:
         is_off_policy_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
         if by_entropy:
-            # Over the off-policy tokens of the whole batch, not of each row.
+            # The share is of the whole batch's off-policy tokens, not of each row's.
             is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), entropy_share)
             off_policy_T[is_off_policy_T] *= torch.from_numpy(is_high)
         advantage_T = torch.where(is_off_policy_T, off_policy_T, advantage_T)
@@ -44,7 +44,7 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
 
 
 def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBatchMeta:
-    """Put each span's advantage on its tokens in the place of verl's estimates, by row; 0 on all others."""
+    """Replace verl's estimates with each span's advantage on its tokens, by row; 0 on all others."""
     masks = read_columns(batch, ["response_mask"])["response_mask"].unbind()
     rows = [
         span_advantages(len(mask), spans.get(key, ())) for key, mask in zip(batch.keys, masks, strict=True)
@@ -53,7 +53,7 @@ def write_spans(batch: KVBatchMeta, spans: Mapping[str, Sequence[Span]]) -> KVBa
 
 
 def span_advantages(num_tokens: int, spans: Sequence[Span]) -> torch.Tensor:
-    """(R,) of a response of R tokens, 0 outside the spans."""
+    """Return the advantages of a response of R tokens, (R,); 0 outside the spans."""
     advantage_R = torch.zeros(num_tokens)
     for start, end, advantage in spans:
         advantage_R[start:end] = advantage
@@ -63,8 +63,8 @@ def span_advantages(num_tokens: int, spans: Sequence[Span]) -> torch.Tensor:
 def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
     """Make the engine's and the trainer's log-probabilities agree on off-policy tokens.
 
-    Where they have log-probabilities (a trace, a replayed success), those of the row are the old ones, too.
-    Where nothing is known of them (a prefix), the trainer's stand for the engine's.
+    Where these tokens have log-probabilities (a trace, a replayed success), the row's also serve as the old
+    ones. Where they have none (a prefix), the trainer's serve as the engine's.
     """
     of_trainer, of_row = "old_log_probs", "rollout_log_probs"
     written, read = (of_trainer, of_row) if has_log_probs else (of_row, of_trainer)
@@ -76,8 +76,8 @@ def exchange_log_probs(batch: KVBatchMeta, *, has_log_probs: bool) -> None:
 
 
 def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
-    """Set the weights between engine and trainer to 1 where the engine wrote nothing. At the level of
-    sequences a prefix would have its response's.
+    """Set the weights between engine and trainer to 1 on tokens that the engine did not write. At sequence
+    level, a prefix would otherwise get its response's weight.
     """
     name = "rollout_is_weights"
     data = read_columns(batch, [name, OFF_POLICY_MASK])
@@ -86,12 +86,12 @@ def weigh_on_policy_tokens_only(batch: KVBatchMeta) -> None:
 
 
 def count_tokens(batch: KVBatchMeta, column: str) -> int:
-    """Tokens of the batch that a column of masks or weights marks."""
+    """Return the number of the batch's tokens that a column of masks or weights marks."""
     return int(_flat(read_columns(batch, [column])[column]).count_nonzero())
 
 
 def keys_with_weight(batch: KVBatchMeta, columns: Sequence[str]) -> set[str]:
-    """Keys of the rows that are not 0 all over in one of the columns; of all where there is no column."""
+    """Return the keys of rows with a nonzero value in any column; all keys without columns."""
     if not columns:
         return {*batch.keys}
     weighed = have_weight(read_columns(batch, [*columns]), columns)
@@ -104,5 +104,5 @@ def _flat(column: torch.Tensor) -> torch.Tensor:
 
 
 def _rows(values_T: torch.Tensor, lengths: Sequence[int]) -> Sequence[torch.Tensor]:
-    """(T,) -> (R of the row,) of each row."""
+    """(T,) -> (R of the row,) for each row."""
     return torch.split(values_T, list(lengths))

@@ -1,12 +1,12 @@
-"""verl's FSDP engine over packed rows: what rows begin with alike is computed once, and logits are computed
-only where they predict a token that somebody reads (``packed_rows``).
+"""verl's FSDP engine over packed rows: the common beginning of rows is computed once, and logits are computed
+only where they predict a token that is read (``packed_rows``).
 
-The loss and the passes for log-probabilities get what they would get of verl's own engine: a number for each
-token of each row, 0 where it is not read. ``seele.packed_updates`` has verl import this module in every
-worker (``actor_rollout_ref.model.external_lib``), where this engine is then found, under the platform's
-vendor, before verl's. A critic has verl's.
+The loss and the passes for log-probabilities get what verl's own engine would give them: a number for each
+token of each row, 0 where it is not read. ``seele.packed_updates`` makes verl import this module in every
+worker (``actor_rollout_ref.model.external_lib``). It registers this engine under the platform's vendor, where
+verl finds it before its own. A critic keeps verl's engine.
 
-Axes as in ``packed_rows``; V words, H heads, D numbers of a head.
+Axes as in ``packed_rows``; V vocabulary entries, H heads, D numbers of a head.
 """
 
 import os
@@ -30,11 +30,11 @@ from seele_verl.packed_rows import Packing, pack_rows, rows_to_compute, share_pr
 from seele_verl.protocol import INSTANCE_IDS, WEIGHT_COLUMNS
 
 ATTENTION = "packed_rows"
-"""transformers' name of ``attend``, for which it makes no mask."""
+"""transformers' name for ``attend``; it builds no mask for it."""
 PACKED = "packed"
-"""Batch-wide value: the batch is this engine's."""
+"""Batch-wide value: the batch belongs to this engine."""
 CHUNK_NUMBERS = 2**22
-"""Logits that are normalised at a time: what comes and goes is a few times 16 MiB."""
+"""Logits that are normalised at a time: temporaries take a few times 16 MiB."""
 
 _verls_micro_batches = transformer_impl.prepare_micro_batches
 
@@ -62,7 +62,7 @@ class PackedEngine(FSDPEngineWithLMHead):
         return super().forward_backward_batch(data, loss_function, forward_only=forward_only)
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(1, C) tokens and what attention goes by; and the packing, for the outputs."""
+        """Return the (1, C) tokens and the arguments of attention; and the packing, for the outputs."""
         ids_T, positions_T = micro_batch["input_ids"].values(), micro_batch["position_ids"].values()
         lengths, prompt_lengths = _lengths(micro_batch)
         packing = pack_rows(ids_T.tolist(), lengths, prompt_lengths, _is_wanted(micro_batch).cpu())
@@ -79,7 +79,7 @@ class PackedEngine(FSDPEngineWithLMHead):
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: TensorDict, logits_processor_func: Any
     ) -> dict[str, torch.Tensor]:
-        """Log-probabilities, and entropies where they are asked for: (B, tokens of the row), nested."""
+        """Return log-probabilities, and entropies where requested: (B, tokens of the row), nested."""
         packing: Packing = output_args["packing"]
         ids = micro_batch["input_ids"]
         log_probs_P, entropy_L = score(
@@ -92,7 +92,7 @@ class PackedEngine(FSDPEngineWithLMHead):
         if tu.get_non_tensor_data(micro_batch, "calculate_entropy", default=False):
             outputs["entropy"] = entropy_L[packing.predictor_P]
         zeros_T = log_probs_P.new_zeros(len(ids.values()))
-        # verl's place of a prediction is the token before it.
+        # verl stores a prediction at the position of the token before it.
         return {
             name: torch.nested.nested_tensor_from_jagged(
                 zeros_T.index_copy(0, packing.predicted_P - 1, values_P), ids.offsets()
@@ -104,11 +104,11 @@ class PackedEngine(FSDPEngineWithLMHead):
 def prepare_micro_batches(
     data: TensorDict, dp_group: Any = None, **options: Any
 ) -> tuple[list[TensorDict], Any]:
-    """In place of ``verl/workers/engine/utils.py: prepare_micro_batches``: for this engine's batches, rows of
-    one prompt in one micro-batch, and the limit on tokens counts those that are computed.
+    """Replaces ``verl/workers/engine/utils.py: prepare_micro_batches``: for this engine's batches, it keeps
+    rows of one prompt in one micro-batch, and applies the token limit to computed tokens.
 
-    An update leaves out the rows that it has no gradient from (``WEIGHT_COLUMNS``). The loss is divided by
-    rows and tokens of the whole batch, which verl has counted before.
+    An update skips the rows that contribute no gradient (``WEIGHT_COLUMNS``). The loss is still divided by
+    the rows and tokens of the whole batch, which verl has counted before.
     """
     if not tu.get_non_tensor_data(data, PACKED, default=False):
         return _verls_micro_batches(data=data, dp_group=dp_group, **options)
@@ -129,7 +129,7 @@ def prepare_micro_batches(
 
     parts = split(1)
     if dp_group is not None:
-        # Every rank gathers the model's layers for every micro-batch of any.
+        # Every rank gathers the model's layers for every micro-batch of any rank.
         count = torch.tensor(len(parts), device=get_device_name())
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MAX, group=dp_group)
         parts = split(int(count))
@@ -146,10 +146,10 @@ def attend(
     packing: Packing,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention of every computed token to its path; transformers' function for one stretch after the other.
+    """Attention of every computed token to its path, by transformers' function, block by block.
 
     Returns:
-        (1, C, H, D), and no weights.
+        (1, C, H, D), and None for the weights.
     """
     query_CHD, key_CHD, value_CHD = (each[0].transpose(0, 1) for each in (query_1HCD, key_1HCD, value_1HCD))
     attended = []
@@ -165,20 +165,20 @@ def attend(
 
 
 def _take(tokens_CHD: torch.Tensor, index_SQ: torch.Tensor) -> torch.Tensor:
-    """(S, H, Q, D)."""
+    """Return the tokens at these indices, (S, H, Q, D)."""
     return tokens_CHD.index_select(0, index_SQ.flatten()).unflatten(0, index_SQ.shape).transpose(1, 2)
 
 
 def score(
     logits_LV: torch.Tensor, predictor_P: torch.Tensor, ids_P: torch.Tensor, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of tokens, and entropies of the distributions that they are from.
+    """Return log-probabilities of tokens, and entropies of the distributions that they come from.
 
     Args:
-        logits_LV: (L, V); their gradient takes their place in memory.
-        predictor_P: (P,) in which of the L distributions the token is.
+        logits_LV: (L, V); their gradient overwrites them in memory.
+        predictor_P: (P,) which of the L distributions each token comes from.
         ids_P: (P,) the tokens.
-        temperature: That the logits are divided by.
+        temperature: The logits are divided by it.
 
     Returns:
         (P,) and (L,), in single precision.
@@ -188,7 +188,7 @@ def score(
 
 
 class _Score(torch.autograd.Function):
-    """In chunks, so that logits are all that there is of their size.
+    """``score`` in chunks, so that no other tensor is as large as the logits.
 
     With z the logits over the temperature, p their softmax and H its entropy:
 
@@ -233,23 +233,23 @@ class _Score(torch.autograd.Function):
 
 
 def _chunk(logits_LV: torch.Tensor) -> int:
-    """Distributions that are normalised at a time."""
+    """Return the number of distributions that are normalised at a time."""
     return max(1, CHUNK_NUMBERS // logits_LV.shape[1])
 
 
 def _have_weight(batch: TensorDict) -> list[bool]:
-    """Whether an update has any gradient from each row; passes for log-probabilities need all rows."""
+    """Return True for each row that contributes a gradient; log-probability passes need all rows."""
     return have_weight(batch, tu.get_non_tensor_data(batch, WEIGHT_COLUMNS, default=()))
 
 
 def _lengths(batch: TensorDict) -> tuple[list[int], list[int]]:
-    """Tokens of each row, and of its prompt."""
+    """Return the number of tokens of each row, and of its prompt."""
     return tuple(batch[name].offsets().diff().tolist() for name in ("input_ids", "prompts"))  # type: ignore[return-value]
 
 
 def _is_wanted(batch: TensorDict) -> torch.Tensor:
-    """(T,) True for tokens whose log-probability somebody reads: responses, hints with a weight, and all
-    but a row's first where a term of the user's own might.
+    """Return (T,), True for tokens whose log-probability is read: responses, hints with a weight, and, where
+    a user's own term may read them, all but a row's first.
     """
     lengths_B, prompts_B = (batch[name].offsets().diff() for name in ("input_ids", "prompts"))
     starts_T = torch.repeat_interleave(batch["input_ids"].offsets()[:-1], lengths_B)

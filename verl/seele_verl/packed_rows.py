@@ -1,10 +1,10 @@
-"""Rows that begin alike, laid out so that the model computes what they share once.
+"""Lays out rows with a common beginning so that the model computes what they share once.
 
-The rollouts of a problem share its prompt, and a longer hint begins with a shorter one's tokens: rows whose
-prompts (hints included) are prefixes of one another hang on the longest of them, their trunk, each where its
-own prompt ends. Nothing here knows a model or verl; ``packed_engine`` does.
+The rollouts of a problem share its prompt, and a longer hint begins with a shorter one's tokens. Rows whose
+prompts (hints included) are prefixes of one another branch off the longest of them, their trunk, each where
+its own prompt ends. This module does not depend on a model or on verl; ``packed_engine`` does.
 
-Axes: B rows; T tokens of all rows, one row after the other; C computed tokens; P tokens that are predicted;
+Axes: B rows; T tokens of all rows, concatenated; C computed tokens; P tokens that are predicted;
 L computed tokens that predict them; S stretches of an attention block, with Q queries and K keys each.
 """
 
@@ -27,36 +27,36 @@ class Block:
     """
 
     query_SQ: torch.Tensor
-    """(S, Q) computed tokens; 0 behind the stretch."""
+    """(S, Q) computed tokens; 0 after the stretch."""
     key_SK: torch.Tensor
-    """(S, K) those of the path; 0 behind it."""
+    """(S, K) the path's computed tokens; 0 after it."""
     mask_S1QK: torch.Tensor
-    """(S, 1, Q, K) True where the query sees the key: the ones up to itself."""
+    """(S, 1, Q, K) True where the query sees the key: keys up to the query itself."""
 
     def to(self, device: torch.device) -> "Block":
-        """On a device."""
+        """Return a copy on a device."""
         return Block(self.query_SQ.to(device), self.key_SK.to(device), self.mask_S1QK.to(device))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """Where everything is."""
+    """The layout of packed rows, as indices."""
 
     source_C: torch.Tensor
-    """(C,) the token of the rows that is computed there."""
+    """(C,) the index of each computed token among the rows' tokens."""
     blocks: tuple[Block, ...]
-    """Every computed token is a query in one of them."""
+    """Attention blocks; every computed token is a query in one of them."""
     place_C: torch.Tensor
-    """(C,) its place among the queries of all blocks, padding included."""
+    """(C,) each computed token's place among the queries of all blocks, padding included."""
     predicted_P: torch.Tensor
-    """(P,) tokens of the rows that are predicted, ascending."""
+    """(P,) the rows' tokens that are predicted, ascending."""
     predictor_L: torch.Tensor
-    """(L,) computed tokens that predict any of them, ascending."""
+    """(L,) computed tokens that predict any of the P tokens, ascending."""
     predictor_P: torch.Tensor
-    """(P,) which of the L predicts it."""
+    """(P,) which of the L tokens predicts each."""
 
     def to(self, device: torch.device) -> "Packing":
-        """On a device."""
+        """Return a copy on a device."""
         blocks = tuple(block.to(device) for block in self.blocks)
         tensors = (self.source_C, self.place_C, self.predicted_P, self.predictor_L, self.predictor_P)
         source_C, *others = (tensor.to(device) for tensor in tensors)
@@ -64,9 +64,9 @@ class Packing:
 
 
 def share_prompts(prompts: Sequence[list[int]]) -> list[list[int]]:
-    """Rows by trunk: the first of each list has the longest prompt, and the others' are prefixes of it."""
+    """Return rows by trunk: the first of each list has the longest prompt; the others' are prefixes of it."""
     trunks: list[list[int]] = []
-    # From the last in lexicographic order on, everything that begins with a prompt stands right before it.
+    # In reverse lexicographic order, everything that begins with a prompt comes right before it.
     for row in sorted(range(len(prompts)), key=prompts.__getitem__, reverse=True):
         if trunks and _begins_with(prompts[trunks[-1][0]], prompts[row]):
             trunks[-1].append(row)
@@ -80,12 +80,12 @@ def _begins_with(longer: list[int], prompt: list[int]) -> bool:
 
 
 def rows_to_compute(has_weight: Sequence[bool], lengths: Sequence[int], *, at_least: int = 1) -> set[int]:
-    """The rows that have weight, and the shortest others up to ``at_least`` rows.
+    """Return the rows that have weight, filled up to ``at_least`` rows with the shortest others.
 
     Args:
-        has_weight: (B,) whether a row is part of the result.
+        has_weight: (B,) True if the row must be part of the result.
         lengths: (B,) tokens.
-        at_least: Rows that there must be; B at most.
+        at_least: Minimum number of rows; at most B.
     """
     rows = {row for row, has in enumerate(has_weight) if has}
     others = sorted((row for row, has in enumerate(has_weight) if not has), key=lengths.__getitem__)
@@ -100,14 +100,15 @@ def split_rows(
     most_tokens: int,
     at_least: int = 1,
 ) -> list[list[int]]:
-    """Rows in parts that compute at most this many tokens each. What is cut out of a trunk pays for it again.
+    """Split rows into parts that compute at most this many tokens each. A trunk split over several parts is
+    computed in each of them.
 
     Args:
         trunks: From ``share_prompts``.
         prompt_lengths: (B,) tokens, hints included.
         response_lengths: (B,) tokens.
-        most_tokens: Of a part; a row alone may have more.
-        at_least: Parts that there must be; B at most.
+        most_tokens: Maximum tokens of a part; a single row may exceed it.
+        at_least: Minimum number of parts; at most B.
     """
     parts: list[list[int]] = []
     left = 0
@@ -132,13 +133,13 @@ def split_rows(
 def pack_rows(
     ids: list[int], lengths: Sequence[int], prompt_lengths: Sequence[int], is_wanted_T: torch.Tensor
 ) -> Packing:
-    """Lay rows out.
+    """Return the layout of rows.
 
     Args:
         ids: T tokens.
         lengths: (B,) tokens of each row, adding up to T.
-        prompt_lengths: (B,) those of its prompt, hint included; at least 1, and fewer than the row's.
-        is_wanted_T: (T,) True for the tokens whose log-probabilities are wanted; not for a row's first.
+        prompt_lengths: (B,) tokens of each prompt, hint included; at least 1, and fewer than the row's.
+        is_wanted_T: (T,) True for tokens whose log-probabilities are wanted; False for a row's first token.
     """
     starts = [0, *accumulate(lengths)]
     prompts = [ids[start : start + prompt] for start, prompt in zip(starts, prompt_lengths, strict=False)]
@@ -177,19 +178,19 @@ def pack_rows(
 
 
 class _Stretch(NamedTuple):
-    """Tokens of a row that are computed one after the other: a trunk, or a response without its last token,
-    which predicts nothing.
+    """Consecutive computed tokens of a row: a trunk, or a response without its last token, which predicts
+    nothing.
     """
 
     first: int
-    """Among the tokens of the rows."""
+    """Index of the first token among the rows' tokens."""
     end: int
     at: int
-    """Of its first token, among the computed ones."""
+    """Index of its first token among the computed ones."""
     root: int
-    """Of its trunk's first token, among the computed ones."""
+    """Index of its trunk's first token among the computed ones."""
     depth: int
-    """Tokens of the trunk that it follows on."""
+    """Number of the trunk's tokens that precede it."""
 
     @property
     def num_tokens(self) -> int:
@@ -201,7 +202,7 @@ def _block(stretches: Sequence[_Stretch]) -> Block:
     trunks = [torch.arange(each.root, each.root + each.depth) for each in stretches]
     query_SQ = pad_sequence(queries, batch_first=True)
     key_SK = pad_sequence([torch.cat(path) for path in zip(trunks, queries, strict=True)], batch_first=True)
-    # (S, Q) keys before the query on its path. What stands behind a stretch sees its first key.
+    # (S, Q) keys before the query on its path. Padding after a stretch sees its first key.
     before = [torch.arange(each.depth, each.depth + each.num_tokens) for each in stretches]
     mask_SQK = torch.arange(key_SK.shape[1]) <= pad_sequence(before, batch_first=True)[:, :, None]
     return Block(query_SQ, key_SK, mask_SQK[:, None])

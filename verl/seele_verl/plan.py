@@ -1,5 +1,5 @@
 """The plan of a run: its configuration after every change, written to ``resolved.yaml`` and read-only from
-then on. verl gets a copy (``seele_verl.runner``): it writes to its own.
+then on. verl, which writes to its configuration, gets a copy (``seele_verl.runner``).
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ def plan_run(
     variables: Mapping[str, str],
     validates_first: bool,
 ) -> DictConfig:
-    """Decide what is left open, and write it down.
+    """Decide all open settings, and write the plan.
 
     Args:
-        config: As composed, checked.
-        preflight: What the checks found out.
-        folder: The run's.
-        variables: Environment of the run's processes beside what the configuration names.
-        validates_first: Whether verl validates before it trains.
+        config: The composed configuration, after its checks.
+        preflight: The results of the checks.
+        folder: The run folder.
+        variables: Environment variables of the run's processes, in addition to the configuration's.
+        validates_first: True if verl validates before it trains.
 
     Returns:
         The plan, every value resolved, read-only.
@@ -51,7 +51,7 @@ def plan_run(
         changes["trainer.val_before_train"] = validates_first
         changes |= what_verl_is_told(config, preflight.seele)
         if config.trainer.total_training_steps is not None:
-            # verl stops at whichever of epochs and steps comes first; steps that were asked for win.
+            # verl stops at whichever of epochs and steps comes first; requested steps take precedence.
             steps_per_epoch = preflight.num_problems // config.data.train_batch_size
             changes["trainer.total_epochs"] = config.trainer.total_training_steps // steps_per_epoch + 1
     plan = with_changes(config, changes)
@@ -62,18 +62,18 @@ def plan_run(
 
 
 def worker_variables(config: DictConfig) -> dict[str, str]:
-    """Environment of the run's workers; what the user names stands."""
+    """Return the environment of the run's workers; the user's own variables take precedence."""
     env_vars: Mapping[str, str] = config.ray_kwargs.ray_init.runtime_env.get("env_vars") or {}
     return {**runner_variables(config), **env_vars}
 
 
 def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
-    """verl's settings that follow from ours."""
+    """Return verl's settings that follow from ours."""
     told: dict[str, Any] = {
         f"{SECTION}.{name}": value for name, value in verl_rollout_correction(seele).items()
     }
     if not build_source(seele.off_policy).has_log_probs:
-        # The engine has no log-probabilities of what it did not write, such as a prefix.
+        # The engine has no log-probabilities for tokens that it did not write, such as a prefix.
         told[f"{SECTION}.bypass_mode"] = False
     if seele.packed_updates:
         libraries = config.actor_rollout_ref.model.external_lib or []
@@ -92,7 +92,9 @@ def what_verl_is_told(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
 
 
 def absolute_paths(config: DictConfig, folder: Path) -> dict[str, Any]:
-    """All paths, and the files of parts of one's own: workers run in other folders."""
+    """Return changes that make all paths absolute, including the files of the user's own parts: workers run
+    in other folders.
+    """
     changes: dict[str, Any] = {"seele": _absolute_parts(OmegaConf.to_container(config.seele, resolve=True))}
     changes["trainer.default_local_dir"] = str(folder)
     for key in ("trainer.resume_from_path", "seele.rollout_cache"):
@@ -110,7 +112,7 @@ def absolute_paths(config: DictConfig, folder: Path) -> dict[str, Any]:
 
 
 def _absolute_parts(value: Any) -> Any:
-    """The same values, but for every ``path/to/file.py:Name`` among them."""
+    """Return the same values, with every ``path/to/file.py:Name`` made absolute."""
     if isinstance(value, dict):
         return {key: _absolute_parts(each) for key, each in value.items()}
     if isinstance(value, list):

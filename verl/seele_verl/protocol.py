@@ -1,8 +1,8 @@
-"""Our records -> the rows that verl's trainer reads from TransferQueue. The one file that knows verl's
+"""Converts our records to the rows that verl's trainer reads from TransferQueue. Only this file knows verl's
 field names.
 
-Field and tag names are those of ``verl/trainer/ppo/v1/agent_loop_tq.py: _agent_loop_postprocess``. Only
-what the trainer reads is written: every field of a row is stored, shipped to the workers and moved to the
+Field and tag names are those of ``verl/trainer/ppo/v1/agent_loop_tq.py: _agent_loop_postprocess``. It writes
+only what the trainer reads, because every field of a row is stored, shipped to the workers and moved to the
 device.
 """
 
@@ -24,16 +24,16 @@ from seele.records import Instance, Origin, Rollout
 from seele.rollout.solutions import EncodedProblem
 
 INSTANCE_IDS = "instance_ids"
-"""Row field: the problem, where the run has loss terms of the user's own, whose faults are told with it."""
+"""Row field: the problem's id, in runs with the user's own loss terms, whose error messages name it."""
 
 REASON, FINISH = "reason", "finish"
-"""Further values of a validation row's reward: the grader's verdict, and how the response ended."""
+"""Extra reward values of a validation row: the grader's verdict, and how the response ended."""
 
 ADVANTAGE, OFF_POLICY_ADVANTAGE = "advantage", "off_policy_advantage"
-"""Row tags: advantages of the rollout's tokens, in every run without a critic."""
+"""Row tags: advantages of a rollout's tokens, in every run without a critic."""
 
 LOG_PROB_COLUMNS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
-"""Row fields that a forward pass reads; every other column would be shipped for nothing."""
+"""Row fields that a forward pass reads; any other column would be shipped needlessly."""
 
 UPDATE_COLUMNS = (
     *LOG_PROB_COLUMNS,
@@ -43,7 +43,7 @@ UPDATE_COLUMNS = (
     "rollout_is_weights",
     INSTANCE_IDS,
 )
-"""Row fields that the actor's loss reads beside those of its terms, where the run has them."""
+"""Row fields that the actor's loss reads in addition to its terms' columns, if the run has them."""
 
 LENGTH_TAGS = {Axis.SEQUENCE: "seq_len", Axis.RESPONSE: "response_len"}
 """Row tags: lengths of a term's columns, by axis."""
@@ -62,35 +62,37 @@ class TrainingRows:
 
 
 WRITTEN_LATER = (*UPDATE_COLUMNS, *CRITIC_COLUMNS, "entropy", "token_level_rewards", INSTANCE_IDS)
-"""Row fields that verl's trainer adds, or may; terms have other names for theirs."""
+"""Row fields that verl's trainer adds or may add; a term's columns must have other names."""
 
 
 WEIGHT_COLUMNS = "weight_columns"
-"""Batch-wide value: row fields that are 0 all over a row only if the update has no gradient from it."""
+"""Batch-wide value: row fields that are all 0 in a row only if it contributes no gradient to the update."""
 
 
 def count_of(column: str) -> str:
-    """Batch-wide value: tokens of the step that a term's column marks, over its updates. May be 0."""
+    """Return the name of a batch-wide value: the step's tokens marked by a term's column, divided by the
+    number of updates. It may be 0.
+    """
     return f"num_{column}"
 
 
 def row_key(uid: str, rollout_index: int) -> str:
-    """verl's key of one trajectory: group, session, output within the session."""
+    """Return verl's key of one rollout: group, session, output within the session."""
     return f"{uid}_{rollout_index}_0"
 
 
 def parse_row_key(key: str) -> tuple[str, int]:
-    """The group and the rollout's index; the inverse of ``row_key``."""
+    """Return the group and the rollout's index; the inverse of ``row_key``."""
     uid, rollout_index, _ = key.rsplit("_", 2)
     return uid, int(rollout_index)
 
 
 def forward_row(prompt: torch.Tensor, response: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What a forward pass reads of a row (``LOG_PROB_COLUMNS``).
+    """Return the fields of a row that a forward pass reads (``LOG_PROB_COLUMNS``).
 
     Args:
         prompt: (P,) token ids.
-        response: (R,) token ids, all of which count.
+        response: (R,) token ids, none of which is masked.
     """
     input_ids = torch.cat([prompt, response])  # (P + R,)
     ones = torch.ones_like(response)
@@ -118,20 +120,20 @@ def training_rows(
     advantages: Sequence[Advantage] | None,
     tells_accuracy: bool,
 ) -> TrainingRows:
-    """The rows of one problem's rollouts.
+    """Return the rows of one problem's rollouts.
 
     Args:
-        uid: verl's name of the group.
+        uid: verl's name for the group.
         instance: The problem.
         rollouts: Its rollouts, all rounds.
-        encoded: Its prompt, and what stands in front of a response under each hint.
+        encoded: Its prompt, and the tokens that precede a response under each hint.
         model_version: Step whose weights generated the rollouts.
         global_step: Step that the rollouts belong to.
-        terms: The run's, each of which writes its columns.
-        source: The run's, of tokens that the policy did not write.
-        rewards: Of each rollout, penalties included.
-        advantages: Of each rollout; None where verl estimates them from a critic's values.
-        tells_accuracy: Whether verl's filter of groups asks for it (``algorithm.filter_groups.metric=acc``).
+        terms: The run's loss terms, each of which writes its columns.
+        source: The run's source of tokens that the policy did not write.
+        rewards: Each rollout's reward, penalties included.
+        advantages: Each rollout's advantage; None where verl estimates them from a critic's values.
+        tells_accuracy: True if verl's group filter needs accuracy (``algorithm.filter_groups.metric=acc``).
     """
     round_size = Counter(rollout.round_index for rollout in rollouts)
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
@@ -139,7 +141,7 @@ def training_rows(
     rows = []
     for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
         before_ids = encoded.before_response(rollout.hint_steps)
-        # A hint that the user states is part of the prompt; the assistant's may be learnt.
+        # A hint in the user's turn is part of the prompt; one in the assistant's turn may be learnt.
         prompt_tokens = len(before_ids if encoded.asking_ids else encoded.prompt_ids)
         row = _row(
             uid,
@@ -174,11 +176,11 @@ def training_rows(
 
 
 def _columns(each: WeighedTerm, row: Row, *, taken: Collection[str]) -> dict[str, torch.Tensor]:
-    """A term's columns for one row: (prompt + hint + response,) or (response,) numbers.
+    """Return a term's columns for one row: (prompt + hint + response,) or (response,) numbers.
 
     Raises:
-        PluginError: A term of the user's own raised, or its columns have other names or lengths than it says,
-            names that are taken, or values that are not finite.
+        PluginError: A user's term raised, or its columns have names or lengths other than declared, names
+            that are taken, or values that are not finite.
     """
     term = each.term
     if not each.is_users:
@@ -208,10 +210,10 @@ def validation_rows(
     model_version: int,
     global_step: int,
 ) -> TrainingRows:
-    """The rows of a validation problem, with the columns that verl groups and names its metrics by."""
+    """Return the rows of a validation problem, with the columns that verl uses to group and name metrics."""
     rows = []
     for rollout in rollouts:
-        # Accuracy: validation compares models, and a form is not what they are compared by.
+        # The reward is accuracy: validation compares models by answers, not by format.
         row = _row(uid, prompt_ids, rollout, prefix_ids=[], reward=float(rollout.grade.correct))
         row.fields["data_source"] = data_source
         row.fields["reward_model"] = {"style": "rule", "ground_truth": instance.answer}
@@ -233,9 +235,9 @@ class _Row:
 
 
 def _row(uid: str, prompt_ids: list[int], rollout: Rollout, *, prefix_ids: list[int], reward: float) -> _Row:
-    prompt = torch.tensor(prompt_ids)  # (P,) question and, where hints stand in the prompt, the hint
+    prompt = torch.tensor(prompt_ids)  # (P,) question and, where hints are part of the prompt, the hint
     response = torch.tensor([*prefix_ids, *rollout.completion.token_ids])  # (R,) prefix, generated tokens
-    rewards = torch.zeros(len(response))  # (R,) the reward stands on the last token
+    rewards = torch.zeros(len(response))  # (R,) the reward is on the last token
     rewards[-1] = reward
     fields = {
         "uid": uid,
@@ -244,7 +246,7 @@ def _row(uid: str, prompt_ids: list[int], rollout: Rollout, *, prefix_ids: list[
         "num_turns": 2,
     }
     if rollout.completion.log_probs:
-        # (R,) under the engine; 0 on a prefix, of which the engine was not asked.
+        # (R,) from the engine; 0 on a prefix, which the engine did not score.
         fields["rollout_log_probs"] = torch.tensor(
             [*(0.0 for _ in prefix_ids), *rollout.completion.log_probs]
         )

@@ -1,4 +1,4 @@
-"""Ends a run whose queue has lost a process. TransferQueue would wait for its answer for good."""
+"""Ends a run whose queue has lost a process, because TransferQueue would wait for its answer forever."""
 
 import signal
 import threading
@@ -14,13 +14,13 @@ PERIOD_S = 5.0
 
 @contextmanager
 def watched_queue(period_s: float = PERIOD_S) -> Iterator[None]:
-    """Look after the queue's processes. For the main thread of the process that started the queue.
+    """Watch the queue's processes. For the main thread of the process that started the queue.
 
-    A call that waits for a dead process is interrupted. One that lives but does not answer is left to
+    A call that waits for a dead process is interrupted. A process that lives but does not answer is left to
     ``trainer.watchdog_minutes``.
 
     Args:
-        period_s: Seconds between two looks.
+        period_s: Seconds between two checks.
 
     Raises:
         RuntimeError: A process of the queue has died.
@@ -36,7 +36,7 @@ def watched_queue(period_s: float = PERIOD_S) -> Iterator[None]:
             if not over.is_set():
                 signal.pthread_kill(main, signal.SIGUSR2)
 
-    # Of all errors, Ray lets only this one out of a call of its own.
+    # KeyboardInterrupt is the only error that Ray lets out of its own calls.
     before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
     threading.Thread(target=look, name="watch the queue", daemon=True).start()
     try:

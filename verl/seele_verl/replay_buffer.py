@@ -1,4 +1,4 @@
-"""Which rolled-out groups a step trains on, where more were started than it needs
+"""Selects the groups that a step trains on where it started more than it needs
 (``seele.curriculum.spare_problems``).
 """
 
@@ -10,11 +10,12 @@ TRAIN = "train"
 
 
 class SpareProblemsBuffer(ReplayBuffer):
-    """verl's replay buffer, which ends a step when enough groups are done, those left behind before among
-    them.
+    """verl's replay buffer, but a step ends once enough groups are done, including all that were left behind
+    before.
 
-    Which groups a step trains on depends on how long they took; whether a problem is trained on does not:
-    what a step leaves behind the next one waits for. A group's rollouts are all trained on or none.
+    Which groups a step trains on depends on how long they took. Whether a problem is trained on does not,
+    because the next step waits for what a step leaves behind. Either all of a group's rollouts are trained
+    on or none.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -33,12 +34,12 @@ class SpareProblemsBuffer(ReplayBuffer):
         return super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
 
     def left_behind(self) -> list[str]:
-        """Groups that were started and not taken, in order."""
+        """Return the groups that were started but not taken, in order."""
         self._sync_metadata_from_transfer_queue()
         statuses = (self.pending_keys, self.running_keys, self.finished_keys, self.failure_keys)
         return sorted(uid for groups in statuses for uid in groups[TRAIN])
 
     def forget(self, uids: list[str]) -> None:
-        """Drop what these groups have stored. Nothing may be rolling them out any more."""
+        """Drop what these groups have stored. They must not be rolling out any more."""
         self._sync_metadata_from_transfer_queue()
         self._clear_groups(TRAIN, set(uids))

@@ -1,4 +1,4 @@
-"""Responses scored again behind another prompt than the one that they answered, through TransferQueue as verl
+"""Scores responses again after a prompt other than the one they answered, through TransferQueue as verl
 scores them.
 
 Axes: P tokens of a prompt, R tokens of a response.
@@ -26,17 +26,17 @@ def score_behind(
     ranks: int,
     **how: Any,
 ) -> list[torch.Tensor]:
-    """Log-probability of every token of a response behind its prompt.
+    """Return the log-probability of every token of each response after its prompt.
 
     Args:
         prompts: (P,) token ids each; not empty.
         responses: (R,) token ids, as many responses as prompts.
         score: A forward pass of verl's workers.
         ranks: Number of training ranks; the first row is repeated until rows divide over them evenly.
-        **how: What the pass is told, such as the temperature.
+        **how: Further arguments of the pass, such as the temperature.
 
     Returns:
-        (R,) of each response.
+        (R,) for each response.
     """
     rows = [forward_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
     rows += [rows[0]] * (-len(rows) % ranks)

@@ -1,4 +1,4 @@
-"""verl's keys for a reward function, in SEELE's: what a verl user types is what a SEELE run has."""
+"""Translates verl's keys for a reward function to SEELE's, so that a verl user can keep typing verl's."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ from seele.reward.function_grader import FunctionGrader, open_grader
 from seele_verl.changes import with_changes
 
 VERL_KEYS = ("reward.custom_reward_function", "custom_reward_function")
-"""verl's section, and its older place."""
+"""verl's section, under its current and its older name."""
 VERL_DEFAULT_NAME = "compute_score"
 
 
 def adopt_reward_function(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """The configuration with the function that verl's keys name in ``seele.reward.grader`` and
+    """Return the configuration with the function that verl's keys name moved to ``seele.reward.grader`` and
     ``seele.reward.kwargs``.
 
     Args:
-        config: As composed.
+        config: The composed configuration.
         overrides: What the user typed.
 
     Raises:
-        ConfigError: Two functions are named, or arguments without a function.
+        ConfigError: Two functions are named, or arguments are given without a function.
     """
     for section in VERL_KEYS:
         named = OmegaConf.select(config, section)
@@ -56,8 +56,8 @@ def check_reward_function(seele: SeeleConfig, instance: Instance) -> None:
     """Import the run's reward function, if it has one, and try it on a problem.
 
     Raises:
-        ConfigError: There is no such grader or function, it does not take the arguments, or meets a limit.
-        PluginError: It raised, or returned what is no reward.
+        ConfigError: The grader or function does not exist, does not take the arguments, or hits a limit.
+        PluginError: It raised, or returned something that is not a reward.
     """
     grader = open_grader(seele.reward)
     if isinstance(grader, FunctionGrader):
@@ -66,5 +66,5 @@ def check_reward_function(seele: SeeleConfig, instance: Instance) -> None:
 
 
 def _location(path: str) -> str:
-    """A file or a module, as verl writes it: with ``pkg://`` or ``file://`` or plain."""
+    """Return the file or module of a path as verl writes it: with ``pkg://``, with ``file://`` or plain."""
     return path.removeprefix("file://").removeprefix("pkg://")

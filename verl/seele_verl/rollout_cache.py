@@ -1,9 +1,9 @@
-"""Rollouts on disk, so that the same steps come back without asking the engine (docs/debugging.md).
+"""Rollouts on disk, so that the same steps can be repeated without the engine (docs/debugging.md).
 
-    CACHE/step_N/KEY.json     a problem's completions of a round; KEY is a hash of what the engine was asked
+    CACHE/step_N/KEY.json     a problem's completions of a round; KEY is a hash of the request to the engine
 
-Seeds are part of what is asked, and follow from the run's seed, step, problem, round and rollout. So an
-answer comes back only to the very request that it was given to, whatever the weights are by then.
+A request includes its seeds, which follow from the run's seed, step, problem, round and rollout. So an answer
+is reused only for the identical request, whatever the weights are by then.
 """
 
 import dataclasses
@@ -31,11 +31,10 @@ class RolloutCache:
         self._folder, self._model = folder, model
 
     def find(self, step: int, request: Mapping[str, Any]) -> list[Part] | None:
-        """What the engine answered to the request, in the parts in which it came; None where it was not
-        asked.
+        """Return the engine's answer to the request, in the parts in which it came; None if it is not cached.
 
         Raises:
-            DataError: The file is not one of ours.
+            DataError: The file was not written by this class.
         """
         path = self._path(step, request)
         if not path.is_file():
@@ -75,14 +74,14 @@ def _part(stored: Mapping[str, Any]) -> Part:
 
 
 def check_rollout_cache(config: DictConfig, seele: SeeleConfig) -> None:
-    """Raise ``ConfigError`` where the cache cannot be a folder, or verl's own would lose what SEELE keeps
-    beside its rows.
+    """Raise ``ConfigError`` where the cache cannot be a folder, or where verl's own cache would lose what
+    SEELE keeps beside its rows.
     """
     for name in ("rollout", "rollout_tq", "async_rollout"):
         if config.skip[name].enable:
             raise ConfigError(
-                f"skip.{name}.enable: true, but verl's cache holds its rows alone, without hints, grades and "
-                "what controllers saw; set seele.rollout_cache to a folder instead"
+                f"skip.{name}.enable: true, but verl's cache holds only its rows, without hints, grades or "
+                "controller observations; set seele.rollout_cache to a folder instead"
             )
     if seele.rollout_cache is not None and Path(seele.rollout_cache).is_file():
         raise ConfigError(f"seele.rollout_cache: expected a folder, got the file {seele.rollout_cache!r}")

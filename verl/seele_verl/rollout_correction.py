@@ -19,18 +19,18 @@ NO_LOWER_BOUND = "1e-9"
 
 
 def verl_rollout_correction(seele: SeeleConfig) -> dict[str, Any]:
-    """verl's settings under ``algorithm.rollout_correction``; none of them where the run corrects nothing."""
+    """Return verl's settings under ``algorithm.rollout_correction``; empty where the run corrects nothing."""
     if seele.rollout_correction == "none":
         return {}
     threshold: float | str = seele.rollout_correction_threshold
     if seele.rollout_correction == "mis":
-        # A pair of bounds: weights outside of them become 0.
+        # A pair of bounds: weights outside them become 0.
         threshold = f"{NO_LOWER_BOUND}_{threshold}"
     return {"rollout_is": seele.rollout_correction_level, "rollout_is_threshold": threshold}
 
 
 def check_rollout_correction(config: DictConfig, seele: SeeleConfig) -> None:
-    """Raise ``ConfigError`` where weights would have nothing to compare, or two settings ask for them."""
+    """Raise ``ConfigError`` where weights would have nothing to compare, or two settings request them."""
     verls = config.algorithm.rollout_correction
     asked = {f"{SECTION}.{name}": verls[name] for name in ("rollout_is", "rollout_rs") if verls[name]}
     key = "seele.rollout_correction"
@@ -38,13 +38,13 @@ def check_rollout_correction(config: DictConfig, seele: SeeleConfig) -> None:
         if asked:
             name, value = next(iter(asked.items()))
             raise ConfigError(
-                f"{key}: {seele.rollout_correction}, but {name}={value} corrects, too; set one of the two"
+                f"{key}: {seele.rollout_correction}, but {name}={value} also corrects; set one of the two"
             )
         asked = {key: seele.rollout_correction}
     if asked and verls.bypass_mode:
         name, value = next(iter(asked.items()))
         raise ConfigError(
             f"{name}: {value}, but with {SECTION}.bypass_mode the engine's log-probabilities are the old "
-            "ones, so that the surrogate's own ratio covers the difference and nothing is left to weigh by; "
-            f"set {SECTION}.bypass_mode=false (hardware=cpu has it on), or leave the correction off"
+            "ones, so the surrogate's own ratio covers the difference and no weights are left to apply; "
+            f"set {SECTION}.bypass_mode=false (hardware=cpu has it on), or turn the correction off"
         )

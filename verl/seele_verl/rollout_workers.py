@@ -1,4 +1,4 @@
-"""The rollout workers of a run: one that dies is replaced, and its unfinished problems are begun again."""
+"""Manages a run's rollout workers: one that dies is replaced, and its unfinished problems begin again."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -14,11 +14,11 @@ from seele_verl.controller_actor import connect_controller
 from seele_verl.rounds_worker import RoundsWorker
 
 MAX_LOSSES = 3
-"""Workers that a step may lose. More have a cause that would come again, or their node is lost."""
+"""Maximum number of workers that a step may lose. More losses have a recurring cause, or a node is lost."""
 
 
 class RoundsManager(AgentLoopManagerTQ):
-    """verl's manager of rollout workers, with ours; named in ``rollout.agent.agent_loop_manager_class``."""
+    """verl's rollout worker manager, with our workers; set in ``rollout.agent.agent_loop_manager_class``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,29 +29,29 @@ class RoundsManager(AgentLoopManagerTQ):
     async def _init_agent_loop_workers(self) -> None:
         await super()._init_agent_loop_workers()
         self._lives = [worker.live.remote() for worker in self.agent_loop_workers]
-        """References that have a result, an error, once the worker is dead."""
+        """References that yield an error once the worker is dead."""
         self._sent: list[list[TensorDict]] = [[] for _ in self._lives]
-        """What each worker was given in this step."""
+        """The problems that each worker was given in this step."""
 
     def generate_sequences(self, prompts: TensorDict) -> None:
-        """verl's: hand problems to the workers, without waiting for their rollouts."""
+        """Pass problems to the workers as verl does, without waiting for their rollouts."""
         if self._step != (step := prompts["global_steps"]):
             self._step, self._losses = step, 0
             self._sent = [[] for _ in self._lives]
         for sent, chunk in zip(self._sent, prompts.chunk(len(self._sent)), strict=False):
             sent.append(chunk)
-        # The next look finds who died.
+        # The next check finds a dead worker.
         with suppress(RayActorError):
             super().generate_sequences(prompts)
 
     def replace_lost_workers(self, unfinished: Collection[str]) -> list[int]:
-        """Replace the workers that have died since the last call; what they had rolled out is kept.
+        """Replace the workers that have died since the last call; their finished rollouts are kept.
 
         Args:
-            unfinished: verl's names of the groups that are not done.
+            unfinished: verl's names for the groups that are not done.
 
         Returns:
-            For each, how many problems its successor begins again.
+            For each dead worker, the number of problems that its successor begins again.
 
         Raises:
             RuntimeError: The step has lost more than ``MAX_LOSSES``.

@@ -1,8 +1,8 @@
 """The prompt's coroutine: SEELE's rounds around verl's engine.
 
 verl starts one coroutine per prompt (``AgentLoopWorkerTQ._run_prompt``) and waits for all of them only at
-the end of the step; we replace its body by ``seele.rollout.rounds.run_rounds``. Validation takes the same
-way with one round and no hint.
+the end of the step; we replace its body with ``seele.rollout.rounds.run_rounds``. Validation takes the same
+path with one round and no hint.
 """
 
 import asyncio
@@ -104,17 +104,17 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             leave_one_out=method.leaves_one_out,
             divide_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        # A critic's run and credit have theirs from the trainer.
+        # With a critic or credit, the trainer computes the advantages.
         self.estimates_advantages = not (method.has_critic or self.seele.credit.gives_advantages)
 
     @property
     def steers_on_milestones(self) -> bool:
-        """Whether the controller hears of passed milestones instead of right answers."""
+        """True if the controller is told of passed milestones instead of right answers."""
         return steers_on_milestones(self.seele.hints.controller)
 
     @property
     def walks(self) -> bool:
-        """Whether responses are walked along the milestones of their problem."""
+        """True if responses are walked along the milestones of their problem."""
         return self.seele.credit.walks or self.steers_on_milestones
 
     async def _run_prompt(
@@ -124,9 +124,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         trajectory: dict[str, Any],
         trace: bool = False,
     ) -> None:
-        """Roll one prompt out, hand its rows over, and publish how the group ended: verl waits for that
-        tag.
-        """
+        """Roll one prompt out, store its rows, and publish how the group ended: verl waits for that tag."""
         uid, partition_id = prompt["uid"], "val" if trajectory["validate"] else "train"
         status = "failure"
         self._prompts[uid] = asyncio.current_task()
@@ -140,18 +138,18 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         except Exception as error:
             if fault := plugin_fault(error):
                 await report_fault(fault, partition_id=partition_id)
-            logger.exception("problem %s is left out of this step", prompt["instance"].instance_id)
+            logger.exception("problem %s is skipped in this step", prompt["instance"].instance_id)
             self.controller.count_dropped_prompt()
         finally:
             await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": status})
             del self._prompts[uid]
 
     async def live(self) -> None:
-        """Never ends: a caller that waits for it learns of the worker's death."""
+        """Never end: a caller that waits for this learns of the worker's death."""
         await asyncio.Event().wait()
 
     async def cancel_prompts(self, uids: Sequence[str]) -> None:
-        """Stop rolling these prompts out; afterwards nothing is stored for them any more."""
+        """Stop rolling these prompts out; afterwards nothing more is stored for them."""
         tasks = [task for uid in uids if (task := self._prompts.get(uid))]
         for task in tasks:
             task.cancel()
@@ -208,7 +206,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             watches: list[ErrorWatch | None] = [None] * num_rollouts
             if milestones and prompt["stops"]:
                 shown = _num_shown(instance, hint_steps)
-                # The first rollout of the problem goes on whatever it writes.
+                # The problem's first rollout is never stopped, whatever it writes.
                 first_watched = int(round_index == first_rollout == 0)
                 for position in range(first_watched, num_rollouts):
                     watches[position] = ErrorWatch(milestones, shown=shown, walk=self.seele.credit.walk)
@@ -276,7 +274,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             controller=self.controller,
             sample=sample,
             grade=self._grade,
-            # What is given takes the place of rollouts of the one round.
+            # Supplied responses replace rollouts of the only round.
             round_sizes=(first - len(given), *others),
             succeeded=attrgetter("passed_next") if self.steers_on_milestones else is_correct,
         )
@@ -322,17 +320,17 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
     def _given(
         self, instance: Instance, encoded: EncodedProblem, replayed: Completion | None
     ) -> list[Completion]:
-        """Responses that the group is given, not generated.
+        """Return the group's supplied responses, which are not generated.
 
         Raises:
-            PluginError: A source of the user's own raised, or what it gives is no response.
+            PluginError: A user's own source raised, or what it returned is not a response.
         """
         asked = f"given, problem {instance.instance_id!r}"
         with blame(self.source, asked, key=SOURCE):
             given = self.source.given(instance, encoded, self.tokenizer, replayed=replayed)
             most = self.seele.hints.sizes_of_rounds[0] - 1
             if len(given) > most:
-                raise ValueError(f"got {len(given)} responses, allowed are {most}: one must be generated")
+                raise ValueError(f"got {len(given)} responses, at most {most} allowed: one must be generated")
             for each in given:
                 if not 0 < len(each.token_ids) == len(each.log_probs):
                     raise ValueError(
@@ -342,7 +340,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         return [self._cut(each) for each in given]
 
     def _cut(self, given: Completion) -> Completion:
-        """Whether it fits was decided before the run: what does not is here to be cut, without its end."""
+        """Cut a supplied response that is too long: checks before the run decided that it may be cut."""
         limit = self.rollout_config.response_length
         if len(given.token_ids) <= limit:
             return given
@@ -356,7 +354,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         )
 
     def _penalty(self, rollout: Rollout, encoded: EncodedProblem) -> float:
-        """What the rollout loses for the length of its response, a prefix that stands in it included."""
+        """Return the rollout's penalty for the length of its response, including a prefix in it."""
         overlong = self.config.reward.reward_kwargs.overlong_buffer_cfg
         if not overlong.enable or rollout.origin is not Origin.POLICY:
             return 0.0
@@ -377,20 +375,20 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         stop: tuple[str, ...],
         watches: Sequence[ErrorWatch | None],
     ) -> AsyncGenerator[tuple[dict[int, Completion], int], None]:
-        """One completion per seed, by position, and the step whose weights generated them; in parts, as
-        ``generate_round``.
+        """Yield one completion per seed, by position, and the step whose weights generated them; in parts, as
+        ``generate_round`` does.
         """
         seeds, max_tokens = request["seeds"], request["max_tokens"]
         missing = dict(enumerate(seeds))
-        # Marks such as <|im_end|> are special tokens, which vLLM would leave out of the text
-        # that it searches.
+        # Marks such as <|im_end|> are special tokens, which vLLM would omit from the text that it
+        # searches.
         ends = {"stop": list(stop), "skip_special_tokens": False} if stop else {}
         for attempt in range(1, MAX_ATTEMPTS + 1):
             positions = [*missing]
             generated = generate_round(
                 self.llm_client,
                 session_id=session_id,
-                # Another each time: the engine may be busy with an earlier one, of a worker that died.
+                # Unique: the engine may still be busy with an earlier request, of a worker that died.
                 request_id=f"{session_id}-{seeds[0]}-{attempt}-{uuid.uuid4().hex}",
                 prompt_ids=request["prompt_ids"],
                 sampling_params=[
@@ -436,7 +434,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             whole = self.tokenizer.decode(token_ids, skip_special_tokens=False)
             if (before := text_before_stop(whole, stop)) != whole:
                 text, finish = before, Finish.STOP
-        # The engine writes the end of the text behind the line with the error.
+        # The engine writes the end-of-text token after the line with the error.
         if watch and watch.finds_error(text):
             token_ids = token_ids[: token_counts([watch.chars_read], token_ids, self._decode)[0]]
             text, finish = self._decode(token_ids), Finish.FLAGGED
@@ -464,7 +462,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         shown = _num_shown(instance, hint_steps)
         walk = find_walk(self.seele.credit.walk)
         seen = walk(instance.milestones, completion.text, correct=grade.correct, shown=shown)
-        # Only a right answer keeps an error from being one.
+        # Only a right answer can excuse an error.
         unaware = seen
         if grade.correct:
             unaware = walk(instance.milestones, completion.text, correct=None, shown=shown)
@@ -489,19 +487,19 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
 
 
 def _watched(watch: ErrorWatch | None) -> dict[str, Any]:
-    """What asks the engine to end a response at its first error (``engine/stopping.py``)."""
+    """Return the sampling parameters that end a response at its first error (``engine/stopping.py``)."""
     return {} if watch is None else {"extra_args": {WATCH: watch.to_json()}}
 
 
 def _within(instance: Instance, encoded: EncodedProblem, limit: int) -> Instance:
-    """The problem without hints that do not fit: nothing was checked of a solution of the policy's own."""
+    """Return the problem without hints that do not fit: the policy's own solutions were not checked yet."""
     legal = range(len(instance.legal_hint_ratios))
     fitting = takewhile(lambda steps: len(encoded.before_response(steps)) <= limit, legal)
     return dataclasses.replace(instance, longest_hint=max(sum(1 for _ in fitting) - 1, 0))
 
 
 def _num_shown(instance: Instance, hint_steps: int) -> int:
-    """How many of a problem's milestones the first steps of its solution state."""
+    """Return how many of a problem's milestones the first steps of its solution state."""
     return num_shown(instance.milestones or (), len(instance.hint(hint_steps)))
 
 

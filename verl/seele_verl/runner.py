@@ -1,5 +1,5 @@
 """The driver's side of verl: Ray, the task runner, and what verl looks up by name. Imported only once a run
-is known to be sound.
+has passed its checks.
 """
 
 import sys
@@ -35,13 +35,13 @@ from seele_verl.compat import (
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 PATIENCE = "trainer.cluster_patience_s"
-"""Ours: how long a start waits until the cluster has room for the run."""
+"""Our setting: how long a start waits until the cluster has room for the run."""
 SHARED = "trainer.shared_files"
-"""Ours: what all nodes of the cluster must see."""
+"""Our setting: the files that all nodes of the cluster must see."""
 
 
 def load_replica() -> type[RolloutReplica]:
-    """Our engine replica, which takes the place of verl's under ``rollout.name=vllm``."""
+    """Return our engine replica, which replaces verl's under ``rollout.name=vllm``."""
     from seele_verl.engine.replica import RoundReplica
 
     return RoundReplica
@@ -57,7 +57,7 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
         wait_for_room(config, seconds=OmegaConf.select(config, PATIENCE))
         refuse_unshared_files(OmegaConf.select(config, SHARED))
         refuse_unfit_gpus(config)
-        # Importing vLLM takes as long as the FSDP workers need to start: do it meanwhile.
+        # Importing vLLM takes as long as starting the FSDP workers: do both at once.
         threading.Thread(target=load_replica, name="import vllm", daemon=True).start()
         RolloutReplicaRegistry.register("vllm", load_replica)
         # Any mode name but "sync" is treated as asynchronous in several places, so ours takes its place.
@@ -71,11 +71,11 @@ def run_training(
     """Check verl's part of the configuration, start Ray and train.
 
     Args:
-        config: The run's plan, which stays as it is: verl writes to a copy.
-        python: What Ray's workers are started with.
-        is_restart: Whether to wait until a cluster has room: what the run had there may not be free yet, and
-            a lost node may come back.
-        task_runner: Ours, or one derived from it.
+        config: The run's plan, which is not changed: verl writes to a copy.
+        python: The executable that starts Ray's workers.
+        is_restart: True to wait until a cluster has room: the run's earlier resources may not be free yet,
+            and a lost node may come back.
+        task_runner: ``SeeleTaskRunner``, or a class derived from it.
     """
     executable = {} if python == sys.executable else {PY_EXECUTABLE: python}
     patience = WAIT_S if is_restart else 0

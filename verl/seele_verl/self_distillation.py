@@ -1,5 +1,5 @@
-"""On-policy self-distillation (OPSD, arXiv:2601.18734): the model that a run begins with sees the worked
-solution and scores, token by token, what the policy wrote without it.
+"""On-policy self-distillation (OPSD, arXiv:2601.18734): the run's initial model sees the worked solution and
+scores, token by token, what the policy wrote without it.
 
 Axes: R tokens of a response.
 """
@@ -16,7 +16,7 @@ from seele_verl.protocol import parse_row_key
 from seele_verl.rescoring import score_behind
 
 LOG_PROBS_OF_TEACHER = "ref_log_prob"
-"""verl's column of the reference model's log-probabilities, which the KL term reads, too."""
+"""verl's column of the reference model's log-probabilities, which the KL term also reads."""
 
 
 def ask_teacher(
@@ -27,11 +27,11 @@ def ask_teacher(
     ranks: int,
     **how: Any,
 ) -> None:
-    """Write what the teacher thinks of each response into the batch, as ``ref_log_prob``.
+    """Write the teacher's log-probabilities of each response into the batch, as ``ref_log_prob``.
 
     Args:
         batch: The step's rows.
-        prompts: The teacher's prompt of each group; a row that fills the batch up has its own.
+        prompts: The teacher's prompt of each group; a padding row keeps its own.
         score: The reference model's forward pass.
         ranks: As for ``score_behind``.
         **how: As for ``score_behind``.
@@ -68,7 +68,7 @@ def write_divergence(batch: KVBatchMeta) -> float:
 
 
 def extra_teacher_tokens(visits: Mapping[str, Visit], prompts: Mapping[str, list[int]]) -> dict[int, int]:
-    """Tokens that the teacher reads beyond what the policy's own rows have, by round."""
+    """Return the tokens that the teacher reads beyond those of the policy's own rows, by round."""
     extra: dict[int, int] = {}
     for uid, prompt in prompts.items():
         for rollout in visits[uid].rollouts:

@@ -1,4 +1,4 @@
-"""From what Hydra composed to our frozen settings, and settings that follow from others by arithmetic."""
+"""Converts what Hydra composed to our frozen settings; computes settings that follow from others."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from seele.host import computes_in_bfloat16
 
 
 def read_settings(config: DictConfig) -> SeeleConfig:
-    """The ``seele:`` block of a composed configuration, and the number of steps that verl's part plans.
+    """Return the ``seele:`` block of a composed configuration, with the steps planned in verl's part.
 
     Raises:
         ConfigError: A key is unknown, missing or of the wrong type, or a value is not allowed.
@@ -22,7 +22,7 @@ def read_settings(config: DictConfig) -> SeeleConfig:
 
 
 def read_hints(section: DictConfig) -> HintConfig:
-    """The ``seele.hints`` block alone, for those whom verl hands no more.
+    """Return the ``seele.hints`` block alone, for callers to which verl passes nothing else.
 
     Raises:
         ConfigError: As ``read_settings``.
@@ -32,7 +32,9 @@ def read_hints(section: DictConfig) -> HintConfig:
 
 
 def sequence_parallel_size(section: DictConfig) -> int:
-    """GPUs that share a sequence, of verl's section ``actor`` or ``ref``, which has an older key for it."""
+    """Return the number of GPUs that share a sequence in verl's section ``actor`` or ``ref``, from its older
+    key where that is set.
+    """
     older: int = section.ulysses_sequence_parallel_size
     return older if older > 1 else section.fsdp_config.ulysses_sequence_parallel_size
 
@@ -42,25 +44,25 @@ MOST_SEQUENCES = 512
 ``max_cudagraph_capture_size``); larger ones would run without.
 """
 FEWEST_SEQUENCES = 128
-"""A validation sends all of its problems at once, whatever a round sends."""
+"""A validation sends all of its problems at once, regardless of what a round sends."""
 
 
 def engine_sequences(
     prompts: int, rollouts: int, rounds: int, nodes: int, gpus: int, tensor_parallel: int
 ) -> int:
-    """The requests of a round that one engine gets at most, within the bounds above."""
+    """Return the most requests that one engine gets in a round, within the bounds above."""
     engines = max(1, nodes * gpus // max(1, tensor_parallel))
     requests = math.ceil(prompts * rollouts / max(1, rounds) / engines)
     return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, requests))
 
 
 def cpu_dtype() -> str:
-    """In what models of some size compute on this machine's processor; others emulate bfloat16."""
+    """Return the dtype in which larger models compute on this CPU: bfloat16 where it is not emulated."""
     return "bfloat16" if computes_in_bfloat16() else "float32"
 
 
 def register() -> None:
-    """Make the functions of configuration files, such as ``${sum:...}``, known; again does nothing."""
+    """Register the functions of configuration files, such as ``${sum:...}``; safe to call again."""
     OmegaConf.register_new_resolver("sum", lambda *numbers: sum(numbers), replace=True)
     OmegaConf.register_new_resolver("max", lambda *numbers: max(numbers), replace=True)
     OmegaConf.register_new_resolver("engine_sequences", engine_sequences, replace=True)

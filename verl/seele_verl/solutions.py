@@ -1,7 +1,7 @@
 """An update of the policy on worked solutions alone, between two RL steps (``seele.interleave``).
 
-It is one step of the actor's optimizer, through verl's worker and TransferQueue; the schedule of the learning
-rate goes on counting RL steps. Which problems it learns is decided in ``seele.methods.interleave``.
+It is one step of the actor's optimizer, through verl's worker and TransferQueue; the learning rate schedule
+counts only RL steps. ``seele.methods.interleave`` decides which problems it learns.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from seele_verl.protocol import forward_row
 
 
 class ActorWorker(ActorRolloutRefWorker):
-    """verl's worker, which learns worked solutions, too, and runs nothing of a checkpoint's."""
+    """verl's worker, which also learns worked solutions, and never executes code from a checkpoint."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
@@ -30,11 +30,11 @@ class ActorWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def learn_solutions(self, data: TensorDict) -> TensorDict | None:
-        """One step of the optimizer on all rows, under ``solution_loss`` in place of the run's loss."""
+        """Make one optimizer step on all rows, under ``solution_loss`` in place of the run's loss."""
         of_run = self.actor.loss_fn
         self.actor.loss_fn = solution_loss
         try:
-            # verl's step for one batch: unlike its loop over mini-batches, it leaves the schedule as it is.
+            # verl's step for one batch: unlike its loop over mini-batches, it does not advance the schedule.
             output: TensorDict | None = self.actor.train_batch(data)
         finally:
             self.actor.loss_fn = of_run
@@ -53,11 +53,11 @@ def learn_solutions(workers: Any, solutions: Sequence[Solution], *, temperature:
 
     Args:
         workers: verl's group of actors.
-        solutions: As many as divide over the training ranks.
-        temperature: Of the rollouts, by which logits are divided in every update.
+        solutions: Solutions whose number divides evenly over the training ranks.
+        temperature: The rollouts' temperature, by which every update divides the logits.
 
     Returns:
-        ``loss``, the negative log-likelihood before the update, a mean over the solutions' tokens, and
+        ``loss``, the mean negative log-likelihood of the solutions' tokens before the update, and
         ``grad_norm``, before clipping.
     """
     rows = [forward_row(*map(torch.tensor, solution)) for solution in solutions]

@@ -1,4 +1,4 @@
-"""What a run keeps of every token of its responses, for the rollout browser (``seele.dump_tokens``)."""
+"""The data that a run keeps on every response token, for the rollout browser (``seele.dump_tokens``)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,12 @@ DIGITS = 4
 def token_columns(
     batch: KVBatchMeta, decode: Callable[[list[list[int]]], list[str]]
 ) -> dict[str, dict[str, list[Any]]]:
-    """Key of a row -> column of its line in the dump -> a value for each token of the response.
+    """Return, by row key and then by column of the row's line in the dump, a value for each response token.
 
     Args:
         batch: The rows of an update, after it.
-        decode: Sequences of token ids -> their texts. Each token is decoded alone, so one that holds only
-            part of a character is a replacement character.
+        decode: Sequences of token ids -> their texts. Each token is decoded alone, so a token that holds only
+            part of a character becomes a replacement character.
     """
     compared = {"rollout_log_probs", "old_log_probs"} <= set(batch.fields or ())
     read = ["responses", "advantages"] + ["rollout_log_probs", "old_log_probs"] * compared

@@ -2,7 +2,7 @@
 
     python -m seele_verl.train method=seele hardware=cpu job=tiny [overrides]
 
-The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a problem are
+The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a problem are in
 ``seele.rollout.rounds``.
 """
 
@@ -47,18 +47,18 @@ from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"
 REASON_CHARS = 300
-"""Of a fault's message on the terminal; Ray's go on with what may have been."""
+"""Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
-"""A disk with less room is called full where a run has failed."""
+"""A disk with less free space is reported as full when a run has failed."""
 
 
 class TrainingFailed(SeeleError):
-    """A run that passed all checks and stopped all the same."""
+    """A run that passed all checks but failed."""
 
 
 def verl_config_folder() -> Path:
-    """The released verl's configuration, found without importing verl: its import reads the environment of
-    the run.
+    """Return the folder of the released verl's configuration without importing verl, whose import reads the
+    run's environment.
     """
     require_verl()
     spec = importlib.util.find_spec("verl")
@@ -70,19 +70,19 @@ def verl_config_folder() -> Path:
 
 
 def compose(overrides: list[str]) -> DictConfig:
-    """The configuration that these overrides stand for on the command line."""
+    """Return the configuration that these command-line overrides compose."""
     os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
     with hydra.initialize_config_dir(str(Path(__file__).parent / "config"), version_base=None):
         return hydra.compose("seele", overrides=overrides)
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
-    """Check everything, then train, stage by stage."""
+    """Check everything, then train stage by stage."""
     check_job(overrides)
     config = adopt_reward_function(config, overrides)
     if has_references(config):
         check_settings(config, overrides)
-        # Before the environment is the run's: on the CPU that has no hub.
+        # Before the run's environment is set: on a CPU it has no access to the hub.
         config = prepare_references(config)
     set_environment(config)
     with scratch_folder(), closing(stages(config, overrides)) as walk:
@@ -91,18 +91,18 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
 
 def set_environment(config: DictConfig) -> None:
-    """Give this process the variables of the run's workers. First of all: OpenMP reads its own when torch is
-    imported, which the checks do.
+    """Give this process the variables of the run's workers. It must come first: OpenMP reads its variables
+    when torch is imported, which the checks do.
     """
     os.environ.update(worker_variables(config))
     if config.trainer.device == "cpu":
-        # GPUs are hidden, and yet there is a name for each of Ray's logical ones, which it counts.
+        # GPUs are hidden, but Ray counts the names here, so there is one for each of its logical GPUs.
         names = ["-1"] * (config.ray_kwargs.ray_init.num_gpus or config.trainer.n_gpus_per_node)
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
 def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
-    """Train, from where the run goes on."""
+    """Train, from the start or the checkpoint to resume."""
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
@@ -147,7 +147,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     try:
         with sigterm_stops(folder):
             for checkpoint, damage in damaged.items():
-                sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is taken\n")
+                sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
             _train(config, folder, preflight, resumed_at)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
@@ -158,12 +158,12 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         card["wall_s"] = round(time.monotonic() - started, 1)
         card |= describe_cost(folder, parameters)
         card |= describe_stages(folder, card)
-        # On a full disk the card stays as it was, and what ended the run is what is told.
+        # On a full disk the card stays as it was, and the error that ended the run is reported.
         with suppress(OSError) if card["status"] == "failed" else nullcontext():
             write_run_card(folder, card)
     if card["status"] == "stopped":
         saved = last_complete_step(folder)
-        raise RunStopped(f"told to stop; saved after step {saved}, where the same command goes on")
+        raise RunStopped(f"stopped on request; saved after step {saved}, where the same command resumes")
 
 
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:
@@ -178,18 +178,18 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
     sys.stdout.write(describe_fits(preflight.fits, preflight))
     if config.actor_rollout_ref.model.trust_remote_code:
         sys.stdout.write(
-            "trust_remote_code: every process of the run executes code that comes with the model\n"
+            "trust_remote_code: every process of the run executes code that ships with the model\n"
         )
     validates = config.trainer.val_before_train or config.trainer.test_freq > 0
     if validates and preflight.num_validation_trained_on:
         sys.stdout.write(
             f"{preflight.num_validation_trained_on} of {preflight.num_validation} validation problems are "
-            "training problems, word for word: accuracy there says little of unseen ones\n"
+            "training problems, word for word: their accuracy says little about unseen problems\n"
         )
 
 
 def planned_steps(config: DictConfig, preflight: Preflight) -> int:
-    """Steps of an RL run, as verl counts them; it may end earlier, by ``seele.max_generated_tokens``."""
+    """Return an RL run's steps, as verl counts them; ``seele.max_generated_tokens`` may end it earlier."""
     epochs = config.trainer.total_epochs
     by_epochs: int = preflight.num_problems // config.data.train_batch_size * epochs
     return config.trainer.total_training_steps or by_epochs
@@ -227,20 +227,20 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                 traceback.print_exc()  # into the log
             cause: BaseException = error
             while isinstance(inner := getattr(cause, "cause", None), BaseException):
-                cause = inner  # Ray wraps what a worker raised, once a process.
+                cause = inner  # Ray wraps what a worker raised, once per process.
             if isinstance(cause, SeeleError):
                 raise cause from error
             *_, said = ("no message", *str(cause).strip().splitlines())
             reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
             free = shutil.disk_usage(folder).free
-            room = f"its disk is full ({free:,} bytes are left): make room. " if free < FULL_BYTES else ""
+            room = f"its disk is full ({free:,} bytes are left): free space. " if free < FULL_BYTES else ""
             raise TrainingFailed(
                 f"training stopped: {reason}; see {folder / LOG} for the full traceback. {room}"
                 "The same command resumes from the last checkpoint"
             ) from error
 
 
-# The whole path, for Hydra takes a relative one to be a module where this file is imported (`seele train`).
+# An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).
 @hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
     if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
@@ -265,7 +265,7 @@ def main() -> None:
         os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
     except SeeleError as error:
         _fail(error)
-    # Or it would print its errors by itself, and advise to add a misspelt key.
+    # Otherwise Hydra would print its errors itself, and advise adding a misspelt key.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         _main()

@@ -1,9 +1,9 @@
-"""verl's synchronous trainer with SEELE's parts in its seams.
+"""verl's synchronous trainer with SEELE's parts plugged in.
 
-What differs: which problems a step fetches and which of their groups it learns from, what off-policy tokens
-have for old log-probabilities, the actor's loss, supervised updates between its own, what a checkpoint holds,
-and what is logged.
-The loop itself, log-probabilities, update and weight transfer are verl's; advantages are computed in the
+It changes which problems a step fetches and which of their groups it learns from, the old log-probabilities
+of off-policy tokens, the actor's loss, what a checkpoint holds, and what is logged; and it adds supervised
+updates.
+The loop itself, log-probabilities, update and weight transfer are verl's. Advantages are computed in the
 prompt's coroutine and put into the batch here.
 """
 
@@ -107,8 +107,8 @@ from seele_verl.settings import read_settings
 from seele_verl.solutions import ActorWorker, Solution, learn_solutions
 from seele_verl.token_dump import token_columns
 
-# verl polls its replay buffer every 2 s by default, as long as a whole step of a tiny model. A poll lists
-# every key.
+# verl polls its replay buffer every 2 s by default, which is as long as a whole step of a tiny model. A poll
+# lists every key.
 POLL_INTERVAL_S = {"cpu": 0.05, "cuda": 0.5}
 
 
@@ -116,13 +116,13 @@ class SeeleTrainer(PPOTrainerSync):
     """One SEELE run."""
 
     total_training_steps: int
-    """verl's: the step after which it stops."""
+    """verl's attribute: the step after which it stops."""
 
     def __init__(self, config: DictConfig) -> None:
-        # Retention is ours: verl would remove an old checkpoint before its tracker names the new one.
+        # We drop old checkpoints ourselves: verl would remove one before its tracker names the new one.
         self._checkpoints_to_keep: int | None = config.trainer.max_actor_ckpt_to_keep
         config = with_changes(config, {"trainer.max_actor_ckpt_to_keep": None})
-        # Before verl's part, which builds the replay buffer by it.
+        # Before verl's part, which needs it to build the replay buffer.
         self.seele = read_settings(config)
         self.source, self.terms = build_source(self.seele.off_policy), LossTerms(self.seele)
         self.credit = MilestoneCredit(self.seele.credit) if self.seele.credit.walks else None
@@ -138,43 +138,43 @@ class SeeleTrainer(PPOTrainerSync):
         self.callbacks = Callbacks(self.seele.callbacks)
         self._training = False
         self._engines: dict[Any, Any] = {}
-        """What has a result, an error, once an engine's server is dead -> the replica that it is of."""
+        """Reference that yields an error once an engine's server is dead -> the server's replica."""
         self._lost_engines = False
         self._saved_step, self._saved_at = 0, time.monotonic()
-        """The last checkpoint of this process, and when it was written; or when the process began."""
+        """This process's last checkpoint, and when it was written; or when the process began."""
         self._carried: list[int] = []
-        """Problems that the step before left behind."""
+        """Problems that the previous step left behind."""
         self._problem_of_uid: dict[str, int] = {}
         """Problems that the step began."""
         self._visits: dict[str, Visit] = {}
-        """What their rollouts brought, by uid."""
+        """The visits of the step's problems, by uid."""
         self._controller_metrics: dict[str, float] = {}
         self._advantages: dict[str, dict[int, float]] = {}
         """uid -> rollout index -> the advantage that the update gave to the rollout's last token."""
         self._tokens: dict[str, dict[int, dict[str, list[Any]]]] = {}
-        """The same -> what the dump holds of each token."""
+        """uid -> rollout index -> the dump's columns for each token."""
         self._teacher_prompts: dict[str, list[int]] = {}
-        """The reference model's prompts of the step's groups; none without self-distillation."""
+        """The reference model's prompts for the step's groups; empty without self-distillation."""
         self._nothing_to_learn = False
         self._solutions: list[Solution] = []
-        """What the step's supervised update learnt."""
+        """The solutions that the step's supervised update learnt."""
         self._with_gradient: set[str] = set()
-        """Keys of the rows that the update had a gradient from."""
+        """Keys of the rows that contributed a gradient to the update."""
         self._validated_texts: list[str] = []
-        """The responses of the last validation."""
+        """The last validation's responses."""
         self._looked_at: set[str] = set()
-        """What responses were looked at for a warning, which is given once."""
+        """Kinds of responses that were checked for a warning, which is given once per kind."""
         self._line: dict[str, float] = {}
-        """What is known of the step's line when the step is saved."""
+        """The part of the step's metrics that is known when the step is saved."""
         self._parameters = count_parameters(config.actor_rollout_ref.model.path)
         self._critic_parameters = count_critic_parameters(config.critic.model.path) if self.use_critic else 0
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """verl's loop.
+        """Run verl's loop.
 
         Raises:
-            PluginError: A part of the user's own raised or returned nonsense, in this process or another.
-            RuntimeError: An engine died, or a process of the queue.
+            PluginError: A user's own part raised or returned nonsense, in this process or another.
+            RuntimeError: An engine or a process of the queue died.
         """
         try:
             with watched_queue():
@@ -186,7 +186,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     @property
     def _refreshes_solutions(self) -> bool:
-        """Whether right responses become solutions."""
+        """True if right responses become solutions."""
         return self.seele.hints.refresh == "epoch"
 
     def _init_resource_pool_mgr(self) -> None:
@@ -210,7 +210,7 @@ class SeeleTrainer(PPOTrainerSync):
         )
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        """The problems that a step begins, or ``num_prompts`` more where verl filters groups."""
+        """Return the problems that a step begins, or ``num_prompts`` more where verl filters groups."""
         replayed: dict[int, Success] = {}
         if num_prompts is None:
             ray.get(self.controller.begin_step.remote(self.global_steps))
@@ -227,7 +227,7 @@ class SeeleTrainer(PPOTrainerSync):
             self.replay_buffer.awaited = frozenset(uids[: len(self._carried)])
         rows = [
             self.train_dataset[problem]
-            # How often the step has begun the problem before: its rollouts must be others then.
+            # ``repeat`` counts how often the step has already begun the problem: its rollouts must differ.
             | {
                 "replayed": replayed.get(problem),
                 "repeat": earlier.count(problem),
@@ -249,10 +249,10 @@ class SeeleTrainer(PPOTrainerSync):
             )
 
     def _let_go_of_lost_engines(self) -> None:
-        """Go on to the end of the step without engines that have died. Their requests went to the others.
+        """Finish the step without engines that have died. Their requests went to the others.
 
         Raises:
-            RuntimeError: All have died.
+            RuntimeError: All engines have died.
         """
         if not self._engines:
             return
@@ -278,13 +278,13 @@ class SeeleTrainer(PPOTrainerSync):
             self.replay_buffer.forget(left_behind)
             self._carried = [self._problem_of_uid[uid] for uid in left_behind]
         visits, self._controller_metrics = ray.get(self.controller.take_step.remote())
-        # One of an earlier step ended between that step's end and its own cancellation.
+        # A visit of an earlier step may have ended between that step's end and its own cancellation.
         of_this_step = self._problem_of_uid.keys() - left_behind
         self._visits = {uid: visit for uid, visit in visits.items() if uid in of_this_step}
         super().on_sample_end()
 
     def _drop_unselected(self, batch: KVBatchMeta) -> KVBatchMeta:
-        """The rows of the groups that the update learns from."""
+        """Return the rows of the groups that the update learns from."""
         uid_of_key = {key: parse_row_key(key)[0] for key in batch.keys}
         visits = {uid: self._visits[uid] for uid in dict.fromkeys(uid_of_key.values())}
         selected = self.planner.select(list(visits.values()))
@@ -298,7 +298,7 @@ class SeeleTrainer(PPOTrainerSync):
     # -------------------------------------------------------- advantage and loss
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        # verl's weights between engine and trainer, and its estimates, which a critic's run keeps.
+        # verl computes the weights between engine and trainer, and estimates, which runs with a critic keep.
         batch = super()._compute_advantage(batch, metrics)
         spans = self._take_credit(self.credit) if self.credit is not None else {}
         if self.seele.credit.by_milestones:
@@ -310,28 +310,28 @@ class SeeleTrainer(PPOTrainerSync):
         if self.source.marks_tokens:
             if self.seele.rollout_correction != "none":
                 weigh_on_policy_tokens_only(batch)
-            # verl compares engine and trainer over tokens, too, that the engine did not write. Weights are 1
-            # there.
+            # verl also compares engine and trainer on tokens that the engine did not write, where weights are
+            # 1.
             for name in [name for name in metrics if name.startswith(("training/rollout_", "rollout_corr/"))]:
                 if not name.startswith("rollout_corr/rollout_is_"):
                     del metrics[name]
         return batch
 
     def _take_credit(self, credit: MilestoneCredit) -> dict[str, list[Span]]:
-        """The advantages of the step's rollouts, by row."""
+        """Return the advantages of the step's rollouts, by row."""
         stopped = credit.stops
         spans = credit.take_step(self._visits)
         if stopped and not credit.stops:
             self.log.warn(
                 f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with "
                 "a right answer have what looks like a sure error, more than seele.credit.stop_below; "
-                "rollouts are not stopped any more\n"
+                "rollouts are no longer stopped early\n"
             )
         return {row_key(uid, index): of_row for uid, rows in spans.items() for index, of_row in rows.items()}
 
     @property
     def _uses_engines_log_probs(self) -> bool:
-        """Whether the log-probabilities of the rows are the old ones."""
+        """True if the rows' own log-probabilities serve as the old ones."""
         bypass: bool = self.config.algorithm.rollout_correction.bypass_mode
         return bypass
 
@@ -357,7 +357,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     @property
     def _measures_reliance(self) -> bool:
-        """Whether the step is validated, and its responses stand behind hints of the assistant's."""
+        """True if the step is validated, and its responses follow hints in the assistant's turn."""
         hints, every = self.seele.hints, self.config.trainer.test_freq
         is_last = self.global_steps >= self.total_training_steps
         stands_behind = hints.gives_hints and hints.user_request is None and not self.source.in_response
@@ -427,7 +427,7 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _learn_solutions(self, failed: FailedProblems) -> dict[str, float]:
-        """Note the step's failures, and make a supervised update where enough problems have failed."""
+        """Note the step's failures, and make a supervised update once enough problems have failed."""
         visits = {self._problem_of_uid[uid]: visit for uid, visit in sorted(self._visits.items())}
         self._solutions = [self._solution(problem) for problem in failed.take_step(visits)]
         if not self._solutions:
@@ -443,7 +443,7 @@ class SeeleTrainer(PPOTrainerSync):
         return Solution(prompt_ids=encoded.prompt_ids, response_ids=response)
 
     def _learn(self, batch: KVBatchMeta) -> None:
-        """Tell the planner, before the step is saved, what the step brought."""
+        """Tell the planner the step's results, before the step is saved."""
         data = read_columns(batch, ["advantages"])
         self._advantages = defaultdict(dict)
         sizes: dict[int, dict[int, float]] = defaultdict(dict)
@@ -476,14 +476,15 @@ class SeeleTrainer(PPOTrainerSync):
     def _balance_batch(
         self, batch: KVBatchMeta, metrics: dict[str, Any], *args: Any, **kwargs: Any
     ) -> KVBatchMeta:
-        # Rows arrive in the order in which prompts finished; sorted, the mini-batches do not depend on it.
+        # Rows arrive in the order in which prompts finish; they are sorted so that mini-batches do not depend
+        # on it.
         batch = self._drop_unselected(batch)
         batch.reorder(sorted(range(len(batch.keys)), key=batch.keys.__getitem__))
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
         padding = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")}
         if not padding:
             return batch
-        # verl fills a batch up with rows that have the terms' columns from its first row, of other lengths.
+        # verl pads a batch with rows whose term columns are copied from its first row, with wrong lengths.
         fields = {
             name: _zeros([tag[LENGTH_TAGS[axis]] for tag in padding.values()])
             for each in self.terms
@@ -500,7 +501,7 @@ class SeeleTrainer(PPOTrainerSync):
     # ------------------------------------------------------------- checkpoints
 
     def _stateful_parts(self) -> dict[str, Any]:
-        """Name in a checkpoint -> what has a state in this process, beside planner and controller."""
+        """Return this process's stateful parts beside planner and controller, by name in a checkpoint."""
         own_solutions = self.train_dataset.own_solutions if self._refreshes_solutions else None
         parts = {
             "callbacks": self.callbacks,
@@ -524,7 +525,7 @@ class SeeleTrainer(PPOTrainerSync):
             ray.get(self.controller.load_state_dict.remote(state))
             self.planner.load_state_dict(planned)
             for name, part in self._stateful_parts().items():
-                # Checkpoints of before there were callbacks have no state of theirs.
+                # Checkpoints written before callbacks existed have no state for them.
                 part.load_state_dict(
                     load_part(folder, name, otherwise={} if part is self.callbacks else None)
                 )
@@ -532,13 +533,13 @@ class SeeleTrainer(PPOTrainerSync):
             # An older release's checkpoint may lack a key of the plan.
             if restored != state or plan != plan | planned:
                 raise CheckpointError(
-                    f"{folder}: holds states of a run with another method or other settings, which this one "
-                    "has no use for; go on with that run's, or start from scratch with "
+                    f"{folder}: holds states of a run with another method or other settings, which this run "
+                    "cannot use; resume with that run's settings, or start from scratch with "
                     "trainer.resume_mode=disable"
                 )
 
     def _save_checkpoint(self) -> None:
-        # Before verl's part, which ends with the tracker: a checkpoint that the tracker names is complete.
+        # Before verl's part, which writes the tracker last: a checkpoint that the tracker names is complete.
         state = ray.get(self.controller.state_dict.remote())
         folder = step_folder(self.run, self.global_steps)
         with recording_files(folder):
@@ -577,7 +578,7 @@ class SeeleTrainer(PPOTrainerSync):
         super().on_step_end()
 
     def _end_at_budget(self) -> None:
-        """Once enough was generated, make the next step the last one, which verl validates and saves."""
+        """Once enough tokens are generated, make the next step the last, which verl validates and saves."""
         budget = self.seele.max_generated_tokens
         enough = None if budget is None else self.log.step_that_generated(budget)
         if enough is not None:
@@ -622,8 +623,8 @@ class SeeleTrainer(PPOTrainerSync):
         return metrics
 
     def _warn_once(self, what: str, unanswered: dict[str, Unanswered]) -> None:
-        """Say on the terminal where most responses have no answer or no end, the first time that this process
-        looks at such.
+        """Warn on the terminal where most responses have no answer or no end, the first time that this
+        process checks this kind of response.
         """
         if what not in self._looked_at:
             self._looked_at.add(what)
@@ -632,8 +633,8 @@ class SeeleTrainer(PPOTrainerSync):
             self.log.warn(warn_of_unanswered(groups, advice))
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
-        """verl's, and before the step is saved, all of its record but validation and the times of what comes
-        then.
+        """Run verl's step, then record it before it is saved: everything but the validation and the times of
+        the phases that follow.
         """
         batch: KVBatchMeta = super().step(metrics, timing_raw)
         metrics |= self._measure(batch)
@@ -652,7 +653,7 @@ class SeeleTrainer(PPOTrainerSync):
         return batch
 
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
-        """What the step's rollouts and its update were, and what they cost."""
+        """Return the metrics and the cost of the step's rollouts and update."""
         visits, config = self._visits, self.config.actor_rollout_ref.actor
         trained = [visits[uid] for uid in self._advantages]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
@@ -673,7 +674,7 @@ class SeeleTrainer(PPOTrainerSync):
         metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
         informative = [row for key, row in rows.items() if key in self._with_gradient]
         metrics["tokens/trained_informative"] = packed_tokens(informative) * times + of_their_rows
-        # Once a step for old log-probabilities where the engine's do not serve, and for a KL term.
+        # One pass a step for old log-probabilities where the engine's do not serve, and one for a KL term.
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss
         tokens = {f"_round_{index}": count for index, count in tokens_by_round(trained).items()}
         tokens[""] = sum(prompt + response for _, prompt, response in rows.values())
@@ -683,7 +684,7 @@ class SeeleTrainer(PPOTrainerSync):
         sampled = (name for name in self._controller_metrics if name.startswith("tokens/generated"))
         for of in sorted(tokens.keys() | {name.removeprefix("tokens/generated") for name in sampled}):
             count = tokens.get(of, 0)
-            # What a group is given counts in round 0, and so does what a supervised update learns.
+            # Supplied responses of a group count in round 0, and so does what a supervised update learns.
             metrics[f"tokens/trained{of}"] = count * times + of_their_rows * (of in ("", "_round_0"))
             metrics[f"flops{of}"] = model_flops(
                 self._parameters,
@@ -715,10 +716,11 @@ class SeeleTrainer(PPOTrainerSync):
 def _real_rows(
     batch: KVBatchMeta, visits: Mapping[str, Visit] | None = None
 ) -> dict[str, tuple[str, int, int]]:
-    """Key -> group, tokens of the prompt with its hint, tokens of the response; without what fills it up.
+    """Return, by key, the group and the tokens of the prompt with its hint and of the response; no padding
+    rows.
 
     Where a longer hint does not begin with a shorter one's tokens, the groups' ``visits`` are given, and rows
-    of one hint are a group.
+    with the same hint form a group.
     """
 
     def group_of(key: str) -> str:
@@ -734,7 +736,7 @@ def _real_rows(
 
 
 def _columns(batch: KVBatchMeta, names: Collection[str]) -> KVBatchMeta:
-    """The same rows with these fields only."""
+    """Return the same rows with these fields only."""
     return dataclasses.replace(batch, fields=sorted(names))
 
 
@@ -743,7 +745,7 @@ def _zeros(lengths: Sequence[int]) -> torch.Tensor:
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:
-    """The metrics that are single numbers, as plain floats."""
+    """Return the metrics that are single numbers, as plain floats."""
     return {
         name: float(value)
         for name, value in metrics.items()

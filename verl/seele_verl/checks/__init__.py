@@ -1,1 +1,1 @@
-"""What is checked before Ray starts."""
+"""Checks that run before Ray starts."""

@@ -1,8 +1,8 @@
-"""The Ray cluster of a run: which one, and whether it holds what the run reserves.
+"""The Ray cluster of a run: which one it is, and whether it has the resources that the run reserves.
 
-A run starts a cluster of its own or joins one; what that has is asked in the task runner, before verl starts
-anything on it. The head may be a node without GPUs. Ray is imported only where it is asked: a node that is
-asked for its GPU imports this file alone.
+A run starts its own cluster or joins one; the task runner asks a joined cluster for its resources before verl
+starts anything on it. The head may be a node without GPUs. Ray is imported only where it is needed: a node
+that is asked for its GPU imports only this file.
 
     python -m seele_verl.checks.cluster 2    waits until two nodes are there (scripts/cluster/ray_node.sh)
 """
@@ -20,17 +20,17 @@ from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele_verl.runs.card import RUN_CARD
 
-# What verl reserves in Ray beside each GPU (ResourcePoolManager's max_colocate_count).
+# CPUs that verl reserves in Ray with each GPU (ResourcePoolManager's max_colocate_count).
 CPUS_PER_GPU = 3
 MIN_CAPABILITY = (8, 0)
 LOCAL = "local"
-"""Ray's word for a cluster of the run's own."""
+"""Ray's address for a cluster that the run starts itself."""
 WAIT_S = 900
 POLL_S = 2.0
 
 
 def cluster_address(config: DictConfig) -> str:
-    """The Ray cluster that the run joins; ``LOCAL`` where it starts its own."""
+    """Return the address of the Ray cluster that the run joins; ``LOCAL`` if it starts its own."""
     return config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
@@ -39,7 +39,7 @@ def check_capability(capability: tuple[int, int] | None, *, node: str) -> None:
     if capability is None:
         raise ConfigError(
             f"trainer.device: 'cuda', but torch sees no GPU on {node}, or one with too old a driver; "
-            "`seele doctor` there says more"
+            "run `seele doctor` there for details"
         )
     if capability < MIN_CAPABILITY:
         raise ConfigError(
@@ -49,7 +49,7 @@ def check_capability(capability: tuple[int, int] | None, *, node: str) -> None:
 
 
 def cpus_by_ray() -> int:
-    """The CPUs that Ray finds on this node: in a container its quota, not what the node has."""
+    """Return the number of CPUs that Ray finds on this node: in a container its quota, not the node's."""
     from ray._private.utils import get_num_cpus
 
     return int(get_num_cpus())
@@ -64,7 +64,7 @@ def check_cpus(config: DictConfig, cpus: int) -> None:
     if cpus < needed:
         raise ConfigError(
             f"ray_kwargs.ray_init.num_cpus: Ray would have {cpus}, but {needed} are reserved: {CPUS_PER_GPU} "
-            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, for these are "
+            f"for each of {gpus} GPUs, and {units} + 1 for TransferQueue; set it to {needed}, as these are "
             "logical (on a cluster: `ray start --num-cpus`), or lower trainer.n_gpus_per_node or "
             "transfer_queue.backend.SimpleStorage.num_data_storage_units"
         )
@@ -75,11 +75,11 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
 
     Args:
         config: The composed configuration.
-        nodes: What each living node offers, by Ray's names of resources (``GPU``, ``CPU``).
+        nodes: The resources of each living node, by Ray's names (``GPU``, ``CPU``).
     """
     wanted, gpus = config.trainer.nnodes, config.trainer.n_gpus_per_node
     cpus = CPUS_PER_GPU * gpus
-    # verl reserves what a node is to have in one piece (RayResourcePool, STRICT_PACK).
+    # verl reserves each node's share on a single node (RayResourcePool, STRICT_PACK).
     held = sum(int(min(node.get("GPU", 0) // gpus, node.get("CPU", 0) // cpus)) for node in nodes)
     if held < wanted:
         offers = ", ".join(f"{node.get('GPU', 0):g} GPUs and {node.get('CPU', 0):g} CPUs" for node in nodes)
@@ -93,10 +93,11 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
 
 
 def refuse_a_second_run() -> None:
-    """TransferQueue is one for a whole Ray cluster, and the rows of two runs have the same keys.
+    """Refuse a cluster on which another run trains: a Ray cluster has a single TransferQueue, and the rows of
+    two runs have the same keys.
 
     Raises:
-        ConfigError: If the cluster has one.
+        ConfigError: The cluster already has a TransferQueue.
     """
     import ray
 
@@ -106,13 +107,13 @@ def refuse_a_second_run() -> None:
         return
     raise ConfigError(
         "ray_kwargs.ray_init: another run trains on this Ray cluster, and their rollouts would mix; wait for "
-        "its end, or give each run a cluster of its own (without RAY_ADDRESS a run starts one)"
+        "its end, or give each run its own cluster (without RAY_ADDRESS a run starts one)"
     )
 
 
 def refuse_a_small_cluster(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where the nodes have less than the run reserves, or others hold it: it would wait
-    for ever.
+    """Raise ``ConfigError`` where the nodes have less than the run reserves, or others hold it: the run would
+    wait forever.
     """
     import ray
 
@@ -127,7 +128,7 @@ def refuse_a_small_cluster(config: DictConfig) -> None:
 
 
 def wait_for_room(config: DictConfig, *, seconds: float) -> None:
-    """Return once the cluster has no other run and holds what this one reserves.
+    """Return once the cluster has no other run and has the resources that this one reserves.
 
     Raises:
         ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after this many seconds.
@@ -145,8 +146,8 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
 
 
 def files_to_share(config: DictConfig) -> dict[str, str]:
-    """Files and folders of a run that all of its nodes must see, as this process does: the run's card with
-    its hash, and problems and model where they are paths.
+    """Return the files and folders of a run that all of its nodes must see as this process does: the run's
+    card with its hash, and problems and model where they are paths.
     """
     named = [*config.data.train_files, *config.data.val_files, config.actor_rollout_ref.model.path]
     files = {str(Path(name).absolute()): "" for name in named if Path(name).exists()}
@@ -155,7 +156,7 @@ def files_to_share(config: DictConfig) -> dict[str, str]:
 
 
 def refuse_unshared_files(files: Mapping[str, str]) -> None:
-    """Raise ``ConfigError`` where a node of the cluster lacks one of ``files_to_share``, or has another."""
+    """Raise ``ConfigError`` if a node of the cluster lacks one of ``files_to_share``, or has another file."""
     import ray
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -167,13 +168,13 @@ def refuse_unshared_files(files: Mapping[str, str]) -> None:
         if path is not None:
             raise ConfigError(
                 f"trainer.nnodes: the node {node['NodeManagerAddress']} does not see {path}, or sees another "
-                "one; all nodes need one folder for runs, problems and models, at the same path: a shared "
-                "file system (docs/cluster.md)"
+                "file there; all nodes need the same folder for runs, problems and models, at the same path: "
+                "a shared file system (docs/cluster.md)"
             )
 
 
 def unshared(files: Mapping[str, str]) -> str | None:
-    """The first of ``files_to_share`` that this process does not see; None where it sees all."""
+    """Return the first of ``files_to_share`` that this process does not see; None if it sees all."""
     for path, sha256 in files.items():
         if not Path(path).exists() or (sha256 and file_sha256(Path(path)) != sha256):
             return path
@@ -181,14 +182,15 @@ def unshared(files: Mapping[str, str]) -> str | None:
 
 
 def refuse_unfit_gpus(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where torch cannot use the GPUs of the cluster's nodes, asked side by side before
-    verl starts anything there. As many answers as the run has nodes will do: others may be busy.
+    """Raise ``ConfigError`` where torch cannot use the GPUs of the cluster's nodes, which are asked in
+    parallel before verl starts anything there. One answer per node of the run is enough: other nodes may be
+    busy.
     """
     if config.trainer.device != "cuda":
         return
     import ray
 
-    # One call a process, for it holds some of the GPU's memory until it ends.
+    # One call per process, because a process holds some of the GPU's memory until it ends.
     ask: Any = ray.remote(num_cpus=0, num_gpus=1, max_calls=1)(capability)
     asked = {
         _ask_node(node, ask): node
@@ -203,7 +205,7 @@ def refuse_unfit_gpus(config: DictConfig) -> None:
 
 
 def _ask_node(node: Mapping[str, Any], ask: Any, *args: Any) -> Any:
-    """The answer to come of a Ray task on this node and no other."""
+    """Return the reference to the answer of a Ray task that runs on this node only."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
@@ -212,7 +214,7 @@ def _ask_node(node: Mapping[str, Any], ask: Any, *args: Any) -> Any:
 
 
 def capability() -> tuple[int, int] | None:
-    """Compute capability of this process's GPU; None where torch sees none."""
+    """Return the compute capability of this process's GPU; None if torch sees none."""
     import torch
 
     return torch.cuda.get_device_capability() if torch.cuda.is_available() else None

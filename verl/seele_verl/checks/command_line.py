@@ -1,4 +1,4 @@
-"""What to say of a command line that Hydra cannot compose, or that gives a run's sizes to a hardware file."""
+"""Errors for a command line that Hydra cannot compose, or that relies on a hardware file for its sizes."""
 
 import re
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from seele.errors import ConfigError
 from seele_verl.options import OWN_RECIPES
 
-# Sections that are handed on as they are, to Ray, vLLM, transformers or a part of the run: new keys are
-# welcome there.
+# Sections that are passed unchanged to Ray, vLLM, transformers or a part of the run: new keys are allowed
+# there.
 OPEN_SECTIONS = (
     "actor_rollout_ref.model.override_config.",
     "actor_rollout_ref.rollout.engine_kwargs.",
@@ -32,11 +32,11 @@ SIZES_WERE_SET_BY = {
     "gpu1_24": "small",
     "gpu1_48": "small",
 }
-"""Hardware -> the job whose sizes it set."""
+"""Hardware -> the job whose sizes it used to set."""
 
 
 def check_job(overrides: Iterable[str]) -> None:
-    """Raise ``ConfigError`` where a command would train with other sizes than it did, and name the choice.
+    """Raise ``ConfigError``, naming the choice, if a command would train with sizes other than it used to.
 
     Args:
         overrides: What the user typed.
@@ -44,10 +44,10 @@ def check_job(overrides: Iterable[str]) -> None:
     typed = dict(override.partition("=")[::2] for override in overrides)
     hardware = typed.get("hardware", "")
     job = SIZES_WERE_SET_BY.get(hardware)
-    # A recipe for a CPU has sizes of its own, and is newer than the choice.
+    # A recipe for a CPU sets its own sizes, and is newer than the choice.
     if job is None or "job" in typed or typed.get("recipe") in OWN_RECIPES:
         return
-    # Sizes of a recipe always stood above those of gpu1, and never above those of a tiny job.
+    # A recipe's sizes always took precedence over those of gpu1, and never over those of a tiny job.
     if job == "small" and typed.get("recipe", "null") != "null":
         return
     raise ConfigError(
@@ -57,14 +57,14 @@ def check_job(overrides: Iterable[str]) -> None:
 
 
 GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "replay", "selection")
-"""Groups of the configuration that are no section of it."""
+"""Groups of the configuration that are not sections of it."""
 
 
 def explain(message: str, config: DictConfig) -> str:
-    """Hydra's message in our form: a key that does not exist with those that do.
+    """Return Hydra's message in our form: an unknown key with the known ones.
 
     Args:
-        message: Hydra's. For an unknown key it advises to add it, which few sections here allow.
+        message: Hydra's message. For an unknown key it advises adding it, which few sections here allow.
         config: The configuration without overrides.
     """
     if found := re.match(r"Could not override '([\w.]+)'", message):
@@ -74,7 +74,7 @@ def explain(message: str, config: DictConfig) -> str:
 
 
 def unknown_key(key: str, config: DictConfig) -> str:
-    """That there is no such key, the nearest one, and what else its section has or how to add it there."""
+    """Return the message for an unknown key: the nearest key, and its section's keys or how to add one."""
     path, _, name = key.rpartition(".")
     section = OmegaConf.select(config, path) if path else config
     if not isinstance(section, DictConfig):

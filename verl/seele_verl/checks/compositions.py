@@ -1,4 +1,4 @@
-"""Which parts mean something together. Every refusal here is a row of docs/methods/README.md's table."""
+"""Which parts can be combined. Every refusal here is a row of the table in docs/methods/README.md."""
 
 from omegaconf import DictConfig
 
@@ -13,9 +13,9 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     """Refuse parts that would undo each other, before anything starts.
 
     Raises:
-        ConfigError: With both settings and a way out.
+        ConfigError: Two parts conflict; the message names both settings and a fix.
     """
-    # Only now: torch reads the environment of the run when it is imported.
+    # Imported here because torch reads the run's environment when it is imported.
     from seele.methods.loss_terms import LossTerms
 
     LossTerms(seele)
@@ -24,7 +24,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     if seele.credit.by_distillation and not config.actor_rollout_ref.actor.use_kl_loss:
         raise ConfigError(
             "actor_rollout_ref.actor.use_kl_loss: false, but with seele.credit.name=self_distillation the "
-            "reference model is the teacher; set true, and kl_loss_coef=0 for no further term"
+            "reference model is the teacher; set it to true, with kl_loss_coef=0 for no KL term"
         )
     _check_group_filter(config, seele)
     _check_overlong_penalty(config, seele)
@@ -48,18 +48,18 @@ def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> N
         )
     if seele.rollout_correction != "none":
         raise ConfigError(
-            f"{key}: false, but seele.rollout_correction={seele.rollout_correction} weighs by them; leave it "
-            "true"
+            f"{key}: false, but seele.rollout_correction={seele.rollout_correction} computes weights from "
+            "them; leave it true"
         )
     if config.algorithm.rollout_correction.bypass_mode:
         raise ConfigError(
-            f"{key}: false, but algorithm.rollout_correction.bypass_mode takes them for the old ones, as "
-            "hardware=cpu sets it; leave it true, or switch that off"
+            f"{key}: false, but algorithm.rollout_correction.bypass_mode, which hardware=cpu sets, uses them "
+            "as the old ones; leave it true, or switch that off"
         )
 
 
 def _check_all_groups_are_learnt_from(config: DictConfig, seele: SeeleConfig) -> None:
-    """With a critic a group whose rollouts all agree has advantages, too."""
+    """Refuse to skip groups under a critic, where a group whose rollouts all agree has advantages too."""
     if seele.selection.name != "none":
         raise ConfigError(
             f"seele.selection.name: got {seele.selection.name!r}, but a critic learns from every group, also "

@@ -1,4 +1,4 @@
-"""What must hold of verl's ``critic`` section, and of the estimator of the advantages that goes with it."""
+"""Checks verl's ``critic`` section, and the advantage estimator that goes with it."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from seele.methods.method import Method
 from seele_verl.checks.verl_settings import check_critic_values
 
 OF_A_CRITIC = ("critic.", "algorithm.gamma", "algorithm.lam")
-"""Settings that mean nothing without a critic."""
+"""Settings that have no effect without a critic."""
 
-# verl's V1 trainer reads none of these; what has their effect.
+# Settings that verl's V1 trainer does not read -> what has their effect.
 DEAD = {
     "critic.use_dynamic_bsz": "micro-batches are always filled up to critic.ppo_max_token_len_per_gpu",
     "critic.ppo_micro_batch_size": "set critic.ppo_max_token_len_per_gpu",
@@ -29,21 +29,21 @@ DEAD = {
 
 
 def check_critic(config: DictConfig, overrides: Iterable[str]) -> None:
-    """Check the estimator, and the settings of the critic that it needs, or that there are none.
+    """Check the estimator, and the critic's settings that it needs; without a critic, refuse such settings.
 
     Args:
         config: The composed configuration, of a known method.
-        overrides: What the user typed: settings that would do nothing are refused.
+        overrides: What the user typed: settings without effect are refused.
 
     Raises:
-        ConfigError: A setting contradicts the method, does nothing, is not allowed, or does not fit another.
+        ConfigError: A setting contradicts the method, has no effect, is not allowed, or does not fit another.
     """
     method = METHODS[config.seele.method]
     _check_estimator(config, method)
     typed = [override.split("=")[0] for override in overrides]
     if config.critic.enable is not None:
         raise ConfigError(
-            f"critic.enable: got {config.critic.enable}; leave it null, method=ppo is what has a critic"
+            f"critic.enable: got {config.critic.enable}; leave it null, only method=ppo has a critic"
         )
     if not method.has_critic:
         for key in typed:
@@ -58,7 +58,7 @@ def check_critic(config: DictConfig, overrides: Iterable[str]) -> None:
 
 
 def has_critic(config: DictConfig) -> bool:
-    """Whether the run's method trains a critic; an unknown method has none."""
+    """True if the run's method trains a critic; an unknown method has none."""
     method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
     return method is not None and method.has_critic
 
@@ -78,18 +78,18 @@ def _check_estimator(config: DictConfig, method: Method) -> None:
 
 
 def check_value_head(config: DictConfig) -> None:
-    """Check that a run's critic begins as the policy's model, which is there, with a value head.
+    """Check that a run's critic starts from the policy's model, which exists, with a value head.
 
     Raises:
-        ConfigError: It is another model, or one that transformers has no such head for.
+        ConfigError: It is another model, or transformers has no value head for it.
     """
     if not has_critic(config):
         return
     path = config.critic.model.path
     if path != config.actor_rollout_ref.model.path:
         raise ConfigError(
-            f"critic.model.path: got {path!r}; the critic begins as actor_rollout_ref.model.path "
-            f"({config.actor_rollout_ref.model.path!r}), set that alone"
+            f"critic.model.path: got {path!r}; the critic starts from actor_rollout_ref.model.path "
+            f"({config.actor_rollout_ref.model.path!r}); set only that"
         )
     from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, AutoConfig
 
@@ -102,8 +102,8 @@ def check_value_head(config: DictConfig) -> None:
 
 
 def _check_sizes(config: DictConfig) -> None:
-    """Raise ``ConfigError`` unless the critic's batches divide, and its micro-batches hold the longest
-    sequence.
+    """Raise ``ConfigError`` unless the critic's batch sizes divide evenly, and its micro-batches hold the
+    longest sequence.
     """
     critic, data, trainer = config.critic, config.data, config.trainer
     mini, prompts = critic.ppo_mini_batch_size, data.train_batch_size

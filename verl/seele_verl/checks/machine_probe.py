@@ -1,8 +1,8 @@
-"""What torch and transformers say of this machine, as one line of JSON; ``seele doctor`` starts it.
+"""Prints what torch and transformers report about this machine, as one line of JSON, for ``seele doctor``.
 
     python -m seele_verl.checks.machine_probe
 
-A torch that cannot be imported ends the process with its traceback, of which the doctor shows the last line.
+If torch cannot be imported, the process ends with a traceback, of which the doctor shows the last line.
 """
 
 import ctypes
@@ -12,19 +12,19 @@ import sys
 import urllib.request
 from typing import Any
 
-# Before huggingface_hub is imported: the probe must not download a kernel, only find the one in the cache.
+# Set before huggingface_hub is imported: the probe must only find a kernel in the cache, not download it.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 
 KERNEL = "kernels-community/flash-attn2"
-"""What transformers 5.9.0 takes where flash-attn is missing (``modeling_flash_attention_utils.py``)."""
+"""The kernel that transformers 5.9.0 uses without flash-attn (``modeling_flash_attention_utils.py``)."""
 HUB_TIMEOUT_S = 5
 LOADING_ERRORS = (ImportError, OSError, RuntimeError, ValueError)
 
 
 def probe() -> dict[str, Any]:
-    """The fields of ``seele.cli.doctor.facts.Environment``."""
+    """Return the fields of ``seele.cli.doctor.facts.Environment``."""
     said: dict[str, Any] = {
         "cuda_build": torch.version.cuda,
         "cuda_available": torch.cuda.is_available(),
@@ -42,7 +42,7 @@ def probe() -> dict[str, Any]:
 
 
 def _cuda_of_driver() -> str | None:
-    """Newest CUDA version that the driver runs, which torch does not tell."""
+    """Return the newest CUDA version that the driver supports, which torch does not report."""
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))

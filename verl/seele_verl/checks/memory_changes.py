@@ -1,4 +1,4 @@
-"""Which settings would make a run fit: tried on the arithmetic itself, in the order of what they cost."""
+"""Finds settings that would make a run fit, by trying them on the arithmetic in the order of their cost."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,14 +21,14 @@ Change = dict[str, Any]
 def smallest_change(
     needs_with: Callable[[Change], list[Need]], groups: Sequence[Sequence[Change]]
 ) -> Change | None:
-    """The least costly changes that make everything fit, of which none can be left out.
+    """Return the least costly changes that make everything fit, all of which are necessary.
 
-    Kinds are tried in order, on top of those before them: of each the first change that is enough, or else
-    the one that helps most.
+    Kinds are tried in order, each on top of those before it. From each kind it takes the first change that is
+    enough, or else the one that helps most.
 
     Args:
-        needs_with: What a run needs under some changes.
-        groups: Kinds of changes, the least costly first, and within a kind the least first.
+        needs_with: Returns what a run needs under some changes.
+        groups: Kinds of changes, the least costly first, and within a kind the smallest first.
 
     Returns:
         None if all kinds together are not enough.
@@ -63,7 +63,7 @@ def smallest_change(
 
 
 def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Change]]:
-    """What could be changed, by how much it costs: kinds of changes, each from the least on."""
+    """Return possible changes in the order of their cost: kinds of changes, each with the smallest first."""
     section = config.actor_rollout_ref
     now = {key: OmegaConf.select(config, key) for key in TOKEN_LIMITS}
     longest = config.data.max_prompt_length + config.data.max_response_length
@@ -93,7 +93,7 @@ def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Chang
                 for size in (2, 4, 8)
                 if section.rollout.tensor_model_parallel_size < size <= of_node and ranks % size == 0
             ],
-            # Where host memory is short.
+            # These help where host memory is short.
             [
                 {f"{ACTOR}.fsdp_config.{name}": False for name in ("param_offload", "optimizer_offload")}
                 | {f"{ACTOR}.fsdp_config.offload_policy": False}
@@ -106,9 +106,9 @@ def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Chang
 
 
 def advice(change: Change | None) -> str:
-    """What to type, if anything is known to help."""
+    """Return the settings to type, if any are known to help."""
     if change is None:
-        return "No setting that is known to help makes it fit: take a smaller model or more GPUs"
+        return "No setting that is known to help makes it fit: use a smaller model or more GPUs"
     return "This would fit: " + " ".join(f"{key}={_typed(value)}" for key, value in change.items())
 
 

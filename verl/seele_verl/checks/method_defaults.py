@@ -1,8 +1,8 @@
-"""What a method's YAML file and those that it builds on set, in the order of their precedence.
+"""Values that a method's YAML file and those that it builds on set, in the order of their precedence.
 
     python -m seele_verl.checks.method_defaults METHOD       as JSON, by dotted key
 
-Values that follow from other settings are left out. Hardware, model and data have no say.
+Values that follow from other settings are omitted. Hardware, model and data are not considered.
 """
 
 import argparse
@@ -20,10 +20,10 @@ CONFIG = Path(__file__).parents[1] / "config"
 
 
 def method_defaults(method: str) -> dict[str, Any]:
-    """Default by dotted key, for every key of ``seele`` and every key that the method's files set.
+    """Return defaults by dotted key, for every key of ``seele`` and every key that the method's files set.
 
     Raises:
-        ConfigError: There is no such method.
+        ConfigError: The method does not exist.
     """
     of_all = {"seele": OmegaConf.to_container(OmegaConf.load(CONFIG / "seele.yaml"))["seele"]}  # type: ignore[call-overload,index]
     merged = dict(_flat(of_all))
@@ -33,7 +33,7 @@ def method_defaults(method: str) -> dict[str, Any]:
 
 
 def _files(method: str) -> Iterator[Mapping[str, Any]]:
-    """The contents of the method's files, what it builds on first."""
+    """Yield the contents of the method's files, those that it builds on first."""
     path = CONFIG / "method" / f"{method}.yaml"
     if not path.is_file():
         methods = sorted(file.stem for file in path.parent.glob("*.yaml"))
@@ -55,7 +55,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _is_open(value: Any) -> bool:
-    """Whether the value follows from others, or must be given."""
+    """True if the value follows from others, or must be given."""
     return isinstance(value, str) and ("${" in value or value == "???")
 
 

@@ -1,4 +1,4 @@
-"""Every check that can be made before Ray starts. What passes here does not fail an hour later."""
+"""Every check that can be made before Ray starts, so that a run does not fail an hour later."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,31 +41,31 @@ from seele_verl.runs.resume import check_checkpoint
 from seele_verl.settings import read_settings, sequence_parallel_size
 from seele_verl.sft.preflight import check_supervised
 
-# verl leaves this one open; it belongs to a reward model, which is off.
+# verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 FUSED_HEAD = "seele_verl.fused_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What the checks found out about a sound run."""
+    """The results of the checks of a run that passed."""
 
     seele: SeeleConfig
     num_problems: int
     num_unhintable: int
-    """Training problems that have no legal hint, because their solution is too short or shows the answer at
-    once: they are kept."""
+    """Training problems without a legal hint, because their solution is too short or shows the answer at
+    once; they are kept."""
     num_validation: int
     num_validation_trained_on: int
-    """Validation problems whose question is a training problem's, word for word."""
+    """Validation problems whose question is that of a training problem, word for word."""
     fits: tuple[Fits, Fits] = (Fits(), Fits())
-    """What the limits on tokens did to training and validation problems; the numbers above are of those that
-    are kept.
+    """How the token limits affected training and validation problems; the numbers above count those that are
+    kept.
     """
 
     @property
     def is_supervised(self) -> bool:
-        """Whether verl's SFT trainer runs, and not its RL trainer."""
+        """True if verl's SFT trainer runs instead of its RL trainer."""
         return METHODS[self.seele.method].stages == ("sft",)
 
 
@@ -125,12 +125,12 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
-            "gives as hints; `seele data hints` writes the column, docs/data.md says what it holds"
+            "gives as hints; `seele data hints` writes that column (see docs/data.md)"
         )
     if seele.interleave.problems and not any(instance.steps for instance, _ in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has a worked solution, from which "
-            "seele.interleave learns; docs/data.md says where they come from"
+            "seele.interleave learns; see docs/data.md for their sources"
         )
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
@@ -158,19 +158,19 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
 def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
     if seele.hints.kind == "tiers" and seele.hints.gives_hints:
         raise ConfigError(
-            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller goes by the milestones "
+            "seele.hints.kind: 'tiers', but seele.credit or seele.hints.controller uses the milestones "
             "that a hint states, which are counted in the solution's steps; allowed is 'prefix'"
         )
     if not any(len(milestones_of(instance)) > 1 for instance in training):
         raise DataError(
-            f"data.train_files: none of the {len(training)} problems has a milestone before its answer, and "
-            "seele.credit or seele.hints.controller goes by them; `seele data milestones FILE` counts them, "
-            "docs/milestones.md says where they come from"
+            f"data.train_files: none of the {len(training)} problems has a milestone before its answer, but "
+            "seele.credit or seele.hints.controller uses them; `seele data milestones FILE` counts them, "
+            "and docs/milestones.md says where they come from"
         )
 
 
 def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
-    """The ``seele`` block, once all keys are known and values allowed: what costs nothing to check.
+    """Return the ``seele`` block after the checks that are cheap: keys must be known and values allowed.
 
     Raises:
         ConfigError, DataError: As ``check_run``.
@@ -189,14 +189,14 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
         key: str = override.split("=")[0]
         if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
             raise ConfigError(
-                f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; that adds keys "
+                f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; '+' adds keys "
                 f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
         if key == "trainer.total_epochs" and OmegaConf.select(config, "seele.method") == "sft":
             raise ConfigError(f"{key}: has no effect on supervised training; set seele.sft.epochs")
         if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
             raise ConfigError(
-                f"{key}: has no effect beside trainer.total_training_steps "
+                f"{key}: has no effect with trainer.total_training_steps "
                 f"({config.trainer.total_training_steps}), which methods and jobs set; set that to null"
             )
     check_has_effect(overrides)
@@ -208,7 +208,7 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
-    """Raise ``ConfigError`` unless prompts, mini-batches, rollouts and ranks divide each other."""
+    """Raise ``ConfigError`` unless prompts, mini-batches, rollouts and ranks divide evenly."""
     prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
     if prompts % mini:
         raise ConfigError(
@@ -242,10 +242,10 @@ def check_batches(config: DictConfig, seele: SeeleConfig) -> None:
 
 
 def _check_validation_only(config: DictConfig, *, supervised: bool) -> None:
-    """Raise ``ConfigError`` where a run that is only to be validated would train."""
+    """Raise ``ConfigError`` where a validation-only run would train."""
     if config.trainer.val_only and supervised:
         raise ConfigError(
-            "trainer.val_only: a supervised run is validated after its training only; set it to false, or "
+            "trainer.val_only: a supervised run is validated only after its training; set it to false, or "
             "evaluate a checkpoint with scripts/eval.sh"
         )
     if config.trainer.val_only and not config.trainer.val_before_train:
@@ -254,7 +254,7 @@ def _check_validation_only(config: DictConfig, *, supervised: bool) -> None:
 
 def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
     """Raise ``ConfigError`` unless every micro-batch holds the longest sequence: verl would stop at the first
-    that does not fit, which may be hours later.
+    sequence that does not fit, which may be hours later.
     """
     model = config.actor_rollout_ref
     longest = config.data.max_prompt_length + config.data.max_response_length
@@ -275,7 +275,7 @@ def _check_micro_batches(config: DictConfig, *, supervised: bool) -> None:
 
 
 def _check_cpu_dtypes(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where engine or trainer would emulate bfloat16."""
+    """Raise ``ConfigError`` if engine or trainer would emulate bfloat16."""
     own = config.actor_rollout_ref
     dtypes = {
         "rollout.dtype": own.rollout.dtype,
@@ -287,8 +287,8 @@ def _check_cpu_dtypes(config: DictConfig) -> None:
 
 
 def _check_device(config: DictConfig, *, supervised: bool) -> None:
-    """Raise ``ConfigError`` unless this node's GPUs can train. Those of a cluster that the run joins are
-    asked once it is joined (``seele_verl.checks.cluster``): this node may have none.
+    """Raise ``ConfigError`` unless this node's GPUs can train. The GPUs of a cluster are checked once the run
+    has joined it (``seele_verl.checks.cluster``): this node may have none.
     """
     if config.trainer.device == "cpu" and config.actor_rollout_ref.actor.strategy != "fsdp2":
         raise ConfigError(
@@ -317,9 +317,9 @@ def _check_device(config: DictConfig, *, supervised: bool) -> None:
 
 
 def _check_cluster(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where Ray would fail or wait for ever: resources for a cluster that has its own,
-    several nodes without a cluster, fewer CPUs than verl and TransferQueue reserve. What a cluster has is
-    only known once it is joined (``seele_verl.checks.cluster``).
+    """Raise ``ConfigError`` where Ray would fail or wait forever: resources for a cluster that has its own,
+    several nodes without a cluster, or fewer CPUs than verl and TransferQueue reserve. A cluster's resources
+    are known only once it is joined (``seele_verl.checks.cluster``).
     """
     ray_init, nodes = config.ray_kwargs.ray_init, config.trainer.nnodes
     address = cluster_address(config)
@@ -334,17 +334,17 @@ def _check_cluster(config: DictConfig) -> None:
         return
     if nodes > 1:
         raise ConfigError(
-            f"trainer.nnodes: got {nodes}, but the run would start Ray on this node alone; start Ray on all "
+            f"trainer.nnodes: got {nodes}, but the run would start Ray only on this node; start Ray on all "
             "nodes (docs/cluster.md), then set RAY_ADDRESS=auto"
         )
     check_cpus(config, ray_init.num_cpus or cpus_by_ray())
 
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
-    """The problems of a run, of which -1 keeps all, and where each comes from."""
+    """Return a run's problems, at most ``max_samples`` (-1 for all), and the file of each."""
     problems = read_problem_files(files, max_samples)
     if not problems:
-        raise DataError(f"data.{key}: no problem in {files}")
+        raise DataError(f"data.{key}: no problems in {files}")
     for instance, path in problems:
         _check_answer(instance, path)
     counts = Counter(instance.instance_id for instance, _ in problems)
@@ -417,7 +417,7 @@ def _check_window(config: DictConfig) -> None:
 
 
 def _check_fused_head(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where verl's fused kernels would find an output layer that nothing gathers."""
+    """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers."""
     from transformers import AutoConfig
 
     model = config.actor_rollout_ref.model
@@ -437,12 +437,12 @@ def _check_packing(config: DictConfig) -> None:
 
     model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
     own = AutoConfig.from_pretrained(model.path)
-    # Qwen2 has a window even where nothing uses it.
+    # Qwen2's configuration has a window even if the model does not use it.
     window = getattr(own, "sliding_window", None) if getattr(own, "use_sliding_window", True) else None
     layers = {*(getattr(own, "layer_types", None) or ()), "full_attention"}
     problems = {
-        # Its forward pass takes one label a token (verl/models/transformers/dense_common.py, line 114), and a
-        # prompt's last token predicts the first one of every response.
+        # Their forward pass takes one label per token (verl/models/transformers/dense_common.py, line 114),
+        # but a prompt's last token predicts the first token of every response.
         "actor_rollout_ref.model.use_fused_kernels is true": model.use_fused_kernels,
         "sequences are divided over GPUs (ulysses_sequence_parallel_size)": sequence_parallel_size(actor) > 1
         or sequence_parallel_size(config.actor_rollout_ref.ref) > 1,

@@ -1,4 +1,4 @@
-"""Keys and tokens do not belong among a run's settings: these end in its folder, its log and its trackers."""
+"""Keeps keys and tokens out of a run's settings, which end up in its folder, its log and its trackers."""
 
 import re
 
@@ -12,7 +12,7 @@ VARIABLES = "ray_kwargs.ray_init.runtime_env.env_vars"
 
 
 def refuse_secrets(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where a variable that is handed over to the workers is a secret by its name."""
+    """Raise ``ConfigError`` if a variable that is passed to the workers has the name of a secret."""
     for name in OmegaConf.select(config, VARIABLES) or {}:
         if SECRET.fullmatch(name):
             raise ConfigError(

@@ -1,6 +1,6 @@
-"""Values of verl's own settings that verl refuses late, after Ray's start or after a step, or not at all.
+"""Checks values of verl's own settings that verl refuses late (after Ray's start or a step) or not at all.
 
-Those of its profiler are in docs/debugging.md.
+Settings of its profiler are described in docs/debugging.md.
 """
 
 import shutil
@@ -60,9 +60,9 @@ ALLOWED = {
     ),
     "trainer.max_restarts": _Allowed("0 or more", lambda value: _is_whole(value) and value >= 0),
     "trainer.test_freq": _WHOLE,
-    "trainer.critic_warmup": _Allowed("0, for every step updates the policy", lambda value: value == 0),
+    "trainer.critic_warmup": _Allowed("0, as every step updates the policy", lambda value: value == 0),
     "trainer.max_critic_ckpt_to_keep": _Allowed(
-        "null, for trainer.max_actor_ckpt_to_keep counts whole checkpoints", lambda value: value is None
+        "null, as trainer.max_actor_ckpt_to_keep counts whole checkpoints", lambda value: value is None
     ),
     "trainer.resume_mode": _one_of("auto", "disable", "resume_path"),
     "trainer.logger": _Allowed(
@@ -70,10 +70,10 @@ ALLOWED = {
         lambda value: isinstance(value, ListConfig) and set(value) <= {*_LOGGERS},
     ),
     "actor_rollout_ref.actor.checkpoint.async_save": _Allowed(
-        "false, for FSDP saves no other way and verl would name no checkpoint complete",
+        "false, as FSDP cannot save otherwise and verl would mark no checkpoint complete",
         lambda value: not value,
     ),
-    "trainer.use_v1": _Allowed("true, for SEELE builds on that trainer", lambda value: value is True),
+    "trainer.use_v1": _Allowed("true, as SEELE builds on that trainer", lambda value: value is True),
     "actor_rollout_ref.model.lora_rank": _RANK,
     "actor_rollout_ref.model.lora_alpha": _COUNT,
     "actor_rollout_ref.actor.strategy": _STRATEGY,
@@ -98,7 +98,7 @@ ALLOWED_OF_A_CRITIC = {
     "critic.ppo_mini_batch_size": _COUNT,
     "critic.ppo_infer_max_token_len_per_gpu": _COUNT,
     "critic.loss_agg_mode": _AGGREGATION,
-    "critic.checkpoint.async_save": _Allowed("false, for FSDP saves no other way", lambda value: not value),
+    "critic.checkpoint.async_save": _Allowed("false, as FSDP cannot save otherwise", lambda value: not value),
 }
 
 
@@ -139,7 +139,7 @@ TOOLS = ("torch", "torch_memory", "nsys")
 
 
 def check_profiler(config: DictConfig, *, supervised: bool) -> None:
-    """Raise ``ConfigError`` where what was asked for would not be profiled, or the tool is missing."""
+    """Raise ``ConfigError`` where a requested part would not be profiled, or the tool is missing."""
     tool, steps = config.global_profiler.tool, config.global_profiler.steps
     model = config.actor_rollout_ref
     enabled = [
@@ -156,7 +156,7 @@ def check_profiler(config: DictConfig, *, supervised: bool) -> None:
         raise ConfigError(f"global_profiler.tool: got {tool!r}; allowed are {list(TOOLS)}")
     if not steps:
         raise ConfigError(
-            f"global_profiler.steps: got {steps}, so that no step is profiled; name some, such as [3]"
+            f"global_profiler.steps: got {steps}, so no step is profiled; name some, such as [3]"
         )
     if not enabled:
         raise ConfigError(

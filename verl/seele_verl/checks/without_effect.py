@@ -1,4 +1,4 @@
-"""Settings that would do nothing, and what has their effect."""
+"""Settings that would have no effect, and what to set instead."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,10 +12,10 @@ from seele.reward.graders import GRADERS
 
 _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
 _TEXT_ONLY = "problems are text"
-_LIMITS = "seele.data.overlong=drop|refuse|truncate says what becomes of problems over the limits"
+_LIMITS = "seele.data.overlong=drop|refuse|truncate decides what happens to problems over the limits"
 _NO_TOOLS = "a rollout is one turn without tools"
 _ROUNDS = "SEELE rolls out in rounds; set seele.hints"
-_GRADED_HERE = "SEELE grades answers by itself; set seele.reward"
+_GRADED_HERE = "SEELE grades answers itself; set seele.reward"
 _REWARD_MODEL = "there is no reward model; set seele.reward"
 _SYNCHRONOUS = "training is synchronous"
 _NO_KL_IN_REWARD = "rewards are the grader's; set actor_rollout_ref.actor.kl_loss_coef and kl_loss_type"
@@ -27,7 +27,7 @@ WITHOUT_EFFECT = {
     "data.shuffle": "curriculum=uniform shuffles, curriculum=ordered sorts",
     "data.seed": "set seele.seed",
     "data.gen_batch_size": "set data.train_batch_size",
-    "data.tokenizer": "it is that of actor_rollout_ref.model.path",
+    "data.tokenizer": "the tokenizer is that of actor_rollout_ref.model.path",
     "data.prompt_key": _SCHEMA,
     "data.reward_fn_key": _SCHEMA,
     "data.return_raw_input_ids": _SCHEMA,
@@ -65,7 +65,7 @@ WITHOUT_EFFECT = {
     "trainer.v1.colocate_async.": _SYNCHRONOUS,
     "trainer.v1.separate_async.": _SYNCHRONOUS,
 }
-"""verl's setting, or section with a dot at its end -> what to do instead."""
+"""verl's setting, or its section with a final dot -> what to do instead."""
 
 
 _OF_HINTS = tuple(f"seele.hints.{name}" for name in ("kind", "refresh", "placement", "when", "dropout"))
@@ -75,17 +75,17 @@ _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum
 
 
 def check_has_effect(overrides: Iterable[str]) -> None:
-    """Raise ``ConfigError`` where the user typed a setting that does nothing in any run."""
+    """Raise ``ConfigError`` where the user typed a setting that has no effect in any run."""
     _refuse(overrides, WITHOUT_EFFECT)
 
 
 def check_part_is_used(overrides: Iterable[str], seele: SeeleConfig) -> None:
-    """Raise ``ConfigError`` where the user typed a setting of a part that the run leaves off."""
+    """Raise ``ConfigError`` where the user typed a setting of a part that the run does not use."""
     _refuse(overrides, dict(_left_off(seele)))
 
 
 def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
-    """As ``WITHOUT_EFFECT``, for a run of a known method."""
+    """Yield pairs as in ``WITHOUT_EFFECT``, for a run of a known method."""
     method, of_off_policy = METHODS[seele.method], "seele.off_policy."
     source = build_source(seele.off_policy)
     if not source.marks_tokens:
@@ -100,27 +100,27 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield from ((f"seele.{name}", "seele.rollout_correction is none") for name in names)
     if not source.replays:
         why = "replay=successes has no settings" if source.replays_visited else "exgrpo replays from a pool"
-        yield "seele.replay.", f"method {method.name} replays nothing from one; {why}"
+        yield "seele.replay.", f"method {method.name} replays nothing from a pool; {why}"
     if not seele.hints.gives_hints:
         why = "there are no hints (seele.hints.controller=none)"
         yield from ((key, why) for key in ("seele.imitation.", *_OF_HINTS))
     if seele.hints.placement == "assistant":
-        yield "seele.hints.request", "hints are the assistant's (seele.hints.placement)"
+        yield "seele.hints.request", "hints are in the assistant's turn (seele.hints.placement)"
     if seele.hints.when == "always":
         yield "seele.hints.failing_accuracy", "seele.hints.when is always"
     if "sft" not in method.stages:
-        yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have"
+        yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have one"
     elif seele.sft.train_files:
         yield "seele.sft.share", "seele.sft.train_files are trained on whole"
     if seele.credit.gives_advantages:
-        why = f"seele.credit.name={seele.credit.name} divides by no deviation"
+        why = f"seele.credit.name={seele.credit.name} does not divide by a deviation"
         yield "algorithm.norm_adv_by_std_in_grpo", why
     elif source.in_response or method.leaves_one_out:
-        yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} divides by no deviation"
+        yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} does not divide by a deviation"
     if "rl" not in method.stages:
         yield (
             "seele.callbacks",
-            f"method {method.name} trains without rollouts, and verl's SFT trainer has none",
+            f"method {method.name} trains without rollouts, and verl's SFT trainer has no callbacks",
         )
     if not seele.credit.by_distillation:
         yield "seele.credit.request", "no reference model sees the solution (seele.credit.name)"
@@ -139,15 +139,15 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         if seele.reward.isolation == "none":
             yield "seele.reward.memory_limit_mb", "seele.reward.isolation is none"
     if seele.curriculum.name != "sec":
-        yield from ((f"seele.curriculum.{name}", "it is curriculum=sec's") for name in _OF_SEC)
+        yield from ((f"seele.curriculum.{name}", "only curriculum=sec uses it") for name in _OF_SEC)
     if seele.curriculum.name == "uniform":
         yield "seele.curriculum.columns", "curriculum=uniform looks at no column"
     if seele.selection.name != "lze":
-        yield from ((f"seele.selection.{name}", "it is selection=lze's") for name in _OF_LZE)
+        yield from ((f"seele.selection.{name}", "only selection=lze uses it") for name in _OF_LZE)
     if not seele.selection.prune_after:
         yield "seele.selection.replay_share", "nothing is pruned (seele.selection.prune_after)"
     if seele.advantage.baseline != "hint_conditional":
-        yield "seele.advantage.prior_rollouts", "it is seele.advantage.baseline=hint_conditional's"
+        yield "seele.advantage.prior_rollouts", "only seele.advantage.baseline=hint_conditional uses it"
 
 
 def _refuse(overrides: Iterable[str], without_effect: Mapping[str, str]) -> None:

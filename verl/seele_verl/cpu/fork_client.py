@@ -1,5 +1,5 @@
-"""Stands in for the Python interpreter: has the fork server run what it was called with, and lives and dies
-with it. Needs the standard library only, so that it starts in milliseconds.
+"""Replaces the Python interpreter: passes its arguments to the fork server, and lives and dies with the
+forked process. It needs only the standard library, so that it starts in milliseconds.
 
     python -I -S fork_client.py SOCKET PYTHON [what PYTHON would be called with ...]
 """
@@ -19,17 +19,17 @@ REPLY = struct.Struct("!i")
 
 
 def inherited_descriptors() -> list[int]:
-    """The descriptors that a program started from here would get."""
+    """Return the descriptors that a program started from here would inherit."""
     found = []
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one of the listing itself
+        with suppress(OSError):  # the descriptor of the listing itself
             if os.get_inheritable(int(name)):
                 found.append(int(name))
     return found
 
 
 def receive(connection: socket.socket) -> int | None:
-    """The server's next number; None where it is gone."""
+    """Return the server's next number; None if the server is gone."""
     data = b""
     while len(data) < REPLY.size:
         part = connection.recv(REPLY.size - len(data))
@@ -40,7 +40,7 @@ def receive(connection: socket.socket) -> int | None:
 
 
 def forward_signals(pid: int) -> None:
-    """Pass on what comes. Waiting for signals, which are blocked, none is held up by another wait."""
+    """Forward signals. They are blocked and waited for here, so no other wait delays them."""
     while True:
         number = signal.sigwait(FORWARDED)
         with suppress(ProcessLookupError):
@@ -53,7 +53,7 @@ def main() -> None:
     connection = socket.socket(socket.AF_UNIX)
     # multiprocessing's resource tracker must outlive all others, to clean up after them.
     is_tracker = any("multiprocessing.resource_tracker" in argument for argument in arguments)
-    # Without a server, whatever became of it, this is Python itself.
+    # Without a server, for whatever reason, run Python itself.
     if is_tracker or connection.connect_ex(address) != 0:
         connection.close()
         os.execv(python, [python, *arguments])
@@ -67,7 +67,7 @@ def main() -> None:
         sys.exit("the fork server is gone")
     threading.Thread(target=forward_signals, args=(pid,), daemon=True).start()
     for descriptor in descriptors:
-        os.close(descriptor)  # who reads from the process must see its end, not ours
+        os.close(descriptor)  # a reader must see the end of the forked process, not of this one
     status = receive(connection)
     if status is None:
         with suppress(ProcessLookupError):

@@ -1,15 +1,15 @@
-"""Every process of a CPU run is forked from one that has imported torch and vLLM already.
+"""Forks every process of a CPU run from one that has already imported torch and vLLM.
 
-A run has about ten processes. Importing verl takes each 20 s of a core, most of a start on two cores; all but
-3 s of that are libraries that verl needs. Here the driver imports those and forks a server. Ray (through its
-``py_executable``) and multiprocessing (``set_executable``; vLLM's engine) call ``fork_client.py`` in place of
-Python. That hands arguments, environment, folder and descriptors over to the server, which forks a process
-that runs them, and stays as its stand-in: signals go through it, each ends with the other, and all end with
-the driver.
+A run has about ten processes. Importing verl takes each of them 20 s of a core, which is most of the startup
+on two cores; all but 3 s of that are libraries that verl needs. Here the driver imports those and forks a
+server. Ray (through its ``py_executable``) and multiprocessing (``set_executable``; vLLM's engine) call
+``fork_client.py`` in place of Python. The client passes arguments, environment, folder and descriptors to the
+server, which forks a process that runs them. The client stays as a proxy of that process: signals go through
+it, each ends with the other, and all end with the driver.
 
-Ray, and with it verl, is imported by each process: when it is loaded, Ray reads what the raylet sets for this
-worker and begins the random numbers that its identifiers are made of. Not for CUDA, which a forked process
-cannot use once its parent has asked for a device.
+Each process imports Ray, and with it verl, itself: when loaded, Ray reads what the raylet sets for this
+worker and seeds the random numbers of its identifiers. This is not for CUDA, which a forked process cannot
+use once its parent has requested a device.
 """
 
 import atexit
@@ -45,15 +45,15 @@ PRELOADED = (
     *("torch", "torch._dynamo", "torch.utils.tensorboard", "transformers", "tensordict", "datasets", "peft"),
     *("scipy.stats", "vllm.v1.core.sched.scheduler", "vllm.entrypoints.openai.api_server"),
 )
-"""What takes verl's processes the time to import; nothing of it imports Ray."""
+"""Modules that verl's processes spend most import time on; none of them imports Ray."""
 MAX_DESCRIPTORS = 250
-"""The kernel passes no more than 253 in one message."""
+"""Most descriptors in a message; the kernel passes at most 253."""
 
 
 @contextmanager
 def forked_workers(config: DictConfig) -> Iterator[str]:
-    """While open, Ray's workers in a run of this configuration on a CPU are forked from this process; yields
-    what Ray's workers and other processes of the run may be started with in place of Python.
+    """While open, Ray's workers in a CPU run of this configuration are forked from this process. Yields the
+    executable that starts the run's processes in place of Python.
     """
     runtime_env = config.ray_kwargs.ray_init.runtime_env
     is_here = config.trainer.device == "cpu" and config.trainer.nnodes == 1
@@ -68,7 +68,7 @@ def forked_workers(config: DictConfig) -> Iterator[str]:
 
 
 def preload() -> None:
-    """Import what the processes to come need."""
+    """Import the modules that forked processes need."""
     for name in PRELOADED:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
@@ -76,8 +76,8 @@ def preload() -> None:
 
 @contextmanager
 def fork_server() -> Iterator[str]:
-    """While open, yields the path of an executable that takes Python's place; what it runs has the modules
-    that this process has imported before.
+    """Yield the path of an executable that replaces Python while open; the processes that it runs start with
+    the modules that this process has imported.
     """
     folder = Path(tempfile.mkdtemp(prefix="seele-fork-"))
     listener = socket.socket(socket.AF_UNIX)
@@ -113,10 +113,10 @@ def fork_server() -> Iterator[str]:
 
 
 def close_all_but(kept: set[int]) -> None:
-    """Close this process's descriptors."""
+    """Close this process's descriptors except those in ``kept``."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
-            with suppress(OSError):  # the one of the listing itself
+            with suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(name))
 
 
@@ -126,15 +126,15 @@ class _Server:
         self.folder = Path(listener.getsockname()).parent
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ, self.accept)
-        # The driver's end closes with the driver, however that ends.
+        # The driver's end of the pipe closes with the driver, however the driver ends.
         self.selector.register(lifeline, selectors.EVENT_READ, self.end)
         self.children: dict[int, tuple[int, socket.socket]] = {}
-        """Descriptor of the process -> its number and its client."""
+        """Descriptor of the process -> its process id and its client."""
 
     def serve(self) -> None:
         while True:
             for key, _ in self.selector.select():
-                if key.fd in self.selector.get_map():  # not gone in this very turn
+                if key.fd in self.selector.get_map():  # not removed in this iteration
                     key.data(key.fd)
 
     def accept(self, _: int) -> None:
@@ -146,7 +146,7 @@ class _Server:
             return
         pid = os.fork()
         if pid == 0:
-            os.setpgid(0, 0)  # where a worker ends, Ray signals the whole of its group
+            os.setpgid(0, 0)  # when a worker ends, Ray signals its whole group
             become(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -157,7 +157,7 @@ class _Server:
         reply(connection, pid)
 
     def abandon(self, process: int) -> None:
-        """The client is gone, and so must its process be."""
+        """Kill the process whose client is gone."""
         pid, connection = self.children[process]
         self.selector.unregister(connection)
         os.kill(pid, signal.SIGKILL)
@@ -180,12 +180,12 @@ class _Server:
 
 
 def reply(connection: socket.socket, number: int) -> None:
-    with suppress(OSError):  # the client is gone, which its closed connection tells
+    with suppress(OSError):  # the client is gone; its closed connection is handled elsewhere
         connection.sendall(REPLY.pack(number))
 
 
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What a client wants run, and its descriptors in the order that the request names them."""
+    """Return a client's request, and its descriptors in the order in which the request names them."""
     connection.settimeout(10)
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, MAX_DESCRIPTORS)
     (size,) = HEADER.unpack(header)
@@ -200,7 +200,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Be the process that was asked for; never returns into the frames of the driver."""
+    """Become the requested process; never return into the driver's frames."""
     status = 1
     try:
         take_over(request, descriptors)
@@ -225,7 +225,7 @@ def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
 
 
 def take_over(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Descriptors, signals, folder and environment as a process started by the client would have them."""
+    """Set descriptors, signals, folder and environment as in a process started by the client."""
     wanted = request["descriptors"]
     spare = [fcntl.fcntl(each, fcntl.F_DUPFD, max(wanted) + 1) for each in descriptors]
     for descriptor, number in zip(spare, wanted, strict=True):
@@ -234,7 +234,7 @@ def take_over(request: dict[str, Any], descriptors: list[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Each with a buffer of its own; line by line, for what it was started for may be killed.
+    # Each has its own buffer, flushed line by line because the process may be killed.
     sys.stdin = os.fdopen(0, "r", closefd=False)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     os.chdir(request["folder"])
@@ -245,11 +245,11 @@ def take_over(request: dict[str, Any], descriptors: list[int]) -> None:
     logging.getLogger().handlers.clear()  # Hydra's
     GlobalHydra.instance().clear()
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # as after an import: not the same numbers in every process
+        sys.modules["numpy"].random.seed()  # as after an import: different numbers in every process
 
 
 def run_python(arguments: list[str]) -> None:
-    """What ``python ARGUMENTS...`` does; flags of the interpreter are those of the driver."""
+    """Do what ``python ARGUMENTS...`` does; interpreter flags are the driver's."""
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[2 if rest[0] in ("-X", "-W") else 1 :]

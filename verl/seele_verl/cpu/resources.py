@@ -1,8 +1,8 @@
 """Threads and memory of trainer and engine on a CPU.
 
 ``OMP_NUM_THREADS=1`` (hardware/cpu.yaml) is right for the many processes that mostly wait. Trainer and engine
-take turns, so the trainer's ranks may have all cores. Its threads sleep where they wait
-(``OMP_WAIT_POLICY=passive``): spinning, two of them starve whatever else runs, and each other.
+take turns, so the trainer's ranks may use all cores. Its threads sleep while they wait
+(``OMP_WAIT_POLICY=passive``): spinning threads would starve other processes and each other.
 """
 
 import ctypes
@@ -13,17 +13,17 @@ import torch
 
 from seele_verl.compat import call_on_every_rank
 
-# Of malloc.h.
+# From malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def threads_per_rank(ranks: int) -> int:
-    """Threads of each of ``ranks`` processes that divide this machine's cores."""
+    """Return the number of threads of each of ``ranks`` processes that share this machine's cores."""
     return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def prepare_ranks(worker_group: Any, *, ranks: int) -> None:
-    """``prepare_rank`` on every rank of ``worker_group``, all on this machine."""
+    """Call ``prepare_rank`` on every rank of ``worker_group``, all on this machine."""
     call_on_every_rank(worker_group, prepare_rank, ranks)
 
 
@@ -34,7 +34,7 @@ def prepare_rank(ranks: int) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have glibc use freed memory again within an update; does nothing under another C library.
+    """Make glibc reuse freed memory within an update; does nothing under another C library.
 
     By default every large tensor is mapped again, and the kernel clears its pages one fault at a time.
     """
@@ -45,7 +45,7 @@ def keep_freed_memory() -> None:
 
 
 def return_free_memory() -> None:
-    """Have glibc give back its free pages between updates; does nothing under another C library.
+    """Make glibc return its free pages between updates; does nothing under another C library.
 
     Micro-batches of many lengths leave holes in the heap: without this a process that trains SmolLM2-135M
     grows by about 0.1 GB a step.

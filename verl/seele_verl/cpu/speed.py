@@ -1,4 +1,4 @@
-"""What a CPU run does not need but is much slower without; named after ``plugin`` in
+"""Patches that a CPU run does not need but is much slower without; listed after ``plugin`` in
 ``VERL_USE_EXTERNAL_MODULES``.
 """
 
@@ -14,9 +14,9 @@ def take_log_probs_at_once() -> None:
     """Compute the log-probabilities of packed tokens in one operation.
 
     ``verl/utils/torch_functional.py: logprobs_from_logits_v2`` loops over the first axis to save memory. It
-    was written for (rows, tokens, vocabulary); the FSDP engine hands it (tokens, vocabulary), which makes
-    one graph node per token: most of an update's time on a CPU. verl's own ``_naive`` has the same values;
-    on a GPU verl's fused kernels (``use_fused_kernels``) or flash-attn's take the place of both.
+    was written for (rows, tokens, vocabulary); the FSDP engine passes (tokens, vocabulary), which makes one
+    graph node per token: most of an update's time on a CPU. verl's own ``_naive`` gives the same values; on a
+    GPU, verl's fused kernels (``use_fused_kernels``) or flash-attn's replace both.
     """
     torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
 

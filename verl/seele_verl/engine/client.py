@@ -1,4 +1,4 @@
-"""The rollout workers' side of ``seele_verl.engine.replica``: importing vLLM's server there would be slow."""
+"""The rollout workers' side of ``seele_verl.engine.replica``, without the slow import of vLLM's server."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ async def generate_round(
     sampling_params: Sequence[dict[str, Any]],
     quorum: int,
 ) -> AsyncGenerator[dict[int, TokenOutput], None]:
-    """Generate one round on the replica that serves ``session_id``: outputs by position, first all that are
-    there once ``quorum`` of them are, then the others.
+    """Generate one round on the replica that serves ``session_id``. Yields outputs by position: first all
+    that are done once ``quorum`` of them are, then the others.
 
     Rounds of one problem share a session, so they land on one replica and find each other's prefix in its
-    cache. Cancelling the consumer, or closing the generator, aborts what is left of the round on the engine.
+    cache. Cancelling the consumer, or closing the generator, aborts the rest of the round on the engine.
     """
     server_id, server = await client._acquire_server(
         session_id, prompt_ids=prompt_ids, sampling_params=sampling_params[0]
@@ -36,7 +36,7 @@ async def generate_round(
         call = server.generate_round_in_parts.options(num_returns="streaming").remote(*request, quorum)
         finished = call.completed()
     else:
-        # A stream costs Ray more than one answer.
+        # A stream takes Ray longer than a single answer.
         call = finished = server.generate_round.remote(*request)
     try:
         if in_parts:
@@ -47,10 +47,10 @@ async def generate_round(
     except (asyncio.CancelledError, GeneratorExit):
         ray.cancel(call)
         with contextlib.suppress(ray.exceptions.RayError):
-            await finished  # until the engine has let go of it
+            await finished  # until the engine has released it
         raise
     except ray.exceptions.ActorDiedError:
-        # It has no request under way, so the balancer would send the next try there again.
+        # A dead server has no requests in flight, so the balancer would send the next attempt there again.
         client._load_balancer.remove_servers.remote([server_id])
         raise
     finally:

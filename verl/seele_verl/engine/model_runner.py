@@ -14,11 +14,11 @@ V2_ARCHITECTURES = (
     "Qwen2MoeForCausalLM",
     "Qwen3ForCausalLM",
 )
-"""What vLLM 0.24.0 runs with V2 where it is not told (``vllm/config/vllm.py``)."""
+"""Architectures that vLLM 0.24.0 runs with V2 by default (``vllm/config/vllm.py``)."""
 
 
 def runner_variables(config: DictConfig) -> dict[str, str]:
-    """Environment of the engine's processes; on a CPU vLLM chooses by itself."""
+    """Return the environment of the engine's processes; on a CPU vLLM chooses its runner itself."""
     if config.trainer.device != "cuda":
         return {}
     return {VARIABLE: "1" if config.seele.engine.model_runner == "v2" else "0"}

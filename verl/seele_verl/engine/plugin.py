@@ -1,7 +1,7 @@
 """vLLM's plug-in (entry-point group ``vllm.general_plugins``), loaded in every vLLM process.
 
-It makes seeds cheap (``seeded_sampling``), and on a CPU the first response. There two fixes make it possible
-to update weights while the engine runs.
+It makes seeds cheap (``seeded_sampling``), and on a CPU also the first response. Two fixes for the CPU make
+it possible to update weights while the engine runs.
 """
 
 import os
@@ -18,7 +18,7 @@ _packed_layers: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
 def keep_packed_weights() -> None:
-    """Keep the weights of layers that multiply with a packed copy of them, so that both can be renewed.
+    """Keep the weights of layers that multiply with a packed copy of them, so that both can be updated.
 
     ``vllm/model_executor/layers/utils.py: dispatch_cpu_unquantized_gemm`` packs a layer's weight for the
     CPU kernels after loading and drops the parameter; the next weight update then fails with "'Parameter'
@@ -39,7 +39,7 @@ def keep_packed_weights() -> None:
 
 
 def pack_weights_again() -> None:
-    """Have all layers multiply with their weights of now."""
+    """Pack all layers' current weights again."""
     import vllm.model_executor.layers.utils as layer_utils
 
     for layer in list(_packed_layers):
@@ -47,7 +47,7 @@ def pack_weights_again() -> None:
 
 
 def copy_received_weights() -> None:
-    """Give the engine weights of its own instead of views into shared memory, and pack them.
+    """Give the engine its own copies of weights instead of views into shared memory, and pack them.
 
     ``BucketedWeightReceiver.receive_weights`` moves each tensor with ``.to(device)``, which copies nothing
     on a CPU; closing the segment afterwards raises "cannot close exported pointers exist".
@@ -73,14 +73,14 @@ def copy_received_weights() -> None:
 def use_share_of_cores() -> None:
     """Compute with this engine's share of the cores (``SEELE_CPU_SHARE``, such as ``1/2``).
 
-    Called before the engine is made: from then on vLLM ignores ``torch.set_num_threads``
+    Called before the engine is created: afterwards vLLM ignores ``torch.set_num_threads``
     (``vllm/v1/worker/cpu_worker.py: init_device``).
     """
     torch.set_num_threads(threads_per_rank(Fraction(os.environ.get("SEELE_CPU_SHARE", "1")).denominator))
 
 
 def register() -> None:
-    """vLLM calls this in each of its processes."""
+    """Apply the fixes; vLLM calls this in each of its processes."""
     from vllm.platforms import current_platform
 
     sample_seeded_at_once()

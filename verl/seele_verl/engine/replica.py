@@ -1,4 +1,4 @@
-"""A whole round of one problem as one call to the engine.
+"""Sends a whole round of one problem to the engine in one call.
 
 verl calls its vLLM server once per rollout, and the server streams every token of every request through its
 event loop. Here the server takes all rollouts of a round in one Ray call and asks vLLM for final outputs
@@ -21,14 +21,14 @@ FINAL = {"output_kind": RequestOutputKind.FINAL_ONLY}
 
 
 class RoundServer(vLLMHttpServer):
-    """verl's vLLM server with one more method, and a socket of its own for weights."""
+    """verl's vLLM server with methods that generate a round, and its own socket for weights."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         receive_on_own_socket()
 
     async def live(self) -> None:
-        """Never ends: a caller that waits for it learns of the server's death."""
+        """Never end: a caller that waits for this learns of the server's death."""
         await asyncio.Event().wait()
 
     async def generate_round(
@@ -37,7 +37,7 @@ class RoundServer(vLLMHttpServer):
         sampling_params: Sequence[dict[str, Any]],
         request_id: str,
     ) -> list[TokenOutput]:
-        """One completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
+        """Return one completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
         prefilled once.
         """
         return await asyncio.gather(*self._requests(prompt_ids, sampling_params, request_id))
@@ -49,7 +49,7 @@ class RoundServer(vLLMHttpServer):
         request_id: str,
         quorum: int,
     ) -> AsyncGenerator[dict[int, TokenOutput], None]:
-        """The same completions by position: those that are there once ``quorum`` are, then the others."""
+        """Yield the same completions by position: those done once ``quorum`` are done, then the others."""
         requests = self._requests(prompt_ids, sampling_params, request_id)
         positions = {asyncio.create_task(request): position for position, request in enumerate(requests)}
         try:

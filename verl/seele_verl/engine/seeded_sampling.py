@@ -1,4 +1,4 @@
-"""Sampling with seeds for a whole batch at once, the same on CPU and GPU; bound to vLLM by ``vllm_plugin``.
+"""Seeded sampling for a whole batch at once, the same on CPU and GPU; bound to vLLM by ``engine.plugin``.
 
 A token's noise is a hash of the request's seed, of the position in the sequence and of the token. It does not
 depend on which requests share a batch, on how a prompt was split into chunks, or on a preemption.
@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 BLOCK_NUMBERS = 2**20
-"""Numbers that the CPU works on at a time: fewer cost more in waking threads than they save in its cache."""
+"""Numbers that the CPU processes at a time: with fewer, waking threads costs more than the cache saves."""
 
 
 def draw_tokens(logits_RV: torch.Tensor, seeds_R: torch.Tensor, positions_R: torch.Tensor) -> torch.Tensor:
-    """One token a request, each with the probability of its softmax.
+    """Draw one token per request, with its softmax probability.
 
     The tokens' exponential clocks run at the rates of their probabilities, and the first to ring is drawn. A
-    token's noise is the same on every device to about 1e-6, so that two devices draw different tokens only
-    where two clocks ring that close to each other.
+    token's noise is the same on every device to about 1e-6, so two devices draw different tokens only where
+    two clocks ring that close to each other.
 
     Args:
         logits_RV: (R, V) float32; minus infinity excludes a token.
@@ -47,7 +47,7 @@ def draw_tokens(logits_RV: torch.Tensor, seeds_R: torch.Tensor, positions_R: tor
 def exponential_noise(
     seeds_R: torch.Tensor, positions_R: torch.Tensor, tokens_V: torch.Tensor
 ) -> torch.Tensor:
-    """Exponential variables of mean 1 that depend on nothing but seed, position and token.
+    """Return exponential variables of mean 1 that depend only on seed, position and token.
 
     Args:
         seeds_R: (R,) int64.
@@ -61,8 +61,8 @@ def exponential_noise(
     low_R, high_R = keys_R.to(torch.int32), (keys_R >> 32).to(torch.int32)
     words_RV = mix_32(low_R[:, None] + tokens_V)
     words_RV = mix_32(words_RV.bitwise_xor_(high_R[:, None]))
-    # 31 bits, of which float32 keeps the leading 24: fine steps near 0, where the first clock rings. Never 1,
-    # even where the conversion rounds up.
+    # 31 bits, of which float32 keeps the leading 24: fine steps near 0, where the first clock rings. The
+    # result is never 1, even where the conversion rounds up.
     bits_RV = words_RV.bitwise_and_(0x7FFFFFFF).to(torch.float32)
     uniform_RV = bits_RV.add_(0.5).mul_(2.0**-31 * (1 - 2.0**-24))
     return uniform_RV.neg_().log1p_().neg_()
@@ -73,28 +73,28 @@ GAMMA = -0x61C8864680B583EB
 
 
 def mix_64(states: torch.Tensor) -> torch.Tensor:
-    """SplitMix64's mixing of int64 states."""
+    """Mix int64 states as SplitMix64 does."""
     states = (states ^ _shifted(states, 30, 64)) * -0x40A7B892E31B1A47
     states = (states ^ _shifted(states, 27, 64)) * -0x6B2FB644ECCEEE15
     return states ^ _shifted(states, 31, 64)
 
 
 def mix_32(words: torch.Tensor) -> torch.Tensor:
-    """The last step of MurmurHash3 (Appleby, 2011; public domain) on int32 words, in place."""
+    """Apply the last step of MurmurHash3 (Appleby, 2011; public domain) to int32 words, in place."""
     words.bitwise_xor_(_shifted(words, 16, 32)).mul_(-0x7A143595)
     words.bitwise_xor_(_shifted(words, 13, 32)).mul_(-0x3D4D51CB)
     return words.bitwise_xor_(_shifted(words, 16, 32))
 
 
 def _shifted(words: torch.Tensor, by: int, bits: int) -> torch.Tensor:
-    """Shifted right without the copies of the sign that torch shifts in."""
+    """Shift right without the sign bits that torch shifts in."""
     return (words >> by).bitwise_and_((1 << (bits - by)) - 1)
 
 
 def _first_to_ring(
     logits_RV: torch.Tensor, tokens_V: torch.Tensor, seeds_R: torch.Tensor, positions_R: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(R,) float32 and (R,) int64: minus the logarithm of the time of the first ring, and its token."""
+    """Return (R,) float32 and (R,) int64: minus the logarithm of the first ring's time, and its token."""
     noise_RV = exponential_noise(seeds_R, positions_R, tokens_V)
     scores_R, places_R = (logits_RV - noise_RV.log_()).max(dim=1)
     return scores_R, places_R + tokens_V[0]
@@ -102,16 +102,18 @@ def _first_to_ring(
 
 @functools.cache
 def _compiled() -> Any:
-    """One kernel on a GPU: (R, V) tensors of a large batch would take memory that vLLM has not measured."""
+    """Return one kernel for a GPU: a large batch's (R, V) tensors would take memory that vLLM has not
+    measured.
+    """
     return torch.compile(_first_to_ring, dynamic=True)
 
 
 def sample_seeded_at_once() -> None:
-    """Make vLLM's runner V1 draw batches in which a request has a seed with ``draw_tokens``.
+    """Make vLLM's runner V1 use ``draw_tokens`` for batches in which a request has a seed.
 
-    ``vllm/v1/sample/ops/topk_topp_sampler.py`` asks each request's generator for the noise of each token: a
-    kernel a request and decoding step on a GPU. Here a generator only stands for its seed. A request
-    without a seed is given one.
+    ``vllm/v1/sample/ops/topk_topp_sampler.py`` asks each request's generator for the noise of each token: one
+    kernel per request and decoding step on a GPU. Here a generator only supplies its seed. A request without
+    a seed is given one.
     """
     from vllm.platforms import current_platform
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
@@ -123,7 +125,7 @@ def sample_seeded_at_once() -> None:
     @functools.wraps(init)
     def init_and_bind(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        # The runner builds its sampler. Importing it any earlier would cost seconds in processes without one.
+        # The runner builds its sampler. Importing it earlier would take seconds in processes without one.
         _tell_the_sampler_positions()
         if current_platform.is_cpu():
             _count_ranks_without_compiling()
@@ -153,7 +155,7 @@ def sample_seeded_at_once() -> None:
 
 
 def _tell_the_sampler_positions() -> None:
-    """Have the runner give its sampler the seeds and the positions of the tokens that it is to draw."""
+    """Make the runner give its sampler the seeds and the positions of the tokens to draw."""
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
     sample = GPUModelRunner._sample
@@ -166,7 +168,7 @@ def _tell_the_sampler_positions() -> None:
         if metadata.generators and spec_decode_metadata is None:
             if not hasattr(
                 metadata, "seeds_R"
-            ):  # vLLM makes another one when a request comes, goes or moves.
+            ):  # vLLM makes new metadata when a request comes, goes or moves.
                 metadata.seeds_R = seeds_of(metadata.generators, len(logits_RV)).to(logits_RV.device)
             sampler.seeds_and_positions = metadata.seeds_R, self.seq_lens[: len(logits_RV)].long()
         try:
@@ -178,9 +180,9 @@ def _tell_the_sampler_positions() -> None:
 
 
 def _count_ranks_without_compiling() -> None:
-    """Have vLLM count the tokens above a sampled one by PyTorch's own operations.
+    """Make vLLM count the tokens above a sampled one with PyTorch's own operations.
 
-    It compiles that sum over the vocabulary (``vllm/v1/sample/ops/logprobs.py``) to save a GPU's memory. On a
+    vLLM compiles that sum over the vocabulary (``vllm/v1/sample/ops/logprobs.py``) to save GPU memory. On a
     CPU the compiler takes seconds before the first response, in each engine of each run.
     """
     from vllm.v1.sample import sampler
@@ -190,10 +192,10 @@ def _count_ranks_without_compiling() -> None:
 
 
 def seeds_of(generators: Mapping[int, torch.Generator], num_requests: int) -> torch.Tensor:
-    """(R,) int64: the seeds of the requests' generators by row, and random ones for the other requests."""
+    """Return (R,) int64: the seeds of the requests' generators by row, random ones for other requests."""
     seeds_R = torch.randint(-(2**63), 2**63 - 1, (num_requests,), dtype=torch.int64)
     rows = torch.tensor(list(generators), dtype=torch.int64)
     seeds = [generator.initial_seed() for generator in generators.values()]
-    # initial_seed is unsigned, and -1 stands for its largest.
+    # initial_seed is unsigned; a seed of -1 is its largest value.
     seeds_R[rows] = torch.tensor([(seed + 2**63) % 2**64 - 2**63 for seed in seeds], dtype=torch.int64)
     return seeds_R

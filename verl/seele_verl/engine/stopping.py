@@ -1,8 +1,8 @@
-"""Ends a response at its first sure error, inside vLLM: no token is written behind the line.
+"""Ends a response at its first sure error, inside vLLM: no token is written after the line.
 
-A custom logits processor of vLLM's runner V1 (``vllm/v1/sample/logits_processor``). Where a request brings a
-watch (``seele.reward.walks.ErrorWatch``) and a line of its response has an error, the next token is the end
-of the text. It decides in the engine's own loop, so that a busy machine changes nothing.
+This is a custom logits processor of vLLM's runner V1 (``vllm/v1/sample/logits_processor``). If a request has
+a watch (``seele.reward.walks.ErrorWatch``) and a line of its response has an error, the next token is the end
+of the text. It decides in the engine's own loop, so a busy machine does not change the result.
 """
 
 from contextlib import suppress
@@ -28,14 +28,14 @@ class Watched:
 
     watch: ErrorWatch
     token_ids: list[int]
-    """vLLM's own list, which grows."""
+    """vLLM's own list, which grows as tokens are drawn."""
     num_seen: int = 0
     chars_read: int = 0
     has_error: bool = False
 
 
 class StopAtError(LogitsProcessor):
-    """vLLM makes one for each engine."""
+    """The logits processor; vLLM creates one for each engine."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         config = vllm_config.model_config
@@ -52,20 +52,20 @@ class StopAtError(LogitsProcessor):
 
     @cached_property
     def _line_ends(self) -> frozenset[int]:
-        """Tokens with a line's end in them: only behind these there is something to look at."""
+        """Tokens that contain a line break: lines are checked only after one of these."""
         texts = self._tokenizer.batch_decode([[token] for token in range(len(self._tokenizer))])
         return frozenset(token for token, text in enumerate(texts) if "\n" in text)
 
     def is_argmax_invariant(self) -> bool:
-        """It ends greedy responses, too."""
+        """Return False: it also ends greedy responses."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Requests came, went or moved."""
+        """Update the watched requests after requests came, went or moved."""
         process_dict_updates(self._watched, batch_update, _watched)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """(R, V) logits of the requests' next tokens."""
+        """Return the (R, V) logits of the requests' next tokens, forced to the end of text after an error."""
         for row, request in self._watched.items():
             if self._has_error(request):
                 logits[row] = -torch.inf
@@ -74,14 +74,14 @@ class StopAtError(LogitsProcessor):
 
     def _has_error(self, request: Watched) -> bool:
         new = request.token_ids[request.num_seen :]
-        while new and new[-1] < 0:  # stands for a token that is still being drawn
+        while new and new[-1] < 0:  # placeholder for a token that is still being drawn
             new.pop()
         request.num_seen += len(new)
         if not request.has_error and not self._line_ends.isdisjoint(new):
-            # All of it, for a token by itself may be a part of a character.
+            # Decode all of it, because a single token may be part of a character.
             text = self._tokenizer.decode(request.token_ids[: request.num_seen], skip_special_tokens=True)
             lines = text[: text.rfind("\n") + 1]
-            # Where a walk of the user's own fails, the rollout worker says so, with the problem's id.
+            # If a user's own walk fails, the rollout worker reports it, with the problem's id.
             with suppress(PluginError):
                 request.has_error = request.watch.finds_error(lines[request.chars_read :])
             request.chars_read = len(lines)

@@ -1,8 +1,8 @@
-"""A socket of its own for each run's weights on their way to the engine.
+"""Gives each run its own socket for sending weights to the engine.
 
 verl names the socket after Ray's job (``vllm_rollout.py: ServerAdapter``, ``vLLMHttpServer.__init__``), to
 keep runs on one machine apart. But every cluster counts its jobs from 1, so two runs that each start Ray
-share the name: one waits for ever, or its engine takes the other's weights. The node's identifier tells them
+share the name: one waits forever, or its engine takes the other's weights. The node's identifier tells them
 apart, and trainer and engine, which share a node, both know it.
 """
 
@@ -13,21 +13,21 @@ from typing import Any
 import ray
 
 JOB_VARIABLE = "VERL_RAY_JOB_ID"
-"""What verl's engine calls the job."""
+"""Variable with verl's name for the job in the engine."""
 _DIGITS = 12  # of the node's 56: a socket's path has at most 107 characters
 
 
 def unique_job() -> str:
-    """Ray's job, and the beginning of this node's identifier."""
+    """Return Ray's job id with the beginning of this node's identifier."""
     context = ray.get_runtime_context()
     return f"{context.get_job_id()}-{context.get_node_id()[:_DIGITS]}"
 
 
 def own_socket(handle: str, job: str, unique: str) -> str:
-    """verl's ``handle`` with ``unique`` in place of ``job``.
+    """Return verl's ``handle`` with ``unique`` in place of ``job``.
 
     Raises:
-        ValueError: If verl no longer names its socket after the job.
+        ValueError: If verl does not name its socket after the job.
     """
     before = f"zmq-{job}-"
     if before not in handle:
@@ -36,12 +36,12 @@ def own_socket(handle: str, job: str, unique: str) -> str:
 
 
 def receive_on_own_socket() -> None:
-    """In an engine's server, before it starts the engine."""
+    """Use the run's own socket in an engine's server; call it before the server starts the engine."""
     os.environ[JOB_VARIABLE] = unique_job()
 
 
 def send_on_own_socket() -> None:
-    """In a process of the trainer, before it sends weights."""
+    """Use the run's own socket in a process of the trainer; call it before the process sends weights."""
     from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
 
     init = BucketedWeightSender.__init__

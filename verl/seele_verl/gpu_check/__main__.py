@@ -1,10 +1,10 @@
-"""Runs the checks, each in a process of its own, and prints a line of JSON when one is through.
+"""Runs the checks, each in its own process, and prints a line of JSON when one finishes.
 
     python -m seele_verl.gpu_check                             # all that this node has GPUs for
     python -m seele_verl.gpu_check --only all_reduce
 
-A line holds the fields of ``seele.cli.doctor.judge.Finding``. A check that hangs is ended with all its
-processes when its time is up, and is one "no", like one that crashes; what it printed stays in a log file.
+A line holds the fields of ``seele.cli.doctor.judge.Finding``. A check that hangs is killed with all its
+processes when its time is up, and counts as a "no", like one that crashes; its output stays in a log file.
 """
 
 import argparse
@@ -35,9 +35,9 @@ class Check:
     module: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     limit_s: int = 120
-    """Several times what it should take; a file system that is read for the first time is slow."""
+    """Time limit, several times the expected time; the first reads of a file system are slow."""
     gpus: int = 1
-    """GPUs without which it is left out."""
+    """Number of GPUs that it needs; it is skipped with fewer."""
 
 
 def _engine(tensor_parallel: int, runner: int) -> Check:
@@ -63,13 +63,13 @@ CHECKS: Mapping[str, Check] = {
 
 
 def run_in_process(what: str, command: Sequence[str], *, limit_s: float, folder: Path) -> dict[str, str]:
-    """The finding of ``command``, which writes ``{"verdict", "because"}`` to ``result.json`` in ``folder``.
+    """Return the finding of ``command``, which writes ``{"verdict", "because"}`` to ``FOLDER/result.json``.
 
     Args:
         what: The finding's name.
-        command: The process; it gets a session of its own, and nothing of it survives this call.
-        limit_s: Seconds after which it is ended.
-        folder: An empty folder for the result and ``log.txt``, with what the process printed.
+        command: The process; it gets its own session, and none of its processes survives this call.
+        limit_s: Seconds after which it is killed.
+        folder: An empty folder for the result, and for the process's output, ``log.txt``.
     """
     result, log = folder / "result.json", folder / "log.txt"
     with log.open("w") as printed:
@@ -77,9 +77,9 @@ def run_in_process(what: str, command: Sequence[str], *, limit_s: float, folder:
         try:
             ended = f"ended with exit status {process.wait(timeout=limit_s)} and no result"
         except subprocess.TimeoutExpired:
-            ended = f"was not through after {limit_s:g} s"
+            ended = f"did not finish within {limit_s:g} s"
         finally:
-            # The engine's processes, too, and those of a check that was interrupted.
+            # This includes the engine's processes, and those of a check that was interrupted.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -89,7 +89,7 @@ def run_in_process(what: str, command: Sequence[str], *, limit_s: float, folder:
 
 
 def run_here(name: str, device: str, result: Path) -> None:
-    """The check ``name`` in this process; its finding goes to ``result``."""
+    """Run the check ``name`` in this process, and write its finding to ``result``."""
     check = CHECKS[name]
     try:
         module = importlib.import_module(f"seele_verl.gpu_check.{check.module}")
@@ -100,18 +100,18 @@ def run_here(name: str, device: str, result: Path) -> None:
         traceback.print_exc()
         first_line = next(iter(str(error).strip().splitlines()), "")
         found = {"verdict": "no", "because": f"{type(error).__name__}: {first_line}"}
-    # Renamed, so that a process that is ended while it writes leaves no half of a result.
+    # Renamed, so that a process that is killed while it writes leaves no partial result.
     unfinished = result.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(found))
     unfinished.replace(result)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """The command line."""
     parser = argparse.ArgumentParser(
-        description="Make the GPUs of this node work, one short check after another."
+        description="Exercise the GPUs of this node with a series of short checks."
     )
-    parser.add_argument("--only", choices=sorted(CHECKS), nargs="+", help="these checks, in this order")
+    parser.add_argument("--only", choices=sorted(CHECKS), nargs="+", help="only these checks, in this order")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--result", type=Path, help="run the one check here, and write its finding there")
     arguments = parser.parse_args(argv)
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         run_here(arguments.only[0], arguments.device, arguments.result)
         sys.stdout.flush()
         sys.stderr.flush()
-        # Threads that wait for the other end of a failed transfer would keep the process.
+        # Threads that wait for the other end of a failed transfer would keep the process alive.
         os._exit(0)
     for name in arguments.only or _possible(arguments.device):
         check = CHECKS[name]

@@ -1,8 +1,8 @@
-"""How far two results may lie apart: not much further than half precision itself lies from single precision.
+"""Decides how far two results may differ: not much more than half precision differs from single precision.
 
-A bound in absolute numbers would have to know the model, the card and the kernels. Instead everything is
-computed three times: by what is checked, by plain PyTorch in the same precision, and by plain PyTorch in
-single precision. A tiny Qwen2 with random weights, made on the spot, serves the checks that need a model.
+An absolute bound would depend on the model, the card and the kernels. Instead everything is computed three
+times: by the code under test, by plain PyTorch in the same precision, and by plain PyTorch in single
+precision. A tiny Qwen2 with random weights, made on the fly, serves the checks that need a model.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from seele_models.tokenizer import byte_tokenizer
 
 FACTOR_MEAN, FACTOR_LARGEST = 3.0, 6.0
-"""Of plain PyTorch's own error in the same precision: other kernels round elsewhere, not more."""
+"""Allowed multiples of plain PyTorch's own error in the same precision: other kernels round elsewhere, not
+more."""
 FLOOR = 1e-3
-"""Always allowed: the order of additions, where the same precision is single precision."""
+"""An error that is always allowed, for the order of additions where the precision is single already."""
 
 
 class CheckFailed(Exception):
-    """What the check found wrong, in one line."""
+    """A check failed; the message says in one line what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Distance:
 
 
 def distance(first: Any, second: Any) -> Distance:
-    """Between two tensors; infinite where one of them holds a NaN.
+    """Return the distance between two tensors; infinite if one of them holds a NaN.
 
     Raises:
         CheckFailed: If their shapes differ.
@@ -50,15 +51,15 @@ def distance(first: Any, second: Any) -> Distance:
 
 
 def compare(what: str, checked: Any, plain: Any, single: Any, *, relative: bool = False) -> str:
-    """What was measured, in words, where ``checked`` is off by no more than rounding.
+    """Return what was measured, in words, if ``checked`` is off by no more than rounding.
 
     Args:
         what: What is compared.
-        checked: Tensor from what is checked.
+        checked: Tensor from the code under test.
         plain: The same from plain PyTorch, in the precision of ``checked``.
         single: The same from plain PyTorch, in single precision.
-        relative: Whether distances are in units of the root mean square of ``single``: for gradients, whose
-            size means nothing.
+        relative: True for distances in units of the root mean square of ``single``: for gradients, whose
+            size has no meaning.
 
     Raises:
         CheckFailed: If ``checked`` is further from ``single`` than rounding explains.
@@ -72,17 +73,17 @@ def compare(what: str, checked: Any, plain: Any, single: Any, *, relative: bool 
 
 
 HEADS, KV_HEADS, HEAD_SIZE = 4, 2, 64
-"""Two heads of keys and values, so that two GPUs can share them."""
+"""Two heads of keys and values, so that two GPUs can split them."""
 SPREAD = 0.06
-"""Standard deviation of the weights: Qwen's 0.02 would make every token about equally likely, and every model
-agree with every other."""
+"""Standard deviation of the weights: Qwen's 0.02 would make all tokens about equally likely, and all models
+agree with each other."""
 
 
 def make_tiny_model(seed: int, *, attention: str = "sdpa") -> Any:
-    """The model in bfloat16 on the CPU; the same weights for the same ``seed``.
+    """Return the model in bfloat16 on the CPU; the same weights for the same ``seed``.
 
     Args:
-        seed: Of the weights.
+        seed: Seed of the weights.
         attention: ``attn_implementation`` of transformers.
     """
     tokenizer = byte_tokenizer()
@@ -106,25 +107,25 @@ def make_tiny_model(seed: int, *, attention: str = "sdpa") -> Any:
 
 
 def in_precision(model: Any, dtype: torch.dtype) -> Any:
-    """``model`` with its parameters in ``dtype``; buffers, such as the rotary frequencies, stay single."""
+    """Return ``model`` with its parameters in ``dtype``; buffers, such as rotary frequencies, stay single."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     return model
 
 
 def save_tiny_model(model: Any, folder: Path) -> None:
-    """Model and tokenizer as an engine reads them."""
+    """Save model and tokenizer as an engine reads them."""
     model.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
 
 
 def token_log_probs(model: Any, ids_T: torch.Tensor, positions_T: torch.Tensor | None = None) -> torch.Tensor:
-    """(T - 1,) log-probability of each token after the first, in single precision, from one row.
+    """Return (T - 1,) the log-probability of each token after the first, in single precision, from one row.
 
     Args:
         model: A causal language model.
         ids_T: (T,) token ids.
-        positions_T: (T,) positions where several sequences lie end to end; each begins at 0.
+        positions_T: (T,) positions if several sequences are concatenated; each begins at 0.
     """
     positions_1T = None if positions_T is None else positions_T[None]
     logits_TV = model(input_ids=ids_T[None], position_ids=positions_1T, use_cache=False).logits[0].float()

@@ -1,4 +1,4 @@
-"""Sums over all GPUs, as FSDP makes them: every rank has numbers of its own, and the sum is known."""
+"""Sums over all GPUs, as FSDP makes them: every rank has its own numbers, and the sum is known."""
 
 import tempfile
 import time
@@ -14,22 +14,22 @@ ELEMENTS = 2**24
 """64 MiB in single precision, about what a layer of a 1.5B model sends."""
 REPETITIONS = 5
 PERIOD = 1000
-"""Numbers repeat after it, so that sums stay small enough to be exact in single precision."""
+"""Numbers repeat with this period, so that sums stay small enough to be exact in single precision."""
 
 
 def check(device: str, *, ranks: int | None = None, elements: int = ELEMENTS) -> str:
-    """Start ``ranks`` processes, by default one a GPU, or two on a CPU (with gloo in place of NCCL)."""
+    """Start ``ranks`` processes, by default one per GPU, or two on a CPU (with gloo in place of NCCL)."""
     ranks = ranks or (torch.cuda.device_count() if device == "cuda" else 2)
     with tempfile.TemporaryDirectory() as folder:
         try:
             torch.multiprocessing.spawn(_reduce, args=(ranks, device, elements, folder), nprocs=ranks)
         except torch.multiprocessing.ProcessRaisedException as error:
-            # The message is the traceback of the rank that failed; the others were ended.
+            # The message is the traceback of the rank that failed; the others were terminated.
             raise CheckFailed(str(error).strip().splitlines()[-1]) from error
         seconds = float((Path(folder) / "seconds").read_text())
     if ranks == 1:
-        return "one GPU: the sum is right, and nothing travelled between GPUs"
-    # Each rank sends and receives this much in a ring: 2 (N - 1) / N of the data.
+        return "one GPU: the sum is right, and nothing was sent between GPUs"
+    # In a ring, each rank sends and receives 2 (N - 1) / N of the data.
     bandwidth = 2 * (ranks - 1) / ranks * 4 * elements / seconds / 1e9
     return f"{ranks} ranks add {4 * elements / 2**20:.0f} MiB exactly, {bandwidth:.1f} GB/s"
 

@@ -1,7 +1,7 @@
-"""Varlen attention: sequences end to end in one row, as the trainer packs them, against SDPA on each alone.
+"""Varlen attention: sequences concatenated in one row, as the trainer packs them, against SDPA on each alone.
 
 verl trains with ``attn_implementation=flash_attention_2``, which transformers takes from flash-attn or from
-the hub's kernel, and tells it where sequences begin by positions that start from 0.
+the hub's kernel. Positions that start from 0 mark where sequences begin.
 """
 
 import torch
@@ -12,7 +12,7 @@ LENGTHS = (5, 64, 1, 127, 33)
 
 
 def check(device: str, *, packed_attention: str | None = None) -> str:
-    """Log-probabilities and a gradient of packed sequences against those of each sequence alone.
+    """Compare log-probabilities and a gradient of packed sequences with those of each sequence alone.
 
     Args:
         device: ``cuda`` or ``cpu``.
@@ -35,13 +35,13 @@ def check(device: str, *, packed_attention: str | None = None) -> str:
 
 
 def _alone(model: torch.nn.Module, sequences: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each sequence in a row of its own."""
+    """Return the log-probabilities of each sequence in its own row, and their gradient."""
     model.zero_grad()
     return _with_gradient(model, torch.cat([token_log_probs(model, ids_T) for ids_T in sequences]))
 
 
 def _with_gradient(model: torch.nn.Module, log_probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``log_probs``, and the gradient of their mean by the first layer's queries."""
+    """Return ``log_probs``, and the gradient of their mean by the first layer's query weights."""
     log_probs.mean().backward()
     gradient = model.get_parameter("model.layers.0.self_attn.q_proj.weight").grad
     assert gradient is not None, "the loss depends on the first layer"

@@ -1,6 +1,6 @@
-"""Weights from one process to another on the same GPU, through verl's own sender and receiver.
+"""Sends weights from one process to another on the same GPU, through verl's own sender and receiver.
 
-On a GPU the bucket is shared by CUDA IPC, on a CPU it lies in shared memory.
+On a GPU the bucket is shared by CUDA IPC; on a CPU it is in shared memory.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from seele_verl.gpu_check.agreement import CheckFailed
 
 BUCKET_MIB = 4
 SHAPES = {
-    # Two of these fill more than a bucket, and a row of seven shifts what follows from its alignment.
+    # Two of these fill more than a bucket, and the row of seven shifts what follows out of alignment.
     "first": ((1024, 1024), torch.bfloat16),
     "odd": ((7,), torch.bfloat16),
     "second": ((768, 1024), torch.float32),
@@ -24,14 +24,14 @@ ANSWER_WITHIN_S = 60
 
 
 def check(device: str) -> str:
-    """Send every tensor of ``SHAPES``; the receiver, a process of its own, says which arrived to the bit."""
+    """Send every tensor of ``SHAPES``; the receiver process reports which arrived bit for bit."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         handle = f"ipc://{folder}/weights.sock"
         ours, theirs = context.Pipe()
         receiver = context.Process(target=_receive, args=(handle, device, theirs), daemon=True)
         receiver.start()
-        # Imported while the receiver imports the same: verl brings vLLM along.
+        # Imported while the receiver imports the same, because verl imports vLLM.
         from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
 
         sender = BucketedWeightSender(handle, bucket_size_mb=BUCKET_MIB, use_shm=device != "cuda")
@@ -42,7 +42,7 @@ def check(device: str) -> str:
         receiver.join()
     require_all(arrived)
     way = "CUDA IPC" if device == "cuda" else "shared memory"
-    return f"{len(SHAPES)} tensors arrived through {way} to the bit, in buckets of {BUCKET_MIB} MiB"
+    return f"{len(SHAPES)} tensors arrived through {way} bit for bit, in buckets of {BUCKET_MIB} MiB"
 
 
 def require_all(arrived: Mapping[str, bool]) -> None:
@@ -53,7 +53,7 @@ def require_all(arrived: Mapping[str, bool]) -> None:
 
 
 def _weights(device: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and tensor; the same numbers in every process."""
+    """Yield names and tensors; the same numbers in every process."""
     generator = torch.Generator().manual_seed(0)
     for name, (shape, dtype) in SHAPES.items():
         yield name, torch.randn(shape, generator=generator).to(device=device, dtype=dtype)

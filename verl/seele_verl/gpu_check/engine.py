@@ -1,7 +1,7 @@
-"""vLLM as verl uses it: begun with dummy weights, put to sleep, sent new weights, woken, asked to generate.
+"""vLLM as verl uses it: started with dummy weights, put to sleep, sent new weights, woken, asked to generate.
 
-The log-probabilities that it then gives its tokens must be those of transformers with the weights that were
-sent; before they were sent they must not be.
+The log-probabilities that it then gives its tokens must match those of transformers with the sent weights;
+before the weights are sent, they must not.
 """
 
 import asyncio
@@ -28,24 +28,24 @@ NEW_TOKENS = 32
 CACHE_BYTES = 2**28
 BUCKET_MIB = 8
 MEMORY_SHARE = 0.1
-"""Of each GPU's memory must be free; the engine takes less, for the size of its cache is given."""
+"""Share of each GPU's memory that must be free; the engine takes less, because its cache size is given."""
 DUMMY_DISTANCE = 0.1
-"""Log-probabilities of dummy weights must be further off than this, or agreement later would mean nothing."""
+"""Log-probabilities of dummy weights must be further off than this, or later agreement proves nothing."""
 
 Generated = list[tuple[list[int], int, list[float]]]
 """Prompt and generated tokens, length of the prompt, log-probabilities of the generated tokens."""
 
 
 def check(device: str, *, tensor_parallel: int = 1, runner: int = 0) -> str:
-    """One engine over ``tensor_parallel`` GPUs.
+    """Check one engine over ``tensor_parallel`` GPUs.
 
     Args:
         device: ``cuda`` or ``cpu``. On a CPU the engine runs in single precision and does not sleep.
-        tensor_parallel: GPUs of the engine.
+        tensor_parallel: Number of the engine's GPUs.
         runner: vLLM's model runner, 0 for the first, 1 for "V2".
     """
     on_gpu = device == "cuda"
-    # Before vLLM is imported. Trainer and engine meet on a socket that verl names after the job.
+    # Set before vLLM is imported. Trainer and engine meet on a socket that verl names after the job.
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(runner)
     os.environ["VERL_RAY_JOB_ID"] = f"doctor{os.getpid()}"
     os.environ["VERL_REPLICA_RANK"] = "0"
@@ -63,7 +63,7 @@ def check(device: str, *, tensor_parallel: int = 1, runner: int = 0) -> str:
     before = _generate(engine)
     if (off := distance(_engines(before), _trainers(model, before)).mean) < DUMMY_DISTANCE:
         raise CheckFailed(
-            f"with dummy weights, too, log-probabilities are only {off:.2g} off: nothing is tested"
+            f"even with dummy weights, log-probabilities are only {off:.2g} off: nothing is tested"
         )
     said = []
     if on_gpu:
@@ -81,7 +81,7 @@ def check(device: str, *, tensor_parallel: int = 1, runner: int = 0) -> str:
 
 
 def _start(folder: str, *, on_gpu: bool, tensor_parallel: int) -> Any:
-    """A small engine with the arguments of verl's own (``vllm_async_server.py: launch_server``)."""
+    """Return a small engine with the arguments of verl's own (``vllm_async_server.py: launch_server``)."""
     from vllm import LLM
 
     arguments: dict[str, Any] = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 2048}
@@ -118,7 +118,7 @@ def _start(folder: str, *, on_gpu: bool, tensor_parallel: int) -> Any:
 
 
 def _sleep(engine: Any, tensor_parallel: int) -> str:
-    """Put the engine to sleep as verl does, and see the memory come free on each of its GPUs."""
+    """Put the engine to sleep as verl does, and check that it frees memory on each of its GPUs."""
     free = [torch.cuda.mem_get_info(rank)[0] for rank in range(tensor_parallel)]
     engine.sleep(level=2)
     freed = min(torch.cuda.mem_get_info(rank)[0] - before for rank, before in enumerate(free))
@@ -131,7 +131,7 @@ def _sleep(engine: Any, tensor_parallel: int) -> str:
 
 
 def _send_weights(engine: Any, model: Any, *, on_gpu: bool) -> None:
-    """The weights through verl's buckets, to each rank of the engine from a thread on the same GPU."""
+    """Send the weights through verl's buckets to each engine rank, from a thread on the same GPU."""
     from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
 
     def send(rank: int, handle: str) -> None:
@@ -143,7 +143,7 @@ def _send_weights(engine: Any, model: Any, *, on_gpu: bool) -> None:
         asyncio.run(sender.async_send_weights(weights))
 
     handles = engine.collective_rpc("_get_zmq_handle")
-    # Not in a with-block, which would wait for the other end of a transfer of which one end failed.
+    # Not in a with-block, which would wait for the other end of a transfer after one end failed.
     pool = concurrent.futures.ThreadPoolExecutor()
     work = [pool.submit(engine.collective_rpc, "update_weights_from_ipc", kwargs={"use_shm": not on_gpu})]
     work += [pool.submit(send, rank, handle) for rank, handle in enumerate(handles)]
@@ -175,13 +175,13 @@ def _generate(engine: Any) -> Generated:
 
 
 def _engines(generated: Generated) -> torch.Tensor:
-    """(all generated tokens,) log-probabilities by the engine."""
+    """Return (all generated tokens,) log-probabilities from the engine."""
     return torch.tensor([log_prob for _, _, log_probs in generated for log_prob in log_probs])
 
 
 @torch.no_grad()
 def _trainers(model: Any, generated: Generated) -> torch.Tensor:
-    """(all generated tokens,) log-probabilities by ``model``, which knows nothing of the engine."""
+    """Return (all generated tokens,) log-probabilities from ``model``, independently of the engine."""
     rows = [
         token_log_probs(model, torch.tensor(ids, device=model.device))[prompt - 1 :]
         for ids, prompt, _ in generated

@@ -1,7 +1,7 @@
 """verl's log-probabilities and entropies from bfloat16 logits, and their gradients, against single precision.
 
-The same functions that a training step calls, on a vocabulary as large as Qwen's: with flash-attn its Triton
-kernel, without it verl's own loop; and the fused head, which never holds all logits.
+It calls the same functions as a training step, on a vocabulary as large as Qwen's: flash-attn's Triton kernel
+if installed, otherwise verl's own loop; and the fused head, which never holds all logits.
 """
 
 import torch
@@ -15,7 +15,7 @@ LOGIT_SPREAD = 4.0
 
 
 def check(device: str, *, vocabulary: int = VOCABULARY) -> str:
-    """All of them; the checked precision is bfloat16 on every device."""
+    """Check all of them; the checked precision is bfloat16 on every device."""
     generator = torch.Generator().manual_seed(0)
     hidden_TH = torch.randn(TOKENS, HIDDEN_SIZE, generator=generator)
     head_VH = torch.randn(vocabulary, HIDDEN_SIZE, generator=generator) * LOGIT_SPREAD / HIDDEN_SIZE**0.5
@@ -40,7 +40,7 @@ def _from_logits(logits_TV: torch.Tensor, labels_T: torch.Tensor) -> list[str]:
     return [
         compare("log-probabilities", log_probs_T, plain_T, single_T),
         compare("their gradient", *(_gradient(x) for x in (checked_TV, plain_TV, single_TV)), relative=True),
-        # verl computes it in single precision: no rounding is granted.
+        # verl computes it in single precision: no rounding is allowed for.
         compare("entropy", entropy_T, exact_T, exact_T),
     ]
 

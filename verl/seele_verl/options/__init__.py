@@ -1,8 +1,8 @@
-"""Hydra groups with many small options: an entry of a YAML file is an option.
+"""Hydra groups with many small options: each entry of a YAML file is an option.
 
-``recipe.yaml`` holds the options of ``recipe=``, likewise ``model.yaml`` and ``data.yaml``; ``parts.yaml``
-holds the other groups. A user's own option is a file ``recipe/NAME.yaml`` in a folder that ``--config-dir``
-names.
+``recipe.yaml``, ``model.yaml`` and ``data.yaml`` hold the options of ``recipe=``, ``model=`` and ``data=``;
+``parts.yaml`` holds the other groups. A user's own option is a file ``recipe/NAME.yaml`` in a folder that
+``--config-dir`` names.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ GROUPS = ("adapter", "curriculum", "data", "job", "model", "recipe", "replay", "
 
 
 def read_group(group: str) -> dict[str, Any]:
-    """The options of a group by name. A name with a slash is shared by others and no option by itself."""
+    """Return a group's options by name. A name with a slash is a part that options share, not an option."""
     file = FOLDER / f"{group}.yaml"
     parts: Any = OmegaConf.load(FOLDER / "parts.yaml")
     table: Any = OmegaConf.to_container(OmegaConf.load(file) if file.is_file() else parts[group])
@@ -24,22 +24,22 @@ def read_group(group: str) -> dict[str, Any]:
 
 
 def names(group: str) -> list[str]:
-    """The options that a user may choose."""
+    """Return the options that a user may choose."""
     return sorted(name for name in read_group(group) if "/" not in name)
 
 
 OWN_RECIPES = ("smollm2_gsm8k",)
-"""Recipes of ours, for a CPU; the others are experiments of papers, for eight GPUs."""
+"""Our own recipes, for a CPU; the others are experiments from papers, for eight GPUs."""
 
 
 def published_recipes() -> list[str]:
-    """The recipes that repeat an experiment of a paper."""
+    """Return the recipes that repeat a paper's experiment."""
     return [name for name in names("recipe") if name not in OWN_RECIPES]
 
 
 def register() -> None:
-    """Make the options known to Hydra; again does nothing. Those of ``data`` set keys of that section, others
-    keys anywhere.
+    """Register the options with Hydra; safe to call again. Options of ``data`` set keys of that section,
+    others set keys anywhere.
     """
     store = ConfigStore.instance()
     for group in GROUPS:

@@ -1,1 +1,1 @@
-"""A run's folder: card, log, lock, checkpoints, stages, and where a run goes on."""
+"""A run's folder: card, log, lock, checkpoints, stages, and where a run resumes."""

@@ -30,13 +30,13 @@ RUN_CARD = "run_card.json"
 
 
 def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
-    """Write the card, replacing the one that stood there."""
+    """Write the card, replacing an existing one."""
     write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
 
 
 def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
-    """Steps, seconds and tokens that the run has spent so far and the model FLOPs they stand for, from its
-    metrics.
+    """Return the steps, seconds and tokens that the run has spent so far and the corresponding model FLOPs,
+    from its metrics.
     """
     steps = rows_of(run)
     last = steps[-1] if steps else {}
@@ -52,8 +52,8 @@ def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
 
 
 def count_parameters(model: str) -> int:
-    """Parameters of a Hugging Face folder, by its safetensors files, or else by what its configuration asks
-    for, which is all that is at hand for a name on the hub before the weights have come.
+    """Return the number of parameters of a Hugging Face folder, from its safetensors files, or else from its
+    configuration, which is all that is available for a name on the hub before the weights are downloaded.
     """
     from safetensors import safe_open
 
@@ -65,7 +65,9 @@ def count_parameters(model: str) -> int:
 
 
 def count_critic_parameters(model: str) -> int:
-    """Parameters of the critic that begins as this model, whose head predicts one value a token."""
+    """Return the number of parameters of the critic that starts from this model and predicts one value per
+    token.
+    """
     from transformers import AutoModelForTokenClassification
 
     return _count_by_configuration(model, AutoModelForTokenClassification, num_labels=1)
@@ -83,12 +85,12 @@ def _count_by_configuration(model: str, auto_class: Any = None, **changes: Any) 
 
 
 def describe_environment() -> dict[str, Any]:
-    """Commit, package versions and hardware of this process."""
+    """Return commit, package versions and hardware of this process."""
     return {"commit": _commit(), "versions": _versions(), "hardware": _hardware()}
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with ``+changes`` where the working tree differs; None outside a checkout."""
+    """Return the checkout's commit, with ``+changes`` if the working tree differs; None if not a checkout."""
     root = Path(__file__).parents[3]
 
     def git(*arguments: str) -> str:

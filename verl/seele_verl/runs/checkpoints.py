@@ -1,9 +1,9 @@
-"""What stands beside verl's checkpoints, and which of them a run resumes from.
+"""Our additions to verl's checkpoints, and the choice of the one that a run resumes from.
 
 A checkpoint is verl's folder ``global_step_N`` with ``seele/`` in it: the states of the hint controller and
-of the planner of steps, the problems that the step left behind, and its metrics. verl's tracker file, which
-names the last complete checkpoint, is written last and not atomically; then the record of all files, by which
-a checkpoint that lost something later is told.
+of the step planner, the problems that the step left behind, and its metrics. verl writes its tracker file,
+which names the last complete checkpoint, last and not atomically. Then follows the record of all files, which
+reveals a checkpoint that is damaged later.
 """
 
 import json
@@ -20,33 +20,33 @@ from seele.records import State
 MERGED = "merged"
 TRACKER = "latest_checkpointed_iteration.txt"
 FILES = Path("seele") / "files.json"
-"""In a checkpoint: its files and their sizes."""
+"""Record in a checkpoint: its files and their sizes."""
 
 
 def step_folder(run: Path, step: int) -> Path:
-    """verl's folder of the checkpoint at ``step``."""
+    """Return verl's folder of the checkpoint at ``step``."""
     return run / f"global_step_{step}"
 
 
 def step_of(folder: Path) -> int | None:
-    """The step of a checkpoint, by its folder's name; the inverse of ``step_folder``."""
+    """Return the step of a checkpoint from its folder's name; the inverse of ``step_folder``."""
     name = folder.name.removeprefix("global_step_")
     return int(name) if name != folder.name and name.isdigit() else None
 
 
 def saved_steps(run: Path) -> list[int]:
-    """Steps that have a checkpoint folder, complete or not, in order."""
+    """Return the steps that have a checkpoint folder, complete or not, in order."""
     steps = (step_of(folder) for folder in run.glob("global_step_*"))
     return sorted(step for step in steps if step is not None)
 
 
 def last_complete_step(run: Path) -> int | None:
-    """Step of the last complete checkpoint that is not damaged, or None where there is none."""
+    """Return the step of the last complete checkpoint that is not damaged; None if there is none."""
     return next((step for step in _complete_steps(run) if not damage_of(step_folder(run, step))), None)
 
 
 def damaged_checkpoints(run: Path) -> dict[Path, str]:
-    """Folder -> damage of the checkpoints that ``last_complete_step`` passes over, the newest first."""
+    """Return folder -> damage of the checkpoints that ``last_complete_step`` skips, the newest first."""
     damaged: dict[Path, str] = {}
     for folder in (step_folder(run, step) for step in _complete_steps(run)):
         if not (damage := damage_of(folder)):
@@ -56,10 +56,10 @@ def damaged_checkpoints(run: Path) -> dict[Path, str]:
 
 
 def _complete_steps(run: Path) -> list[int]:
-    """Steps of complete checkpoints, the newest first.
+    """Return the steps of complete checkpoints, the newest first.
 
-    verl truncates the tracker before it writes it, and the first checkpoint has none before. A run killed in
-    between leaves the newest checkpoint complete: the data loader's state is the last file of a checkpoint.
+    verl truncates the tracker before it writes it, and before the first checkpoint there is none. If a run is
+    killed in between, the newest checkpoint is complete: the data loader's state is a checkpoint's last file.
     """
     tracker = run / TRACKER
     text = tracker.read_text().strip() if tracker.exists() else ""
@@ -71,8 +71,8 @@ def _complete_steps(run: Path) -> list[int]:
 
 @contextmanager
 def recording_files(checkpoint: Path) -> Iterator[None]:
-    """While open, a checkpoint is written; then its files and their sizes are noted."""
-    (checkpoint / FILES).unlink(missing_ok=True)  # of a checkpoint that was here before
+    """While open, a checkpoint is written; then its files and their sizes are recorded."""
+    (checkpoint / FILES).unlink(missing_ok=True)  # from an earlier checkpoint in this folder
     yield
     files = {
         str(file.relative_to(checkpoint)): file.stat().st_size
@@ -84,7 +84,7 @@ def recording_files(checkpoint: Path) -> Iterator[None]:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """The first file that is not as it was written, in words; "" where there is none, or no record."""
+    """Describe the first file that is not as it was written; "" if there is none, or no record."""
     record = checkpoint / FILES
     sizes: dict[str, int] = json.loads(record.read_text()) if record.exists() else {}
     for name, size in sizes.items():
@@ -97,7 +97,7 @@ def damage_of(checkpoint: Path) -> str:
 
 
 def _last_files(checkpoint: Path) -> Iterator[Path]:
-    """``data.pt``, or a file a rank of a supervised run."""
+    """Return ``data.pt``, or one file per rank of a supervised run."""
     return checkpoint.glob("data*.pt")
 
 
@@ -115,14 +115,14 @@ def repair_tracker(run: Path) -> int | None:
 def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
     """Remove all but the last ``keep`` checkpoints up to ``newest``, which the tracker names.
 
-    A later folder is what a killed run left of a checkpoint that it did not finish: it counts for nothing.
+    A later folder is an unfinished checkpoint of a killed run, and is not counted.
     """
     _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest][:-keep])
 
 
 def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
-    """Remove the checkpoints of the run that was in this folder, and the model merged from one. The tracker
-    goes first.
+    """Remove the checkpoints of this folder's earlier run, and the model merged from one. The tracker is
+    removed first.
 
     Raises:
         ConfigError: As ``check_not_among_later``; nothing is removed.
@@ -133,8 +133,8 @@ def drop_all_checkpoints(run: Path, *, needed: Path) -> None:
 
 
 def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
-    """Go back to the checkpoint of ``step``: the tracker names it, and what came after it is removed, and so
-    is the merged model.
+    """Go back to the checkpoint of ``step``: the tracker names it, and later checkpoints and the merged model
+    are removed.
 
     Raises:
         ConfigError: As ``check_not_among_later``; nothing is removed.
@@ -145,22 +145,22 @@ def drop_later_checkpoints(run: Path, step: int, *, needed: Path) -> None:
 
 
 def check_not_among_later(run: Path, step: int, *, needed: Path) -> None:
-    """Raise ``ConfigError`` where the model ``needed`` is a checkpoint after ``step`` or the merged model."""
+    """Raise ``ConfigError`` if the model ``needed`` is a checkpoint after ``step`` or the merged model."""
     if any(needed.resolve().is_relative_to(folder.resolve()) for folder in _models_after(run, step)):
         raise ConfigError(
             f"trainer.resume_mode: this removes checkpoints and the merged model of {run}, and {needed}, "
-            "which the run begins with, is one of them; take another trainer.default_local_dir"
+            "which the run starts from, is one of them; use another trainer.default_local_dir"
         )
 
 
 def _models_after(run: Path, step: int) -> list[Path]:
-    """The checkpoints after ``step``, and the merged model, which can be made again."""
+    """Return the checkpoints after ``step``, and the merged model, which can be made again."""
     return [run / MERGED, *(step_folder(run, saved) for saved in saved_steps(run) if saved > step)]
 
 
 def _remove(folders: Sequence[Path]) -> None:
-    """Remove checkpoints and merged models. What makes a checkpoint complete goes first: a kill leaves none
-    that is taken for one.
+    """Remove checkpoints and merged models. The file that marks a checkpoint as complete is removed first, so
+    that a killed removal leaves none that looks complete.
     """
     for file in [file for folder in folders for file in _last_files(folder)]:
         file.unlink()
@@ -181,10 +181,10 @@ def load_part(folder: Path, name: str, *, otherwise: Any = None) -> Any:
     Args:
         folder: The checkpoint.
         name: The part.
-        otherwise: What a checkpoint of before the part existed stands for; None where it cannot do without.
+        otherwise: Default for checkpoints written before this part existed; None if it is required.
 
     Raises:
-        CheckpointError: The folder holds none: it was not written by SEELE, or by an older release.
+        CheckpointError: The folder lacks the part: it was not written by SEELE, or by an older release.
     """
     path = folder / "seele" / f"{name}.json"
     if path.exists():

@@ -1,4 +1,4 @@
-"""What stands below the steps' lines while a run is watched in a terminal: where it is, and its course."""
+"""The table below the step lines in an interactive terminal: how far a run is, and its course."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -14,12 +14,12 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def drawn_of(row: Mapping[str, float]) -> dict[str, float]:
-    """What ``draw_board`` reads of a step's line: a few numbers of hundreds, for a run of many steps."""
+    """Return what ``draw_board`` reads from a step's line: a few of its numbers, as runs have many steps."""
     return {name: row[name] for name in row if name in _DRAWN or name.startswith((ROUND, VALIDATION))}
 
 
 def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
-    """The table: a bar for the steps, then a line for each quantity with its last value and its course.
+    """Return the table: a bar for the steps, then a line for each quantity with its last value and course.
 
     Args:
         rows: The logged steps, in order; the last STEPS_SHOWN of each quantity are drawn.
@@ -50,6 +50,6 @@ def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
 
 
 def sparkline(values: Sequence[float], *, most: float = 1.0) -> str:
-    """A character for each value, from 0 to ``most``; what is outside is drawn at the edge."""
+    """Return a character for each value, from 0 to ``most``; values outside are drawn at the edge."""
     top = len(_LEVELS) - 1
     return "".join(_LEVELS[min(top, max(0, round(value / (most or 1.0) * top)))] for value in values)

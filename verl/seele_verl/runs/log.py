@@ -1,8 +1,8 @@
-"""What a run leaves line by line: ``metrics.jsonl`` and ``rollouts/step_N.jsonl``.
+"""The files that a run writes line by line: ``metrics.jsonl`` and ``rollouts/step_N.jsonl``.
 
-A step's line is appended in one write, so that a killed run leaves whole lines but for the last; ``rewind``
-takes back what lies after the checkpoint that a run resumes from. TensorBoard and wandb are told where to
-write, and whether wandb may send anything.
+A step's line is appended in one write, so that a killed run leaves whole lines except perhaps the last;
+``rewind`` removes lines after the checkpoint that a run resumes from. Variables tell TensorBoard and wandb
+where to write, and whether wandb may send anything.
 """
 
 import json
@@ -19,11 +19,11 @@ from seele_verl.environment import variables_set
 
 METRICS = "metrics.jsonl"
 WARNINGS = Path("logs") / "warnings.log"
-"""What the terminal is told beside its lines of steps."""
+"""Messages for the terminal beside its step lines."""
 FIRST_STAGE = "sft"
-"""Folder in a run of two stages that holds the first one's run. What that has spent counts from the start."""
+"""Folder in a two-stage run that holds the first stage's run. Its cost is included from the start."""
 TRAINED = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
-"""Tokens of an update: of every row in full, shared prompts counted once, and of rows with gradient alone."""
+"""Tokens of an update: all rows in full, shared prompts counted once, and only rows with a gradient."""
 TOTALS = ("tokens/prefilled", "tokens/generated", *TRAINED, "tokens/teacher_forced", "flops")
 """Counts that also get a running total over the run, under the same name with ``_total``."""
 
@@ -35,22 +35,22 @@ class RunLog:
         self._run = run
         self._totals = totals_of(run / FIRST_STAGE)
         self._generated: dict[int, float] = {}
-        """Step -> what the run had generated after it, for the steps that have a line."""
+        """Step -> tokens that the run had generated after it, for the steps that have a line."""
         (run / "rollouts").mkdir(parents=True, exist_ok=True)
 
     def step_that_generated(self, tokens: float) -> int | None:
-        """The first step after which the run had generated this many tokens; None where none has yet."""
+        """Return the first step after which the run had generated this many tokens; None if there is none."""
         return min((step for step, total in self._generated.items() if total >= tokens), default=None)
 
     def rewind(self, step: int, saved: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Keep the lines up to ``step``, drop the rest; totals go on from where it left them.
+        """Keep the lines up to ``step`` and drop the rest; totals continue from that step.
 
         Args:
             step: The step of the checkpoint that the run resumes from.
-            saved: What the checkpoint holds of that step's line; a killed run may not have written it.
+            saved: The checkpoint's copy of that step's line; a killed run may not have written it.
 
         Returns:
-            The line of ``step``; nothing where there is none.
+            The line of ``step``; empty if there is none.
         """
         kept = [row for row in rows_of(self._run) if row["step"] <= step]
         if saved and (not kept or kept[-1]["step"] < step):
@@ -65,31 +65,31 @@ class RunLog:
         return kept[-1] if kept and kept[-1]["step"] == step else {}
 
     def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Add what a step spent to the running totals, and return these, ``*_total``."""
+        """Add a step's costs to the running totals, and return the totals, ``*_total``."""
         self._totals = {name: total + metrics.get(name, 0.0) for name, total in self._totals.items()}
         return {f"{name}_total": total for name, total in self._totals.items()}
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
-        """Append a step's line, whose totals are counted. A step is written once."""
+        """Append a step's line, which already has its totals. A step is written only once."""
         if step not in self._generated:
             self._generated[step] = self._totals["tokens/generated"]
             with (self._run / METRICS).open("a") as file:
                 file.write(_line({"step": step} | dict(row)))
 
     def append(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Count and write a step, and return what its line holds."""
+        """Count and write a step, and return its line."""
         row = dict(metrics) | self.count(metrics)
         self.write(step, row)
         return row
 
     def amend(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add to a step's line what was measured after it was written; a step without a line gets one."""
+        """Add metrics to a step's line that were measured after it was written; without a line, write one."""
         rows = {row["step"]: row for row in rows_of(self._run)}
         rows[step] = {"step": step} | rows.get(step, {}) | dict(metrics)
         write_atomically(self._run / METRICS, "".join(_line(rows[number]) for number in sorted(rows)))
 
     def warn(self, text: str) -> None:
-        """Say something on the terminal; whole lines, or nothing where there is none."""
+        """Show text on the terminal; whole lines, or an empty string for nothing."""
         if text:
             path = self._run / WARNINGS
             path.parent.mkdir(exist_ok=True)
@@ -103,14 +103,14 @@ class RunLog:
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``, but for a last one that a kill cut off; none where there is no file."""
+    """Return the lines of ``metrics.jsonl`` without a last one that a kill cut off; empty without a file."""
     path = run / METRICS
     whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def totals_of(run: Path) -> dict[str, float]:
-    """What the run in this folder has spent; nothing where there is none."""
+    """Return the total costs of the run in this folder; all 0 if there is no run."""
     rows = rows_of(run)
     return {name: rows[-1].get(f"{name}_total", 0.0) if rows else 0.0 for name in TOTALS}
 
@@ -120,10 +120,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def tracking_variables(folder: Path) -> dict[str, str]:
-    """The variables of TensorBoard and wandb: into the run's folder, wandb offline where there is no key.
+    """Return variables that make TensorBoard and wandb write to the run folder, wandb offline without a key.
 
-    What the user has set stands, and is named, too: workers of a Ray cluster that was there before have its
-    environment.
+    The user's own values take precedence, and are included: workers of an already running Ray cluster have
+    the cluster's environment.
     """
     defaults = {"TENSORBOARD_DIR": str(folder / "tensorboard"), "WANDB_DIR": str(folder)}
     if not _has_wandb_key():
@@ -134,7 +134,7 @@ def tracking_variables(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def tracking(variables: Mapping[str, str]) -> Iterator[None]:
-    """While open, this process has these variables where it has none of the name: a second stage has another
+    """While open, set those of these variables that this process does not have: a second stage has another
     folder.
     """
     with variables_set({name: value for name, value in variables.items() if name not in os.environ}):
@@ -142,7 +142,7 @@ def tracking(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _has_wandb_key() -> bool:
-    """Whether wandb will find a key: in the environment, or where ``wandb login`` leaves it."""
+    """True if wandb will find a key: in the environment, or where ``wandb login`` stores it."""
     if "WANDB_API_KEY" in os.environ:
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).netloc

@@ -1,7 +1,7 @@
-"""Problems over the run's limits on tokens: counted before anything starts, left out or cut, and announced.
+"""Problems over the run's token limits: counted before anything starts, skipped or cut, and reported.
 
-What is decided here is written into the run's folder (``seele.data.overlong``), which trainers and validation
-read: nothing else counts tokens to decide which problems there are.
+The decisions are written to the run folder (``seele.data.overlong``), where trainers and validation read
+them: nothing else counts tokens to decide which problems a run has.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Kept:
     training: list[Problem]
     validation: list[Problem]
     fits: tuple[Fits, Fits]
-    """What the limits did to those of training and of validation."""
+    """How the limits affected training and validation problems."""
 
 
 def keep_problems(
@@ -44,16 +44,16 @@ def keep_problems(
     needed: int,
     supervised: bool,
 ) -> Kept:
-    """The problems that fit, or are made to.
+    """Return the problems that fit, or are made to fit.
 
     Args:
         config: The composed configuration.
         seele: Its ``seele`` block.
-        tokenizer: The model's.
-        training: Problems as the run gives hints for them, each with its file.
+        tokenizer: The model's tokenizer.
+        training: Problems in the form in which the run hints them, each with its file.
         validation: Problems that are never hinted.
-        needed: Training problems of one step.
-        supervised: Whether the run learns worked solutions.
+        needed: Number of training problems in one step.
+        supervised: True if the run learns worked solutions.
 
     Raises:
         DataError: With ``seele.data.overlong=refuse``, a problem does not fit. With the other values, no
@@ -94,7 +94,7 @@ def keep_problems(
                 if overlong == "refuse":
                     raise DataError(
                         f"{path}: problem {instance.instance_id!r} {found.why_not}; raise the limit, remove "
-                        "the problem, or leave such problems out with seele.data.overlong=drop"
+                        "the problem, or skip such problems with seele.data.overlong=drop"
                     )
                 left_out[instance.instance_id] = found.why_not
             elif found.hint_steps is not None:
@@ -121,7 +121,7 @@ def _lengths(
     *,
     gives_hints: bool,
 ) -> Tokens:
-    """What a group is given counts as a response, and what is revealed as hints."""
+    """Return the lengths that must fit: supplied responses count as responses, revealed steps as hints."""
     with blame(source, f"response_tokens, problem {instance.instance_id!r}", key="seele.off_policy.source"):
         given = source.response_tokens(instance, encoded, tokenizer)
     tokens = Tokens(prompt=len(encoded.prompt_ids), response=given)
@@ -146,7 +146,7 @@ def _check_enough(
     gone = [instance.instance_id for instance, _ in problems if instance.instance_id in reasons]
     shown = "; ".join(f"problem {instance_id!r} {reasons[instance_id]}" for instance_id in gone[:_SHOWN])
     raise DataError(
-        f"data.{key}: {len(gone)} of {len(problems)} problems are too long and left out, so that "
+        f"data.{key}: {len(gone)} of {len(problems)} problems are too long and skipped, so the remaining "
         f"{len(kept)} are fewer than the {needed} of one step: {shown}; raise the limits, or keep more of "
         "them with seele.data.overlong=truncate"
     )
@@ -155,16 +155,16 @@ def _check_enough(
 def write_fits(
     run: Path, training: Sequence[str], validation: Sequence[str], fits: tuple[Fits, Fits]
 ) -> Path | None:
-    """Leave the record in the run's folder, where there is anything to record.
+    """Write the record to the run folder, if there is anything to record.
 
     Args:
-        run: The folder.
+        run: The run folder.
         training: The files of the training problems, as the run reads them.
-        validation: Those of the validation problems.
-        fits: Which of both fit.
+        validation: The files of the validation problems.
+        fits: Which training and validation problems fit.
 
     Returns:
-        The record; None where all problems fit as they are.
+        The record; None if all problems fit as they are.
     """
     record = run / RECORD
     if not any(each.left_out or each.hint_steps for each in fits):
@@ -178,7 +178,7 @@ def write_fits(
 
 
 def count_fits(fits: tuple[Fits, Fits]) -> dict[str, int]:
-    """Numbers for the run card."""
+    """Return the counts for the run card."""
     training, validation = fits
     return {
         "num_problems_left_out": len(training.left_out),
@@ -190,8 +190,8 @@ def count_fits(fits: tuple[Fits, Fits]) -> dict[str, int]:
 
 
 def describe_fits(fits: tuple[Fits, Fits], counts: Any) -> str:
-    """What the driver says of them: a line on what is too long and one on hints that end elsewhere, each only
-    where there is something to say. ``counts`` has the numbers of problems that are kept.
+    """Return the driver's report: a line on problems that are too long and one on hints that end elsewhere,
+    each only if needed. ``counts`` has the numbers of problems that are kept.
     """
     training, validation = fits
     parts = []
@@ -207,5 +207,5 @@ def describe_fits(fits: tuple[Fits, Fits], counts: Any) -> str:
         parts.append(f"{training.num_cut} with a cut solution")
     lines = [f"too long: {', '.join(parts)}\n"] if parts else []
     if training.moved_cuts:
-        lines.append(f"{training.moved_cuts} steps end inside a token; a hint of them ends before it\n")
+        lines.append(f"{training.moved_cuts} steps end inside a token; their hints end before that token\n")
     return "".join(lines)

@@ -1,6 +1,6 @@
 """Progress on the terminal: one line per step, from the run's ``metrics.jsonl``, and the run's warnings.
 
-In a terminal that is watched, a table below them shows the run's course.
+In an interactive terminal, a table below them shows the run's course.
 
 All other output goes to the run's log file.
 """
@@ -84,8 +84,8 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
-    """Print a line for every step after ``after_step`` that is logged while the context is open, and what is
-    warned of meanwhile. A terminal that is watched has a table of the run's course below.
+    """While open, print a line for every step after ``after_step`` that is logged, and all warnings. An
+    interactive terminal also shows a table of the run's course below.
     """
     done = threading.Event()
     metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
@@ -96,7 +96,7 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
         printed, by_step = after_step, dict[int, dict[str, float]]()
         while True:
             is_last = done.wait(POLL_INTERVAL_S)
-            # A step's line may come again, with its validation.
+            # A step's line may appear again, with its validation.
             new = {row["step"]: row for row in map(json.loads, metrics.new().splitlines())}
             for step in new:
                 if step > printed:
@@ -110,7 +110,7 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
             if is_last:
                 return
 
-    # What this process prints goes to the log; only the terminal's own lines are above the table.
+    # This process's output goes to the log; only the terminal's own lines are above the table.
     is_watched = console.is_terminal and not console.is_dumb_terminal
     table = Live(console=console, redirect_stdout=False, redirect_stderr=False, transient=True)
     with table if is_watched else nullcontext() as board:
@@ -124,14 +124,14 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
 
 
 class _Tail:
-    """The whole lines of a file that are appended. A file that takes its place is read from its beginning."""
+    """Reads whole lines that are appended to a file. A file that replaces it is read from its beginning."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._inode = self._read_bytes = 0
 
     def new(self) -> str:
-        """What was appended since the last call."""
+        """Return what was appended since the last call."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Files of a run's problems that are references to the hub: prepared before the run starts.
+"""Prepares problem files that are references to the hub before a run starts.
 
-A reference becomes a folder with one file below ``data/prepared``, named after the reference and the settings
-that decide what is in it; the next run finds it there. Everything behind sees files only.
+A reference becomes a folder with one file under ``data/prepared``, named after the reference and the settings
+that decide its contents; the next run finds it there. The rest of the run sees only files.
 """
 
 import hashlib
@@ -33,17 +33,17 @@ KEYS = ("data.train_files", "data.val_files", "seele.sft.train_files")
 
 
 def has_references(config: DictConfig) -> bool:
-    """Whether a run's data files are references, some of them at least."""
+    """True if at least one of a run's data files is a reference."""
     return any(_is_reference(file) for key in KEYS for file in _files(config, key))
 
 
 def prepare_references(config: DictConfig) -> DictConfig:
-    """The configuration with a prepared file in the place of each reference, and with the reference by the
+    """Return the configuration with a prepared file in place of each reference, and with the reference by
     file in ``data.references``.
 
     Raises:
-        ConfigError, DataError, DependencyError: A reference cannot be understood, cannot be had, or gives no
-            problems; nothing of it is left then. Those before it stay prepared for the next run.
+        ConfigError, DataError, DependencyError: A reference cannot be parsed or fetched, or has no problems;
+            nothing of it remains. Earlier references stay prepared for the next run.
     """
     grader, references = read_settings(config).reward.grader, {}
     if grader not in GRADERS:  # a user's function may ask for more than an answer
@@ -64,7 +64,7 @@ def _files(config: DictConfig, key: str) -> list[str]:
     files = OmegaConf.select(config, key)
     if isinstance(files, str):
         return [files]
-    # Whatever else it is, is refused elsewhere.
+    # Any other type is refused elsewhere.
     return list(files) if isinstance(files, ListConfig) else []
 
 
@@ -73,7 +73,7 @@ def _is_reference(file: object) -> bool:
 
 
 def _prepare(reference: str, grader: str, key: str) -> Path:
-    """The file of a reference: the one that is there, or a new one."""
+    """Return the file of a reference: the existing one, or a new one."""
     settings = _settings(reference)
     [split] = settings.splits
     folder = FOLDER / _folder_name(reference, settings, grader)
@@ -81,14 +81,14 @@ def _prepare(reference: str, grader: str, key: str) -> Path:
     if _is_complete(folder):
         _say(f"{key}: {reference} is prepared in {folder}; remove that folder to fetch it again")
         return file.resolve()
-    _say(f"{key}: prepares {reference} in {folder}")
+    _say(f"{key}: preparing {reference} in {folder}")
     try:
         manifest = prepare_source(folder, settings, check_golds=GoldCheck(grader=grader))
     except DataError as error:
         _remove_empty(folder)
         raise DataError(
             f"{key}: {error}. Options (--map, --source, --grader) are those of `seele data prepare`: prepare "
-            "it with these, and give the file"
+            "it with these, and pass the file"
         ) from error
     for entry in manifest["splits"].values():
         columns = " ".join(f"{name}={path}" for name, path in entry.get("columns", {}).items())
@@ -102,7 +102,7 @@ def _prepare(reference: str, grader: str, key: str) -> Path:
 
 
 def _settings(reference: str) -> SourceSettings:
-    """How the reference is read; its one split keeps its name, which validation's metrics have."""
+    """Return how the reference is read; its one split keeps its name, which validation metrics use."""
     settings = find_settings(reference)
     [theirs] = settings.splits.values()
     ours = re.sub(r"[^\w-]", "_", theirs)
@@ -110,7 +110,7 @@ def _settings(reference: str) -> SourceSettings:
 
 
 def _folder_name(reference: str, settings: SourceSettings, grader: str) -> str:
-    """``OWNER-NAME-SPLIT-`` and ten digits of a hash of all that decides what is in the folder."""
+    """Return ``OWNER-NAME-SPLIT-`` and ten digits of a hash of all that decides the folder's contents."""
     parsed = parse_reference(reference)
     assert isinstance(parsed, HubReference), "a path is none"
     decides = json.dumps([asdict(settings), grader, SCHEMA_VERSION], sort_keys=True)
@@ -120,7 +120,7 @@ def _folder_name(reference: str, settings: SourceSettings, grader: str) -> str:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether a manifest is there whose files are as it says."""
+    """True if the folder has a manifest, and all files match it."""
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
         entries = manifest["splits"].values()
@@ -130,7 +130,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Take away what a refused preparation has made, if it is empty."""
+    """Remove the folders that a refused preparation has made, if they are empty."""
     for made in _parents(folder):
         try:
             made.rmdir()

@@ -1,4 +1,4 @@
-"""Where a run begins: from scratch, after the last checkpoint in its folder, or after one that is named."""
+"""Decides where a run begins: from scratch, after the last checkpoint in its folder, or after a named one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,12 +26,12 @@ MODEL = "actor_rollout_ref.model.path"
 
 
 def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
-    """Check the checkpoint to resume from: the one that is named, or the last in the run's folder.
+    """Check the checkpoint to resume from: the named one, or the last in the run folder.
 
     Raises:
-        ConfigError: What is named is not a whole checkpoint of such a run, or would not be used, or the run's
-            folder has checkpoints of another one; or another number of GPUs, or a run with another rank of
-            LoRA, saved the checkpoint.
+        ConfigError: The named checkpoint is not a complete one of such a run, or would not be used, or the
+            run folder has checkpoints of another run; or the checkpoint was saved with another number of
+            GPUs or another LoRA rank.
     """
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     run = Path(config.trainer.default_local_dir).resolve()
@@ -46,8 +46,8 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
         if mode == "auto" and last is None and (damaged := damaged_checkpoints(run)):
             lacks = "; ".join(f"{folder.name}: {damage}" for folder, damage in damaged.items())
             raise ConfigError(
-                f"trainer.resume_mode: no checkpoint in {run} is whole ({lacks}); start from scratch with "
-                "trainer.resume_mode=disable, or take another trainer.default_local_dir"
+                f"trainer.resume_mode: no checkpoint in {run} is intact ({lacks}); start from scratch with "
+                "trainer.resume_mode=disable, or use another trainer.default_local_dir"
             )
         if last is not None:
             _check_shards(config, step_folder(run, last), models)
@@ -61,18 +61,18 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
             f"{' and '.join(parts)} in it, got {path!r}"
         )
     if damage := damage_of(checkpoint):
-        raise ConfigError(f"trainer.resume_from_path: {path} is damaged: {damage}; take an earlier one")
+        raise ConfigError(f"trainer.resume_from_path: {path} is damaged: {damage}; use an earlier one")
     _check_shards(config, checkpoint, models)
     check_saved_rank(config, checkpoint)
     if checkpoint.parent != run and last_complete_step(run) is not None:
         raise ConfigError(
-            f"trainer.resume_from_path: {path} is another run's, and {run} has checkpoints of its own; go on "
-            "from these with trainer.resume_mode=auto, or take another trainer.default_local_dir"
+            f"trainer.resume_from_path: {path} is another run's, and {run} has its own checkpoints; resume "
+            "from these with trainer.resume_mode=auto, or use another trainer.default_local_dir"
         )
 
 
 def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -> None:
-    """Raise ``ConfigError`` where verl would not find the shards of a model, whose names tell the number of
+    """Raise ``ConfigError`` if verl would not find a model's shards, whose names contain the number of
     ranks.
     """
     trainer = config.trainer
@@ -80,7 +80,7 @@ def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -
         if model == "critic" and not (checkpoint / model).is_dir():
             raise ConfigError(
                 f"{checkpoint}: has no critic, because it is another method's or incomplete; remove that "
-                f"folder and {TRACKER} to go on from an earlier checkpoint, take another "
+                f"folder and {TRACKER} to resume from an earlier checkpoint, use another "
                 "trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
             )
         shards = (checkpoint / model).glob("model_world_size_*_rank_0.pt")
@@ -88,16 +88,16 @@ def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -
         if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
             raise ConfigError(
                 f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
-                f"{checkpoint} was saved by {' and '.join(saved)} ranks; go on with as many, or merge the "
-                "checkpoint (scripts/eval.sh does) and begin a new run with that model"
+                f"{checkpoint} was saved by {' and '.join(saved)} ranks; resume with that many, or merge the "
+                "checkpoint (scripts/eval.sh does) and start a new run with that model"
             )
 
 
 def check_same_run(config: DictConfig) -> None:
-    """Check that what the run's folder holds is this run's: it would be gone on with, or written over.
+    """Check that the run folder holds this run: its contents would be continued or overwritten.
 
     Raises:
-        ConfigError: Its steps or checkpoints are of another method, seed or base model.
+        ConfigError: Its steps or checkpoints have another method, seed or base model.
     """
     run = Path(config.trainer.default_local_dir).resolve()
     settings = run / "resolved.yaml"
@@ -112,25 +112,25 @@ def check_same_run(config: DictConfig) -> None:
             continue
         raise ConfigError(
             f"{key}: got {is_now!r}, but {run} holds a run with {was!r}; set it to that, "
-            "take another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
+            "use another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 
 
 def _is_moved(was: str, is_now: str) -> bool:
-    """Whether two paths or names may be of the same model."""
+    """True if two paths or names may refer to the same model."""
     same_place = Path(was).resolve() == Path(is_now).resolve()
     return same_place or (not Path(was).exists() and Path(was).name == Path(is_now).name)
 
 
 def checkpoint_to_resume(config: DictConfig, step: int) -> Path:
-    """The folder of the checkpoint of ``step`` that the run goes on from."""
+    """Return the folder of the checkpoint of ``step`` that the run resumes from."""
     if config.trainer.resume_mode == "resume_path":
         return Path(config.trainer.resume_from_path).resolve()
     return step_folder(Path(config.trainer.default_local_dir).resolve(), step)
 
 
 def saved_line(checkpoint: Path) -> dict[str, float]:
-    """What a checkpoint holds of its step's line in ``metrics.jsonl``."""
+    """Return a checkpoint's copy of its step's line in ``metrics.jsonl``."""
     line: dict[str, float] = load_part(checkpoint, "metrics", otherwise={})
     return line
 
@@ -138,13 +138,13 @@ def saved_line(checkpoint: Path) -> dict[str, float]:
 def missed_validation(
     config: DictConfig, log: RunLog, line: Mapping[str, float], *, total_steps: int
 ) -> bool:
-    """Whether a run was killed between a checkpoint and the validation that was due after it.
+    """Return True if a run was killed between a checkpoint and the validation that was due after it.
 
     Args:
-        config: The run's.
-        log: Rewound to the checkpoint.
+        config: The run's configuration.
+        log: The run's log, rewound to the checkpoint.
         line: The line of the checkpoint's step.
-        total_steps: Steps that the run is planned for; a budget of tokens may end it earlier.
+        total_steps: Number of steps planned for the run; a token budget may end it earlier.
     """
     every, budget = config.trainer.test_freq, config.seele.max_generated_tokens
     enough = None if budget is None else log.step_that_generated(budget)
@@ -155,10 +155,10 @@ def missed_validation(
 
 
 def find_start(config: DictConfig) -> int | None:
-    """The step after which the run goes on, None where it starts from scratch.
+    """Return the step after which the run resumes; None if it starts from scratch.
 
-    Later checkpoints are removed from its folder, and the tracker names that step: a run that is killed
-    before it saves goes on from there again.
+    Later checkpoints are removed from its folder, and the tracker names that step, so that a run that is
+    killed before it saves resumes there again.
     """
     trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
     run = Path(trainer.default_local_dir).resolve()

@@ -1,5 +1,5 @@
-"""A folder of the run's own for what libraries leave among the system's temporary files: sockets of vLLM,
-locks of verl, folders of torchrun. Some stay behind even where a run ends by itself.
+"""A folder for a run's temporary files: sockets of vLLM, locks of verl, folders of torchrun. Libraries leave
+some of them behind even if a run ends by itself.
 """
 
 import getpass
@@ -17,9 +17,9 @@ MAX_CHARS = 40
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """While open, temporary files of this process, and of those that it starts, are in a folder that is then
-    removed; yields that. What outlives a run stays where it would be without: Ray's session, with its logs,
-    and the kernels that torch has compiled, which the next run needs again.
+    """While open, temporary files of this process and its children are in a folder that is removed
+    afterwards; yields the folder. Files that outlive a run stay in their usual place: Ray's session, with its
+    logs, and torch's compiled kernels, which the next run needs again.
     """
     usual = tempfile.gettempdir()
     kept = {

@@ -1,11 +1,11 @@
-"""The runs that a method consists of: one, but for ``sft_rl``, whose first stage has a folder of its own.
+"""The runs that a method consists of: one, except for ``sft_rl``, whose first stage has its own folder.
 
-    RUN/problems/{sft,rl}/    which problems each stage trains on
+    RUN/problems/{sft,rl}/    the problems that each stage trains on
     RUN/sft/                  the first stage, a run folder like any other
-    RUN/                      the second stage, whose costs count on from the first's
+    RUN/                      the second stage, whose costs include the first's
 
-A run that was killed goes on in the stage where it stopped. One run at a time holds a folder's lock: a second
-one would undo the first one's lines and checkpoints.
+A killed run resumes in the stage where it stopped. Only one run at a time holds a folder's lock: a second one
+would undo the first one's lines and checkpoints.
 """
 
 import fcntl
@@ -59,7 +59,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
             file.seek(0)
             raise ConfigError(
                 f"trainer.default_local_dir: {file.read() or 'another process'} trains in {folder}; wait for "
-                "its end, or take another folder"
+                "its end, or use another folder"
             ) from None
         except OSError:
             pass  # a file system without locks
@@ -76,11 +76,11 @@ PROBLEMS, DIVISION = "problems", "division.json"
 def stages(
     config: DictConfig, overrides: Sequence[str]
 ) -> Generator[tuple[DictConfig, Preflight], None, None]:
-    """What to run, one after the other, and what the checks found, without a first stage that has finished.
-    Until the walk ends no other process can run in the folder.
+    """Yield the stages to run, in order, with the results of their checks; a finished first stage is skipped.
+    Until the iteration ends, no other process can run in the folder.
 
     Raises:
-        ConfigError, DataError: One of the stages could not start; said before anything in the folder changes.
+        ConfigError, DataError: One of the stages could not start; raised before the folder changes.
     """
     method = METHODS.get(str(OmegaConf.select(config, "seele.method")))
     if method is None or method.stages != (SFT, RL):
@@ -98,11 +98,11 @@ def stages(
     if not is_anew:
         _check_division(problems / DIVISION, division)
     trains_first = is_anew or _card(run / SFT).get("status") != "finished"
-    # Elsewhere at first: a run that is refused changes nothing.
+    # In a temporary folder first: a run that is refused changes nothing.
     with TemporaryDirectory(prefix="seele-problems-") as drawn:
         _divide_problems(config, seele, Path(drawn))
         first, second = _first_stage(config, run, Path(drawn)), _second_stage(config, Path(drawn))
-        # What was typed is the second stage's, and is checked with it.
+        # The typed overrides belong to the second stage, and are checked with it.
         checked_first = check_run(first, []) if trains_first else None
         checked = check_run(second, overrides)
     second = with_changes(second, {"actor_rollout_ref.model.path": str(run / SFT / MERGED)})
@@ -114,7 +114,7 @@ def stages(
         if not (problems / DIVISION).exists():
             shutil.rmtree(problems, ignore_errors=True)
             _divide_problems(config, seele, problems)
-            # Last: its presence stands for a complete division.
+            # Written last: its presence marks a complete division.
             write_atomically(problems / DIVISION, json.dumps(division, indent=1) + "\n")
         resumes = {"trainer.resume_mode": "auto"} if is_anew else {}
 
@@ -128,12 +128,12 @@ def stages(
 
 
 def _start_anew(run: Path, *, needed: Path) -> None:
-    """Remove what either stage would go on from: a run that is killed in the first one must not find the
-    second's checkpoints, which began with another model.
+    """Remove what either stage would resume from: a run that is killed in the first one must not find the
+    second's checkpoints, which started from another model.
     """
     for folder in (run, run / SFT):
         check_not_among_later(folder, -1, needed=needed)
-    # The card goes before what it says has finished.
+    # The card is removed first, because it says that the stage has finished.
     (run / SFT / RUN_CARD).unlink(missing_ok=True)
     for folder in (run, run / SFT):
         drop_all_checkpoints(folder, needed=needed)
@@ -141,7 +141,7 @@ def _start_anew(run: Path, *, needed: Path) -> None:
 
 
 def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]:
-    """What decides which problems a stage gets."""
+    """Return the values that decide which problems a stage gets."""
     division = {
         "share": seele.sft.share,
         "seed": seele.seed,
@@ -155,20 +155,20 @@ def _describe_division(config: DictConfig, seele: SeeleConfig) -> dict[str, Any]
 
 
 def _check_division(record: Path, division: Mapping[str, Any]) -> None:
-    """Raise ``ConfigError`` where a run that goes on began with other files."""
+    """Raise ``ConfigError`` if a run that resumes began with other files."""
     if not record.exists():
         return
-    # An older record does not tell how many problems; they go on as they began.
+    # An older record lacks the number of problems; such runs resume as they began.
     if {"max_samples": division["max_samples"]} | json.loads(record.read_text()) != division:
         raise ConfigError(
-            f"{record}: the run in this folder has divided other problems, or divided them otherwise; "
-            "take another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
+            f"{record}: the run in this folder has divided other problems, or divided them differently; "
+            "use another trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
         )
 
 
 def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> None:
-    """Give each stage files of its own. ``data.train_max_samples`` is how many problems they share, or the
-    second one has where the first has other files.
+    """Give each stage its own files. ``data.train_max_samples`` is the number of problems that the stages
+    divide, or that the second one has if the first has its own files.
     """
     left: int = config.data.train_max_samples
     share = 0.0 if seele.sft.train_files else seele.sft.share
@@ -184,34 +184,35 @@ def _divide_problems(config: DictConfig, seele: SeeleConfig, folder: Path) -> No
         _check_apart(folder)
     if not all(problems_of_stage(folder, stage) for stage in (SFT, RL)):
         raise DataError(
-            f"seele.sft.share: {seele.sft.share} of these problems leaves a stage without any; add data or "
+            f"seele.sft.share: {seele.sft.share} of these problems leaves a stage with none; add data or "
             "choose another share"
         )
 
 
 def _check_apart(folder: Path) -> None:
-    """Raise ``DataError`` where the stages have problems in common."""
+    """Raise ``DataError`` if the stages have problems in common."""
     first, second = (
         {instance.question for instance, _ in read_problem_files(problems_of_stage(folder, stage))}
         for stage in (SFT, RL)
     )
     if both := first & second:
         raise DataError(
-            f"seele.sft.train_files: {len(both)} of their {len(first)} questions are in data.train_files, "
-            f"too, such as {min(both)[:80]!r}; the second stage trains on problems that the first has not "
-            "seen. Take them out of one, or leave seele.sft.train_files empty, which divides data.train_files"
+            f"seele.sft.train_files: {len(both)} of their {len(first)} questions are also in "
+            f"data.train_files, such as {min(both)[:80]!r}; the second stage trains on problems that the "
+            "first has not seen. Remove them from one, or leave seele.sft.train_files empty, which divides "
+            "data.train_files"
         )
 
 
 def _files(files: str | Sequence[str], key: str) -> list[Path]:
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     if missing := [path for path in paths if not path.is_file()]:
-        raise DataError(f"{key}: no such file as {missing[0]}; {how_to_make(missing[0])}")
+        raise DataError(f"{key}: no such file: {missing[0]}; {how_to_make(missing[0])}")
     return paths
 
 
 def problems_of_stage(problems: Path, stage: str) -> list[str]:
-    """Files of the problems that a stage trains on."""
+    """Return the files of the problems that a stage trains on."""
     return sorted(map(str, (problems / stage).glob("*.parquet")))
 
 
@@ -228,7 +229,7 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
     changes |= {f"seele.{name}": off for name, off in SETTINGS_OF_ROLLOUTS.items()}
     changes |= {name: False for name in VERL_SETTINGS_OF_ROLLOUTS if OmegaConf.select(config, name)}
     if config.trainer.resume_mode == "resume_path":
-        # The path is one of the second stage's.
+        # The path is a checkpoint of the second stage.
         changes |= {"trainer.resume_mode": "auto", "trainer.resume_from_path": None}
     return with_changes(config, changes)
 
@@ -238,7 +239,7 @@ def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
 
 
 def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """What each stage of a run in two stages has cost, for its card; nothing for other runs."""
+    """Return the cost of each stage of a two-stage run, for its card; empty for other runs."""
     first = _card(run / SFT)
     if not first:
         return {}

@@ -1,7 +1,7 @@
-"""How a run is told to stop: SIGTERM, which batch systems send before they take a machine away.
+"""Stops a run on SIGTERM, which batch systems send before they take a machine away.
 
-The driver notes it in the run's folder. The trainer, perhaps on another node, looks there after each step,
-saves and ends, and the driver ends with ``STOPPED``. A second SIGTERM ends the driver at once.
+The driver notes the request in the run folder. The trainer, perhaps on another node, checks it after each
+step, saves and ends, and the driver exits with ``STOPPED``. A second SIGTERM ends the driver at once.
 """
 
 import signal
@@ -13,12 +13,12 @@ from types import FrameType
 from seele.errors import SeeleError
 
 STOPPED = 75
-"""Exit status: the run is to be started again. EX_TEMPFAIL of sysexits.h."""
+"""Exit status: the run should be started again. EX_TEMPFAIL of sysexits.h."""
 ASKED, HEEDED = Path("logs") / "stop", Path("logs") / "stopped"
 
 
 class RunStopped(SeeleError):
-    """A run that was told to stop, and has saved."""
+    """A run stopped on request, after saving."""
 
 
 @contextmanager
@@ -41,15 +41,15 @@ def sigterm_stops(run: Path) -> Iterator[None]:
 
 
 def is_asked_to_stop(run: Path) -> bool:
-    """Whether the run should save and end."""
+    """True if the run should save and end."""
     return (run / ASKED).exists()
 
 
 def note_stop(run: Path) -> None:
-    """What a trainer does that ends before its last step because it was asked to."""
+    """Record that the trainer ends before its last step because it was asked to."""
     (run / HEEDED).touch()
 
 
 def has_stopped(run: Path) -> bool:
-    """Whether the run ended because it was asked to."""
+    """True if the run ended because it was asked to."""
     return (run / HEEDED).exists()

@@ -1,9 +1,10 @@
-"""A parent of the driver that starts a run again after a fault. It holds nothing of the run itself.
+"""A parent of the driver that restarts a run after a fault. It holds no state of the run.
 
     seele train ... trainer.max_restarts=3
 
-A fault is a driver that a signal ended or that says of a run which had begun that it stopped. Bad settings, a
-part of the user's that raises, and a run that was told to stop are none. The driver ends with its parent.
+A fault means that a signal ended the driver, or that the driver reports that a started run failed. Bad
+settings, a user's own part that raises, and a run that was asked to stop are not faults. The driver ends with
+its parent.
 """
 
 import ctypes
@@ -28,12 +29,12 @@ from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.watchdog import Watchdog, write_stacks
 
 RESTARTS = "SEELE_RESTARTS"
-"""Variable of a driver that has a parent: how often the run was started again."""
+"""Variable of a driver that has a parent: how often the run was restarted."""
 FAULT = 1
-"""Exit status of a driver whose run had begun and stopped."""
+"""Exit status of a driver whose run had started and failed."""
 POLL_S = 1.0
 GRACE_S = 10.0
-"""What processes have to end by themselves, after their driver."""
+"""Time that processes have to end by themselves, after their driver."""
 ON_PARENTS_DEATH = 1
 """PR_SET_PDEATHSIG of ``prctl``."""
 
@@ -43,55 +44,55 @@ class Progress:
     """How far a run has come."""
 
     stage: str
-    """The folder in the run's, "" for the run itself."""
+    """The stage's folder in the run folder, "" for the run itself."""
     step: int
-    """The last one with a line in ``metrics.jsonl``, 0 for none."""
+    """The last step with a line in ``metrics.jsonl``, 0 for none."""
 
 
 def is_supervised() -> bool:
-    """Whether this driver has a parent."""
+    """True if this driver has a parent."""
     return RESTARTS in os.environ
 
 
 def num_restarts() -> int:
-    """How often this driver's run was started again."""
+    """Return how often this driver's run was restarted."""
     return int(os.environ.get(RESTARTS, 0))
 
 
 def is_fault(status: int) -> bool:
-    """Whether a driver that ended so is started again; ``status`` as ``subprocess`` gives it."""
+    """True if a driver that ended with ``status``, as given by ``subprocess``, is restarted."""
     return status == FAULT or (status < 0 and -status not in (signal.SIGINT, signal.SIGTERM))
 
 
 def reason_to_give_up(now: Progress, before: Progress | None, *, restarts: int, allowed: int) -> str | None:
-    """Why a run that stopped is not started again; None where it is.
+    """Return why a run that stopped is not restarted; None if it is.
 
     Args:
         now: Where it stopped.
         before: Where it stopped the last time.
-        restarts: How often it was started again.
+        restarts: How often it was restarted.
         allowed: ``trainer.max_restarts``.
     """
     if now == before:
         return f"it stopped twice after step {now.step}, so it would stop there again"
     if restarts >= allowed:
-        return f"trainer.max_restarts={allowed} allows no further one"
+        return f"trainer.max_restarts={allowed} allows no more restarts"
     return None
 
 
 def progress_of(run: Path) -> Progress:
-    """How far the run in this folder has come, in the last of its stages that has begun."""
+    """Return how far the run in this folder has come, in the last stage that has begun."""
     cards = _cards(run)
     stage = max(cards, key=cards.__getitem__, default="")
     return Progress(stage, max((row["step"] for row in rows_of(run / stage)), default=0))
 
 
 def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
-    """Run the driver, and again after a fault while ``trainer.max_restarts`` allows.
+    """Run the driver, and restart it after a fault while ``trainer.max_restarts`` allows.
 
     Args:
-        config: The run's.
-        arguments: What the driver is called with.
+        config: The run's configuration.
+        arguments: The driver's arguments.
 
     Returns:
         The exit status of the last driver.
@@ -112,7 +113,7 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         stopped = f"the driver ended with {said} after step {now.step}"
         if why := reason_to_give_up(now, before, restarts=restarts, allowed=allowed):
-            sys.stderr.write(f"{stopped}; the run is not started again: {why}\n")
+            sys.stderr.write(f"{stopped}; the run is not restarted: {why}\n")
             return as_a_shell_has_it
         sys.stderr.write(f"{stopped}; restart {restarts + 1} of {allowed}\n")
         before = now
@@ -120,13 +121,13 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
 
 
 def goes_on_arguments(run: Path) -> list[str]:
-    """What a driver is told beside its arguments, to go on from a checkpoint that the run has made itself."""
+    """Return extra driver arguments, to resume from a checkpoint that the run has made itself."""
     has_saved = any(last_complete_step(folder) is not None for folder in (run, run / FIRST_STAGE))
     return ["trainer.resume_mode=auto", "trainer.resume_from_path=null"] if has_saved else []
 
 
 def _cards(run: Path) -> dict[str, int]:
-    """Stage -> when its card was last written; a stage that begins writes one."""
+    """Return, by stage, when its card was last written; each stage writes one when it begins."""
     cards = {stage: run / stage / RUN_CARD for stage in ("", FIRST_STAGE)}
     return {stage: card.stat().st_mtime_ns for stage, card in cards.items() if card.exists()}
 
@@ -136,8 +137,8 @@ def _run_driver(
 ) -> int:
     """Start the driver, wait for its end and that of all its processes, and return its status.
 
-    It is killed when the run shows no life for so long. SIGTERM is passed on; Ctrl-C in a terminal reaches
-    both, and is the driver's to heed.
+    It is killed if the run shows no life for ``watchdog_minutes``. SIGTERM is forwarded; Ctrl-C in a terminal
+    reaches both processes, and the driver handles it.
     """
     arrange = _end_with_parent(os.getpid())
     process = subprocess.Popen(command, env=environment, preexec_fn=arrange)
@@ -148,19 +149,19 @@ def _run_driver(
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(POLL_S)
-            # Also those whose parent has died meanwhile, and which are the system's now.
+            # This keeps processes whose parent has died, and which the system has adopted.
             family = {each for each in family if each.is_running()} | _descendants(process.pid)
             if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
                 stacks = write_stacks(run, family)
                 sys.stderr.write(
-                    f"no sign of life for {minutes:.0f} minutes; {stacks} says where each process stood\n"
+                    f"no sign of life for {minutes:.0f} minutes; {stacks} has the stack of each process\n"
                 )
                 process.kill()
                 return process.wait()
     finally:
         signal.signal(signal.SIGTERM, terminate)
         signal.signal(signal.SIGINT, interrupt)
-        # They end with the driver. One that hangs does not.
+        # They end with the driver, unless they hang.
         _, left = psutil.wait_procs(family, timeout=GRACE_S)
         for each in left:
             with suppress(psutil.NoSuchProcess):
@@ -175,7 +176,7 @@ def _descendants(pid: int) -> set[psutil.Process]:
 
 
 def _end_with_parent(parent: int) -> Callable[[], None]:
-    """What a child calls before it becomes the driver: the kernel kills it when its parent ends."""
+    """Return what a child calls before it becomes the driver: the kernel kills it when its parent ends."""
     prctl = ctypes.CDLL(None).prctl
 
     def arrange() -> None:

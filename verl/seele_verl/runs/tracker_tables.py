@@ -1,4 +1,4 @@
-"""What trackers get of a step beside numbers: how long its hints were, and some of its rollouts."""
+"""Sends trackers more than numbers of a step: how long its hints were, and some of its rollouts."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from seele.report.series import spread_evenly
 
 HINTS, ROLLOUTS = "hint_ratio/of_rollouts", "rollouts"
 NUM_ROLLOUTS, EVERY_STEPS = 32, 10
-"""A table has this number of rollouts, and comes with the first step and every tenth."""
+"""A table has this number of rollouts, and is sent with the first step and every tenth."""
 COLUMNS = ("instance_id", "round", "hint_ratio", "hint", "text", "answer", "reason", "reward", "advantage")
 MAX_CHARS = 2000
 _IN_A_CELL = str.maketrans({"|": "&#124;", "\n": "<br>", "\\": "&#92;", "`": "&#96;"})
@@ -22,9 +22,9 @@ def log_rollouts(trackers: Mapping[str, Any], step: int, rows: Sequence[Mapping[
     """Send a histogram of the hint ratios and, now and then, a table of rollouts spread over the step.
 
     Args:
-        trackers: verl's, by name; wandb, trackio, tensorboard and mlflow take part.
+        trackers: verl's trackers, by name; wandb, trackio, tensorboard and mlflow are supported.
         step: The step.
-        rows: Its lines of ``rollouts/step_N.jsonl``.
+        rows: The step's lines of ``rollouts/step_N.jsonl``.
     """
     ratios = [row["hint_ratio"] for row in rows if row["origin"] == "policy"]
     if not ratios:
@@ -42,7 +42,7 @@ def _to_wandb(wandb: Any, step: int, ratios: list[float], table: list[list[Any]]
 
 
 def _to_trackio(_: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
-    # verl imports these two where they are asked for; they bring pandas.
+    # verl imports these two only if requested; trackio brings pandas.
     pandas, trackio = import_module("pandas"), import_module("trackio")
     logged = {HINTS: trackio.Histogram(ratios)}
     frame = pandas.DataFrame(table, columns=list(COLUMNS))
@@ -51,7 +51,7 @@ def _to_trackio(_: Any, step: int, ratios: list[float], table: list[list[Any]]) 
 
 def _to_mlflow(_: Any, step: int, ratios: list[float], table: list[list[Any]]) -> None:
     mlflow = import_module("mlflow")
-    # It has no histograms.
+    # mlflow has no histograms.
     mlflow.log_table({"hint_ratio": ratios}, artifact_file=f"{HINTS}/step_{step}.json")
     if table:
         columns = dict(zip(COLUMNS, map(list, zip(*table, strict=True)), strict=True))
@@ -78,5 +78,5 @@ def _shown(value: Any) -> Any:
 
 
 def _as_cell(value: Any) -> str:
-    """Text that a Markdown table shows as it is."""
+    """Return text that a Markdown table shows unchanged."""
     return html.escape("" if value is None else str(value)).translate(_IN_A_CELL)

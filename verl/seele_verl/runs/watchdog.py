@@ -1,4 +1,4 @@
-"""Notices a run that hangs: its trainer shows life in the run's folder, where the driver's parent looks."""
+"""Detects a run that hangs: its trainer shows life in the run folder, which the driver's parent watches."""
 
 import shutil
 import subprocess
@@ -17,13 +17,13 @@ DUMP_LIMIT_S = 30.0
 
 
 def show_life(run: Path) -> None:
-    """What a trainer does whenever something has come forward."""
+    """Show that the trainer has made progress."""
     (run / LIFE).touch()
 
 
 class Watchdog:
-    """How long nothing has come forward in a run. Files are only compared with what they were, so other
-    clocks, and jumps of this one's, do not matter.
+    """Measures how long a run has made no progress. Files are only compared with their earlier state, so
+    other clocks, and jumps of this one, do not matter.
     """
 
     def __init__(self, run: Path) -> None:
@@ -32,7 +32,7 @@ class Watchdog:
         self._since = time.monotonic()
 
     def silent_minutes(self) -> float:
-        """Minutes between the first look that saw the present state and now."""
+        """Return the minutes since the present state was first seen."""
         now = [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]
         if now != self._seen:
             self._seen, self._since = now, time.monotonic()
@@ -40,14 +40,14 @@ class Watchdog:
 
 
 def write_stacks(run: Path, processes: Iterable[psutil.Process]) -> Path:
-    """Add to a file in the run's folder where the processes stand, and Ray's workers on this node.
+    """Append the stacks of the processes, and of Ray's workers on this node, to a file in the run folder.
 
     Args:
-        run: The folder.
-        processes: Those of the run that are known; others than Python's are left out.
+        run: The run folder.
+        processes: The run's known processes; those that do not run Python are skipped.
 
     Returns:
-        The file. Where py-spy is missing, or the system forbids it to look, the file says so.
+        The file. If py-spy is missing, or the system does not permit it, the file says so.
     """
     py_spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
     workers = (each for each in psutil.process_iter() if _title(each).startswith("ray::"))

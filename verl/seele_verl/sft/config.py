@@ -1,7 +1,8 @@
-"""The run's configuration as verl's SFT trainer wants it (``verl/trainer/config/sft_trainer_engine.yaml``).
+"""Converts the run's configuration to that of verl's SFT trainer
+(``verl/trainer/config/sft_trainer_engine.yaml``).
 
-Sections that both of verl's trainers know are handed over whole: model, engine, optimiser and checkpoint are
-those of the actor. Everything else is set key by key.
+Sections that both of verl's trainers know are passed whole: model, engine, optimiser and checkpoint are those
+of the actor. Everything else is set key by key.
 """
 
 import math
@@ -17,19 +18,19 @@ from seele_verl.settings import read_settings, sequence_parallel_size
 
 
 def steps_between_checkpoints(sft: SftConfig | DictConfig, total_steps: int) -> int:
-    """``seele.sft.save_freq``, or an epoch's steps, rounded up."""
+    """Return ``seele.sft.save_freq``, or an epoch's steps, rounded up."""
     return math.ceil(total_steps / sft.epochs) if sft.save_freq is None else sft.save_freq
 
 
 def verl_sft_config(
     config: DictConfig, *, verl_folder: Path, total_steps: int, checkpoint: Path | None
 ) -> DictConfig:
-    """verl's configuration for the run ``config``.
+    """Return verl's configuration for the run ``config``.
 
     Args:
-        config: A run's configuration, as ``resolved.yaml`` holds it.
+        config: A run's configuration, as in ``resolved.yaml``.
         verl_folder: The folder of verl's own configuration.
-        total_steps: Steps of the whole run, by which the learning rate is scheduled.
+        total_steps: Steps of the whole run, which the learning rate schedule spans.
         checkpoint: The checkpoint folder to resume from; None starts from scratch.
     """
     with initialize_config_dir(str(verl_folder), version_base=None):
@@ -37,11 +38,11 @@ def verl_sft_config(
     seele = read_settings(config)
     cuts = seele.data.overlong == "truncate"
     model, actor, trainer = config.actor_rollout_ref.model, config.actor_rollout_ref.actor, config.trainer
-    # A whole model too, in single precision as it is trained: accuracy is measured on it.
+    # Also save a whole model, in single precision as it is trained: accuracy is measured on it.
     contents = [*actor.checkpoint.save_contents, "hf_model"]
     sections = {
         "model": _plain(model),
-        # Offloading frees no room that anything needs here: each step would load everything again.
+        # Offloading frees no memory that anything needs here: each step would load everything again.
         "engine": _plain(actor.fsdp_config)
         | {
             "strategy": actor.strategy,

@@ -1,5 +1,5 @@
-"""Worked solutions as verl's SFT trainer takes them: one sequence a problem, and which of its tokens are
-learnt. The prompt is that of an un-hinted rollout; the solution is encoded as hints are.
+"""Worked solutions in the form that verl's SFT trainer takes: one sequence per problem, with a mask of the
+tokens that are learnt. The prompt is that of an un-hinted rollout; the solution is encoded like hints.
 """
 
 import itertools
@@ -28,15 +28,15 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        """Read all files, as ``read_fitting_problems`` does by ``config.overlong_record``.
+        """Read all files with ``read_fitting_problems``, following ``config.overlong_record``.
 
         Raises:
-            DataError: A file is missing or a row does not hold what the schema asks for.
+            DataError: A file is missing or a row does not match the schema.
         """
         record: str | None = getattr(config, "overlong_record", None)
         kept = read_fitting_problems(parquet_files, max_samples, record)
         self._problems = [problem.instance for problem in kept]
-        # Solutions beyond it are cut, and end without the end of the text.
+        # Longer solutions are cut, and then have no end-of-text token.
         self._max_response_tokens: int | None = getattr(config, "max_response_tokens", None)
         self._tokenizer = tokenizer
         self._template: str = config.template
@@ -57,34 +57,34 @@ class SolutionDataset(Dataset[dict[str, torch.Tensor]]):
             "input_ids": input_ids,
             "position_ids": torch.arange(len(input_ids)),
             "loss_mask": loss_mask,
-            "prompts": input_ids[: len(prompt_ids)],  # what seele_verl.packed_engine goes by
+            "prompts": input_ids[: len(prompt_ids)],  # used by seele_verl.packed_engine
         }
 
 
 class StepBatches:
-    """One rank's rows, a batch a step, for ever; takes the place of verl's data loader and of its sampler.
+    """One rank's rows, one batch per step, forever; replaces verl's data loader and its sampler.
 
-    Problems come in the order of ``UniformCurriculum``, so that which of them a step trains on depends on
-    nothing but seed and step. verl's own loader leaves out a remainder of each epoch, has to be restored,
-    and yields nothing for a whole epoch when it is resumed at the end of one.
+    Problems come in the order of ``UniformCurriculum``, so that the problems of a step depend only on seed
+    and step. verl's own loader drops a remainder of each epoch, has to be restored, and yields nothing for a
+    whole epoch when it is resumed at the end of one.
     """
 
     def __init__(
         self, dataset: SolutionDataset, *, batch_size: int, seed: int, rank: int, ranks: int, collate: Any
     ) -> None:
-        """Batches of ``batch_size`` rows over all ``ranks``, of which this is number ``rank``."""
+        """Make batches of ``batch_size`` rows over all ``ranks``, of which this is number ``rank``."""
         self._dataset = dataset
         self._batch_size = batch_size
         self._seed = seed
         self._rank, self._ranks = rank, ranks
         self._collate = collate
         self.steps_done = 0
-        """Steps that an earlier process has trained; the first batch is that of the next one."""
+        """Steps that an earlier process has trained; the first batch is that of the next step."""
         self.began_at = 0.0
-        """When the step of the last batch began, on ``time.perf_counter``."""
+        """When the last batch's step began, on ``time.perf_counter``."""
 
     def __len__(self) -> int:
-        """Steps that an epoch reaches into, from which verl reckons the epoch that it is in."""
+        """Number of steps that an epoch extends over, from which verl computes the current epoch."""
         return math.ceil(len(self._dataset) / self._batch_size)
 
     def __iter__(self) -> Iterator[Any]:
@@ -97,11 +97,11 @@ class StepBatches:
                 yield self._collate(rows)
 
     def set_epoch(self, epoch: int) -> None:
-        """verl tells its sampler the epoch; ours knows."""
+        """Do nothing: verl tells its sampler the epoch, but this one does not need it."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: verl saves it beside the checkpoint."""
+        """Return an empty state, which verl saves beside the checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to restore: the caller that resumes sets ``steps_done``."""
+        """Do nothing: a caller that resumes sets ``steps_done``."""

@@ -1,4 +1,4 @@
-"""What a supervised stage must satisfy before anything starts."""
+"""Checks of a supervised stage before anything starts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ VERL_SETTINGS_OF_ROLLOUTS = (
     "algorithm.filter_groups.enable",
     "reward.reward_kwargs.overlong_buffer_cfg.enable",
 )
-"""Switches of verl's that mean nothing where nothing is rolled out."""
+"""verl's switches that have no effect without rollouts."""
 
 
 def check_supervised(
@@ -24,9 +24,9 @@ def check_supervised(
     """Check batches, validation and solutions.
 
     Raises:
-        ConfigError: A batch that the ranks do not divide, more than one node, checkpoints that do not serve
-            the validation, or a way of decoding that it does not know.
-        DataError: Fewer problems than one step needs, or a problem without solution.
+        ConfigError: The ranks do not divide the batch, there is more than one node, checkpoints do not match
+            the validation, or the validation does not support a decoding setting.
+        DataError: There are fewer problems than one step needs, or a problem has no solution.
     """
     _check_settings(config, seele)
     if len(problems) < seele.sft.batch_size:
@@ -45,7 +45,7 @@ def check_supervised(
 def _check_settings(config: DictConfig, seele: SeeleConfig) -> None:
     for name in VERL_SETTINGS_OF_ROLLOUTS:
         if OmegaConf.select(config, name):
-            raise ConfigError(f"{name}: supervised training rolls nothing out; switch it off")
+            raise ConfigError(f"{name}: supervised training has no rollouts; switch it off")
     trainer, decoding = config.trainer, config.actor_rollout_ref.rollout.val_kwargs
     if trainer.nnodes != 1:
         raise ConfigError(

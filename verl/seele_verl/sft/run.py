@@ -1,7 +1,7 @@
-"""A supervised run as its driver sees it: verl's SFT trainer in processes of its own, then the validation.
+"""A supervised run from its driver's side: verl's SFT trainer in separate processes, then the validation.
 
-The trainer cannot generate, so accuracy is measured on its checkpoints once it has ended, by one process of
-``seele_eval`` that loads them one after the other, and joins the lines of their steps.
+The trainer cannot generate, so accuracy is measured on its checkpoints after it ends, by one process of
+``seele_eval`` that loads them one after the other; the results are added to the lines of their steps.
 """
 
 import json
@@ -25,7 +25,7 @@ ACCURACY = "val/accuracy/"
 
 
 def supervised_steps(config: DictConfig, preflight: Preflight) -> int:
-    """Steps of a supervised run: its epochs without a remainder at the end that fills no batch, but at most
+    """Return the steps of a supervised run: its epochs without a last partial batch, but at most
     ``trainer.total_training_steps``.
     """
     sft, bound = preflight.seele.sft, config.trainer.total_training_steps
@@ -37,7 +37,7 @@ def train_supervised(
     config: DictConfig, run: Path, *, python: str, total_steps: int, resumed_at: int | None, terminal: TextIO
 ) -> None:
     """Train up to the last step, measure the checkpoints that are due, and drop those that are not kept.
-    ``python`` is what the processes are started with.
+    ``python`` is the executable that starts the processes.
     """
     done = resumed_at or 0
     if done < total_steps:
@@ -51,7 +51,7 @@ def train_supervised(
         RunLog(run).amend(step, metrics)
         print(format_step({"step": step} | metrics, total_steps), file=terminal)
         last_warning = warning
-    # Of the last model alone: the first ones have yet to learn how to answer.
+    # Warn only of the last model: the first ones have yet to learn how to answer.
     RunLog(run).warn(last_warning)
     terminal.write(last_warning)
     if keep := config.trainer.max_actor_ckpt_to_keep:
@@ -63,7 +63,7 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    # Told to stop, its processes save and end by themselves.
+    # When asked to stop, its processes save and end by themselves.
     command = ["--standalone", "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"]
     command += [f"--nproc-per-node={config.trainer.n_gpus_per_node}"]
     command += ["-m", "seele_verl.sft.trainer", str(run), f"--steps={total_steps}"]
@@ -79,11 +79,11 @@ def _train(config: DictConfig, run: Path, *, python: str, total_steps: int, resu
 
 
 def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Path]:
-    """Folders of the models whose accuracy is to be measured and has not been, by step."""
+    """Return the folders of the models whose accuracy is still to be measured, by step."""
     trainer, sft = config.trainer, config.seele.sft
     models = {0: Path(config.actor_rollout_ref.model.path)} if trainer.val_before_train else {}
     if trainer.test_freq > 0:
-        # Without a frequency of its own each epoch's checkpoint; not those that were saved for their age.
+        # Without ``save_freq`` each epoch's checkpoint; not those that ``save_every_minutes`` caused.
         every = trainer.test_freq if sft.save_freq else steps_between_checkpoints(sft, last_step)
         models |= {
             step: model
@@ -98,7 +98,7 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
 def _measure(
     run: Path, models: Mapping[int, Path], python: str
 ) -> Iterator[tuple[int, dict[str, float], str]]:
-    """Step, metrics and warning of each model, as soon as they are known."""
+    """Yield step, metrics and warning of each model, as soon as they are known."""
     if not models:
         return
     command = [python, "-m", "seele_eval.validation", "--attached", "--run", str(run), "--models"]

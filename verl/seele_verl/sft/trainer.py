@@ -1,10 +1,10 @@
-"""verl's SFT trainer with our parts in its seams: one process of a supervised run.
+"""verl's SFT trainer with our parts plugged in: one process of a supervised run.
 
     torchrun --standalone --nproc-per-node N -m seele_verl.sft.trainer RUN --steps S [--resume-from FOLDER]
 
-What differs: where rows and their order come from, under which names a step is logged, and what is left to
-the driver (``seele_verl.sft.run``): un-hinted accuracy, and when old checkpoints go. The loop and the loss
-are verl's: the negative log-likelihood of the response's tokens, divided by their number in the whole
+It changes where rows and their order come from, the names under which a step is logged, and what is left to
+the driver (``seele_verl.sft.run``): un-hinted accuracy, and the removal of old checkpoints. The loop and the
+loss are verl's: the negative log-likelihood of the response's tokens, divided by their number in the whole
 batch, over all micro-batches and ranks.
 """
 
@@ -43,7 +43,7 @@ NAMES = {
     "train/mfu": "perf/mfu/actor",
     "train/global_tokens": "tokens/trained",
 }
-"""What verl's SFT trainer logs, under the names that its RL trainer and docs/metrics.md use."""
+"""Metrics of verl's SFT trainer -> the names that its RL trainer and docs/metrics.md use."""
 
 PARENT_POLL_S = 1.0
 
@@ -53,7 +53,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
 
     save_freq: int
     total_training_steps: int
-    """verl's: the step after which it stops."""
+    """verl's attribute: the step after which it stops."""
 
     def __init__(self, config: DictConfig) -> None:
         self._run = Path(config.trainer.default_local_dir)
@@ -94,7 +94,7 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         if self.device_name == "cpu":
             return_free_memory()
         age_s, limit_s = time.monotonic() - self._saved_at, 60 * (self._save_every_minutes or math.inf)
-        # Ranks may see the file and the time differently: [tokens, ranks that are to stop, ranks that save].
+        # Ranks may see the file and the time differently: [tokens, ranks that should stop, ranks that save].
         own = [int(data["loss_mask"].sum()), is_asked_to_stop(self._run), age_s >= limit_s]
         counts = torch.tensor(own, dtype=torch.long, device=self.device_name)
         torch.distributed.all_reduce(counts, group=self.engine.get_data_parallel_group())
@@ -103,18 +103,18 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
         if stop and self._steps_begun < self.total_training_steps:
             note_stop(self._run)
             self.total_training_steps = self._steps_begun
-        # verl's loop saves at each multiple.
+        # verl's loop saves at each multiple of ``save_freq``.
         self.save_freq = 1 if save else self._save_freq
         return super()._get_batch_seqlens(data)
 
     def fit(self) -> None:
-        # verl makes its tracking by this name, on the one rank that logs.
+        # verl creates its tracking under this name, on the one rank that logs.
         sft_trainer.Tracking = lambda **settings: StepLog(self, Tracking(**settings))
         super().fit()
 
 
 class StepLog:
-    """Where verl's tracking stands: the step's line goes to ``metrics.jsonl``, then to verl's loggers."""
+    """Replaces verl's tracking: a step's line goes to ``metrics.jsonl``, then to verl's loggers."""
 
     def __init__(self, trainer: SupervisedTrainer, tracking: Tracking) -> None:
         self._trainer = trainer
@@ -124,14 +124,14 @@ class StepLog:
         self._log.rewind(trainer.resume_global_step)
 
     def log(self, data: Mapping[str, Any], step: int) -> None:
-        """What verl calls after each step."""
+        """Log a step; verl calls this after each one."""
         metrics = {
             NAMES.get(name, name): float(value)
             for name, value in data.items()
             if isinstance(value, (int, float)) and (name in NAMES or not name.startswith("train/"))
         }
         metrics["tokens/teacher_forced"] = float(self._trainer.response_tokens)
-        # A problem has one row, which shares nothing, and is learnt from.
+        # A problem has one row, which shares no tokens and has a gradient.
         metrics |= dict.fromkeys(TRAINED, metrics["tokens/trained"])
         metrics["flops"] = model_flops(
             self._parameters,
@@ -145,8 +145,8 @@ class StepLog:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent is gone. A driver that was killed must not leave a process behind that
-    writes into the run's folder.
+    """End this process when its parent is gone: a driver that was killed must not leave a process behind that
+    writes to the run folder.
     """
 
     def watch() -> None:
