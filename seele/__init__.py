@@ -1,6 +1,6 @@
-"""RL with hints from worked solutions: what needs no engine.
+"""RL with hints from worked solutions: the parts that need no engine.
 
-After ``import seele``, ``seele.hints`` and the other parts are there, each loaded where it is first named.
+After ``import seele``, ``seele.hints`` and the other parts are available, each loaded on first access.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def load_run(folder: str | Path) -> Any:
-    """A run as pandas frames, a ``seele.runs.Run``, for notebooks: docs/runs.md.
+    """Return a run as a ``seele.runs.Run`` of pandas frames, for notebooks: docs/runs.md.
 
     Raises:
         CheckpointError: If ``folder`` is not a run folder.

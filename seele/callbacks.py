@@ -1,7 +1,7 @@
-"""What a user's own code hears of a run: the ends of steps and validations, and saved checkpoints.
+"""Callbacks for a user's own code: the ends of steps and validations, and saved checkpoints.
 
-``seele.callbacks=[path/to/file.py:MyCallback]`` names classes, which are built without arguments in the
-process of the trainer.
+``seele.callbacks=[path/to/file.py:MyCallback]`` names classes, which are instantiated without arguments in
+the trainer's process.
 """
 
 import json
@@ -18,14 +18,14 @@ KEY = "seele.callbacks"
 
 
 class Callback:
-    """Does nothing; derive from it and write the methods that you need."""
+    """Base class that does nothing; derive from it and override the methods that you need."""
 
     def on_step_end(self, step: int, metrics: Mapping[str, float]) -> Mapping[str, float] | None:
-        """The update of ``step`` is done; its checkpoint and validation come later.
+        """Called after the update of ``step``, before its checkpoint and validation.
 
         Args:
-            step: Counted from 1.
-            metrics: The step's metrics (docs/metrics.md), all but validation's and the times of what comes.
+            step: The step, counted from 1.
+            metrics: The step's metrics (docs/metrics.md), except for validation's and later timings.
 
         Returns:
             Further numbers to log with the step, by name, or None.
@@ -33,13 +33,15 @@ class Callback:
         return None
 
     def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The policy of ``step`` was validated; 0 is the initial one. ``metrics`` are the validation's."""
+        """Called after the policy of ``step`` was validated; step 0 is the initial policy. ``metrics`` are
+        the validation's.
+        """
 
     def on_checkpoint_saved(self, step: int, folder: Path) -> None:
-        """The checkpoint of ``step`` is complete in ``folder``."""
+        """Called when the checkpoint of ``step`` is complete in ``folder``."""
 
     def state_dict(self) -> State:
-        """What to save with every checkpoint, which comes after ``on_step_end`` and before validation."""
+        """Return what to save with every checkpoint, which is after ``on_step_end`` and before validation."""
         return {}
 
     def load_state_dict(self, state: State) -> None:
@@ -50,13 +52,13 @@ _METHODS = ("on_step_end", "on_validation_end", "on_checkpoint_saved", "state_di
 
 
 class Callbacks:
-    """The callbacks of a run. What one of them does wrong is a ``PluginError`` with its file and line."""
+    """The callbacks of a run. Errors in a callback become ``PluginError``s with its file and line."""
 
     def __init__(self, specs: Sequence[str]) -> None:
-        """Import and build them.
+        """Import and instantiate the callbacks.
 
         Raises:
-            ConfigError: There is no such class, it lacks a method, needs arguments, or is named twice.
+            ConfigError: If there is no such class, it lacks a method, needs arguments, or is named twice.
         """
         self._by_name: dict[str, Any] = {}
         for spec in specs:
@@ -72,32 +74,32 @@ class Callbacks:
             self._by_name[name] = callback
 
     def on_step_end(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Tell all, and return the numbers that they add to the step's."""
+        """Call all callbacks, and return the numbers that they add to the step's metrics."""
         added: dict[str, float] = {}
         for callback in self._by_name.values():
             with blame(callback, f"on_step_end at step {step}", key=KEY):
                 for name, value in (callback.on_step_end(step, metrics) or {}).items():
                     if name in metrics or name in added or not isinstance(name, str):
-                        raise ValueError(f"the name {name!r} is taken; return others")
+                        raise ValueError(f"the name {name!r} is taken; return other names")
                     if not isinstance(value, (int, float)) or not math.isfinite(value):
                         raise ValueError(f"{name!r} is {value!r}; return finite numbers")
                     added[name] = float(value)
         return added
 
     def on_validation_end(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Tell all."""
+        """Call all callbacks."""
         for callback in self._by_name.values():
             with blame(callback, f"on_validation_end at step {step}", key=KEY):
                 callback.on_validation_end(step, metrics)
 
     def on_checkpoint_saved(self, step: int, folder: Path) -> None:
-        """Tell all."""
+        """Call all callbacks."""
         for callback in self._by_name.values():
             with blame(callback, f"on_checkpoint_saved at step {step}", key=KEY):
                 callback.on_checkpoint_saved(step, folder)
 
     def state_dict(self) -> State:
-        """The state of each, by the name of its class."""
+        """Return the state of each callback, by class name."""
         states: dict[str, Any] = {}
         for name, callback in self._by_name.items():
             with blame(callback, "state_dict", key=KEY):
@@ -106,7 +108,7 @@ class Callbacks:
         return states
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what ``state_dict`` returned; a callback that is new to the run begins from scratch."""
+        """Restore what ``state_dict`` returned; a callback that is new to the run starts from scratch."""
         for name, callback in self._by_name.items():
             if name in state:
                 with blame(callback, "load_state_dict", key=KEY):

@@ -1,8 +1,8 @@
 """Errors that a user can fix.
 
-Each message says where the problem is, what came, what is allowed and what to do. Violated invariants of
-our own code are ``assert``s and do not live here. The classes take one message so that they survive pickling:
-Ray carries them between processes.
+Each message says where the problem is, what came, what is allowed and what to do. Violated invariants of our
+own code are ``assert``s instead. The classes take a single message so that they survive pickling: Ray passes
+them between processes.
 """
 
 
@@ -15,7 +15,7 @@ class ConfigError(SeeleError, ValueError):
 
 
 class DataError(SeeleError, ValueError):
-    """A data file is missing, or a row of it does not hold what the schema asks for."""
+    """A data file is missing, or one of its rows violates the schema."""
 
 
 class CheckpointError(SeeleError):
@@ -27,4 +27,4 @@ class DependencyError(SeeleError, ImportError):
 
 
 class PluginError(SeeleError):
-    """A part of the user's own raised or returned nonsense; the message names its file and line."""
+    """User code raised an error or returned an invalid value; the message names its file and line."""

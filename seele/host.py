@@ -1,4 +1,4 @@
-"""What the host has: memory, as far as a process may use it, and what its processor computes fast."""
+"""Properties of the host: the memory that a process may use, and native support for bfloat16."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ CGROUP_LIMITS = (
 
 
 def host_memory() -> int:
-    """Bytes of the host's memory, or of the container's limit where that is lower."""
+    """Return the host's memory in bytes, or the container's limit if that is lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_container_limits()])
 
 
@@ -23,7 +23,7 @@ def _container_limits() -> Iterator[int]:
             said = path.read_text().strip()
         except OSError:
             continue
-        if said.isdigit():  # "max" stands for none
+        if said.isdigit():  # "max" means no limit
             yield int(said)
 
 
@@ -31,7 +31,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def computes_in_bfloat16() -> bool:
-    """Whether the processor multiplies matrices in bfloat16; others emulate it, ten times slower or more."""
+    """True if the processor multiplies matrices in bfloat16; others emulate it, ten times slower or more."""
     try:
         said = CPU_INFO.read_text()
     except OSError:
@@ -43,7 +43,7 @@ def check_bfloat16(setting: str) -> None:
     """Raise ``ConfigError`` unless the processor multiplies matrices in bfloat16.
 
     Args:
-        setting: Where that was asked for, and how.
+        setting: The setting that requests bfloat16, with its value.
     """
     if not computes_in_bfloat16():
         raise ConfigError(

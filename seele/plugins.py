@@ -1,4 +1,4 @@
-"""Parts by name: SEELE's own, those of installed packages, and a user's own by import path or file.
+"""Parts by name: SEELE's own, those of installed packages, and user-defined ones by import path or file.
 
 A setting that names a part takes
 
@@ -33,7 +33,7 @@ def is_import_path(spec: str) -> bool:
 
 
 def absolute(spec: str) -> str:
-    """The same part, found from any working folder: the path of a file made absolute."""
+    """Return a spec of the same part that works from any folder: a file's path is made absolute."""
     location, colon, name = spec.rpartition(":")
     if not location.endswith(".py"):
         return spec
@@ -41,12 +41,12 @@ def absolute(spec: str) -> str:
 
 
 def installed_names(group: str) -> list[str]:
-    """Names of the entry points in ``seele.GROUP``."""
+    """Return the names of the entry points in ``seele.GROUP``."""
     return sorted(entry_points(group=f"seele.{group}").names)
 
 
 def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -> Any:
-    """The part that a setting names.
+    """Return the part that a setting names.
 
     Args:
         spec: The setting's value.
@@ -55,7 +55,7 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
         built_in: SEELE's own parts by name.
 
     Raises:
-        ConfigError: There is no such part, or its module cannot be imported. Says the file and line.
+        ConfigError: If there is no such part, or its module cannot be imported; with the file and line.
     """
     if spec in built_in:
         return built_in[spec]
@@ -71,7 +71,7 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
 
 
 def where(part: Any) -> str:
-    """File and line of a class, function or instance, for messages."""
+    """Return the file and line of a class, function or instance, for messages."""
     target = _defined(part)
     try:
         return f"{inspect.getsourcefile(target)}:{inspect.getsourcelines(target)[1]}"
@@ -80,14 +80,14 @@ def where(part: Any) -> str:
 
 
 def where_raised(error: BaseException) -> str:
-    """File and line of the innermost frame of an error."""
+    """Return the file and line of the innermost frame of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
 
 
 def where_in(part: Any, error: BaseException) -> str:
-    """File and line of the innermost frame of an error in the part's own file, not in what it calls; where
-    the part begins if the error has no frame there, as with a wrong number of arguments.
+    """Return the file and line of an error's innermost frame within the part's own file; if it has no frame
+    there, as with a wrong number of arguments, return where the part begins.
     """
     file = inspect.getfile(_defined(part))
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
@@ -95,8 +95,8 @@ def where_in(part: Any, error: BaseException) -> str:
 
 
 def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
-    """Raise ``ConfigError`` where a part lacks a method or an attribute, with the part's file and line. What
-    a base class leaves abstract is missing.
+    """Raise ``ConfigError``, with the part's file and line, if a part lacks a method or an attribute. A
+    member that is still abstract counts as missing.
     """
     abstract = getattr(part, "__abstractmethods__", ())
     missing = [name for name in names if not hasattr(part, name) or name in abstract]
@@ -105,19 +105,19 @@ def require_members(part: Any, names: Iterable[str], *, key: str) -> None:
 
 
 def _defined(part: Any) -> Any:
-    """What has a place in a file: a class or a function; for an instance, its class."""
+    """Return the class or function that is defined in a file; for an instance, its class."""
     return inspect.unwrap(part if inspect.isclass(part) or inspect.isroutine(part) else type(part))
 
 
 @contextmanager
 def blame(part: Any, doing: str, *, key: str, error: type[SeeleError] = PluginError) -> Iterator[None]:
-    """Whatever a user's part raises inside becomes an ``error`` that names the part.
+    """Turn any exception of a user's part in the block into an ``error`` that names the part.
 
     Args:
         part: The class, function or instance.
-        doing: What it was asked for, such as ``observe, problem 'a'``.
+        doing: The call in progress, such as ``observe, problem 'a'``.
         key: The setting that names it.
-        error: ``ConfigError`` where it is only being built.
+        error: ``ConfigError`` while the part is only being built.
     """
     try:
         yield
@@ -150,7 +150,7 @@ def _load(spec: str, key: str) -> Any:
 
 
 def _module_of(file: Path) -> ModuleType:
-    """The module of a file, loaded once a process."""
+    """Return the module of a file, loaded once per process."""
     if not file.is_file():
         raise FileNotFoundError(file)
     name = f"seele_plugin_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"

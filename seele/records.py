@@ -1,7 +1,7 @@
 """Frozen records that the stages exchange.
 
-What lives here: values only. Nothing here reads files, draws random numbers or knows an engine, and the
-stages know these records rather than each other.
+This module has only values. It does not read files, draw random numbers or depend on an engine, and the
+stages depend on these records rather than on each other.
 """
 
 import math
@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 from seele.rounding import at_least
 
 State = Mapping[str, Any]
-"""What a stateful part saves with a checkpoint: nested dicts, lists, strings, numbers, booleans and None
-only (JSON).
+"""State that a part saves with a checkpoint: only nested dicts, lists, strings, numbers, booleans and None
+(JSON).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """A value on the way through a worked solution, its final answer as the last one."""
+    """An intermediate value of a worked solution; the last milestone is the final answer."""
 
     value: str
-    """As the solution states it; a number without commas and closing zeros."""
+    """Value as the solution states it; a number without commas and trailing zeros."""
 
     end: int
     """Characters of the solution up to the end of the value: a hint of that length states it."""
 
     equations: tuple[str, ...] = ()
-    """What the solution computes since the milestone before, without blanks and units, such as
-    ``48/2=24``. The last one is its own where it has one.
+    """Computations of the solution since the previous milestone, without blanks and units, such as
+    ``48/2=24``. The last one is the milestone's own, if it has one.
     """
 
 
@@ -38,21 +38,21 @@ class Segment(NamedTuple):
     """The part of a response that belongs to one milestone."""
 
     start: int
-    """Where the segment before ends."""
+    """Where the previous segment ends."""
     end: int
-    """Behind its last character, or token."""
+    """Index after its last character, or token."""
     milestone_index: int
     passed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a response did with the milestones, in characters or in tokens."""
+    """A response compared with the milestones, in characters or in tokens."""
 
     segments: tuple[Segment, ...]
-    """In order, without gaps from 0 on. Milestones without a segment were skipped, or not come to."""
+    """Segments in order, without gaps from 0 on. Milestones without a segment were skipped or not reached."""
     first_error: int | None
-    """Where the first wrong value begins, the last segment ending behind it; None where no error is sure."""
+    """Where the first wrong value begins, after which the last segment ends; None if no error is sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Instance:
     """One training or evaluation problem with its worked solution (x and y in the paper)."""
 
     instance_id: str
-    """Stable and unique in its file: what the hint controller remembers a problem by."""
+    """Stable id, unique in its file, by which the hint controller identifies the problem."""
 
     data_source: str
     """Name of the data set, such as ``chains`` or ``gsm8k``."""
@@ -69,29 +69,29 @@ class Instance:
     """The problem as the user poses it, without template."""
 
     steps: tuple[str, ...]
-    """The worked solution; ``"".join(steps)`` is its text, so a step carries its own trailing separator.
-    May be empty.
+    """The worked solution; ``"".join(steps)`` is its text, so a step includes its trailing separator. May be
+    empty.
     """
 
     answer: str
-    """Reference answer that the grader compares with."""
+    """Reference answer with which the grader compares."""
 
     level: int = 0
-    """Difficulty where the source states one, else 0."""
+    """Difficulty if the source states one, else 0."""
 
     revealed_at: int | None = None
-    """Fewest leading steps that state the answer, ``len(steps)`` where only the whole solution does; None
-    where that was not checked (``seele.data.steps.leakage``).
+    """Fewest leading steps that state the answer, ``len(steps)`` if only the whole solution does; None if not
+    checked (``seele.data.steps.leakage``).
     """
 
     milestones: tuple[Milestone, ...] | None = None
-    """Values that the worked solution computes on the way, in order; None where that was not checked
+    """Intermediate values of the worked solution, in order; None if not checked
     (``seele.reward.milestones``).
     """
 
     tiers: tuple[str, ...] = ()
-    """Hints that are texts of their own, from weak to strong, such as knowledge, plan and solution; empty
-    where hints are prefixes of the solution (``seele.hints.kind``).
+    """Hints that are separate texts, from weak to strong, such as knowledge, plan and solution; empty if
+    hints are prefixes of the solution (``seele.hints.kind``).
     """
 
     longest_hint: int | None = None
@@ -101,9 +101,7 @@ class Instance:
 
     @property
     def num_hint_units(self) -> int:
-        """S, the units that hints are counted in: the solution's steps, or its tiers and the whole solution
-        above them.
-        """
+        """S, the number of hint units: the solution's steps, or its tiers plus one for the whole solution."""
         return len(self.tiers) + 1 if self.tiers else len(self.steps)
 
     @property
@@ -117,13 +115,13 @@ class Instance:
         return tuple(revealed / self.num_hint_units for revealed in range(most + 1)) or (0.0,)
 
     def num_hint_steps(self, hint_ratio: float) -> int:
-        """Number of leading steps that ``hint_ratio`` reveals, or of the tier that it is: round(hint_ratio *
-        S), paper Alg. 1.
+        """Return the number of leading steps that ``hint_ratio`` reveals, or the number of its tier:
+        round(hint_ratio * S), paper Alg. 1.
         """
         return round(hint_ratio * self.num_hint_units)
 
     def hint(self, hint_steps: int) -> str:
-        """The text of a hint of that many steps, or of that tier; empty for 0."""
+        """Return the text of a hint of ``hint_steps`` steps, or of that tier; empty for 0."""
         if self.tiers:
             return self.tiers[hint_steps - 1] if hint_steps else ""
         return "".join(self.steps[:hint_steps])
@@ -131,20 +129,20 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class RoundRequest:
-    """Asks a hint controller for the hint ratio of one round of one problem."""
+    """Request to a hint controller for the hint ratio of one round of one problem."""
 
     instance_id: str
     round_index: int
-    """Counts the rounds of the visit from 0; 0 begins a new visit."""
+    """Round of the visit, counted from 0; 0 begins a new visit."""
     legal_ratios: tuple[float, ...]
     rollouts_left: int = 0
-    """Rollouts that the visit has left, this round's among them. A controller may plan for all of them, which
-    makes the round the visit's last. 0 where it may not."""
+    """Rollouts left in the visit, including this round's. A controller may plan for all of them, which makes
+    the round the visit's last. 0 if it may not."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """Tells a hint controller what rollouts under one hint ratio brought."""
+    """Result of the rollouts under one hint ratio, for a hint controller."""
 
     instance_id: str
     hint_ratio: float
@@ -159,12 +157,12 @@ class HintShare:
     hint_ratio: float
     num_rollouts: int
     is_probe: bool = False
-    """Whether the hint was left out on purpose, to measure what the policy can do without."""
+    """True if the hint was omitted on purpose, to measure the policy's un-hinted accuracy."""
     predicted_accuracy: float | None = None
-    """What the controller expects under this hint, from earlier rounds and visits; None for no idea."""
+    """Accuracy that the controller expects under this hint, from earlier rounds and visits, or None."""
 
     def num_awaited(self, quorum: float) -> int:
-        """Rollouts that the next round waits for: the share ``quorum`` in (0, 1] of these; of probes all."""
+        """Return the rollouts that the next round waits for: a share ``quorum`` in (0, 1], but all probes."""
         if self.is_probe:
             return self.num_rollouts
         return max(at_least(quorum, self.num_rollouts), 1)
@@ -172,7 +170,7 @@ class HintShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyCurve:
-    """What a hint controller expects of one problem, for reports."""
+    """A hint controller's expectation for one problem, for reports."""
 
     instance_id: str
     hint_ratios: tuple[float, ...]
@@ -180,29 +178,29 @@ class AccuracyCurve:
     accuracies: tuple[float, ...]
     """(T,) expected accuracy under each hint ratio, in [0, 1]."""
     rounds: tuple[tuple[float, float], ...] = ()
-    """Hint ratio and accuracy of the rounds that the curve was fitted to, in order; empty where the
-    controller does not keep them.
+    """Hint ratio and accuracy of the rounds to which the curve was fitted, in order; empty if the controller
+    does not keep them.
     """
 
 
 BOX_REQUEST = "Put your final answer within \\boxed{}."
-"""What an instruct model must be told; its chat template does not."""
+"""Request that an instruct model needs and that its chat template lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """What a tokenizer's chat template is given beside the question."""
+    """Inputs of a tokenizer's chat template besides the question."""
 
     system: str | None = None
     """Text of a system message before the question; None for none."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the template's own variables, such as ``enable_thinking``; others it does not read."""
+    """Values of the template's own variables, such as ``enable_thinking``; it ignores others."""
     open_thinking: bool = False
-    """Whether the prompt ends with ``<think>`` and a new line, also where the template leaves that to the
-    model, so that a hint stands inside the thoughts."""
+    """True if the prompt ends with ``<think>`` and a newline, even if the template leaves that to the model,
+    so that a hint is inside the thoughts."""
     ask: str = BOX_REQUEST
-    """What stands behind the question, on a line of its own, unless question or system message have
-    ``\\boxed`` already; empty for nothing."""
+    """Text after the question, on a line of its own, unless the question or the system message already has
+    ``\\boxed``; empty for none."""
 
 
 class Finish(StrEnum):
@@ -211,12 +209,12 @@ class Finish(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     FLAGGED = "flagged"
-    """Stopped by us, at a sure error (``seele.credit.stop``)."""
+    """Stopped by SEELE at a sure error (``seele.credit.stop``)."""
     ERROR = "error"
 
 
 class Origin(StrEnum):
-    """Who wrote a rollout."""
+    """Writer of a rollout."""
 
     POLICY = "policy"
     TRACE = "trace"
@@ -226,18 +224,18 @@ class Origin(StrEnum):
 
 
 class GradeReason(StrEnum):
-    """What became of one answer in the grader. Everything but ``CORRECT`` counts as wrong."""
+    """Result of grading one answer. Everything but ``CORRECT`` counts as wrong."""
 
     CORRECT = "correct"
     WRONG = "wrong"
-    """An answer of the form that was asked for, as far as that is checked, but not the right one."""
+    """An incorrect answer in the requested form, as far as the form is checked."""
     MALFORMED = "malformed"
-    """An answer of another form, such as a word where an expression was asked for."""
+    """An answer in another form, such as a word where an expression was requested."""
     NO_ANSWER = "no_answer"
     TRUNCATED = "truncated"
     TOO_LONG = "too_long"
     TOO_DEEP = "too_deep"
-    """Brackets within brackets within brackets."""
+    """Brackets are nested too deeply."""
     TIMEOUT = "timeout"
     CRASHED = "crashed"
     ERROR = "error"
@@ -252,7 +250,7 @@ UNGRADED = frozenset(
         GradeReason.ERROR,
     }
 )
-"""Reasons that mean the grader came to no verdict."""
+"""Reasons for which the grader reached no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,52 +258,48 @@ class Grade:
     """A grader's verdict on one answer."""
 
     correct: bool
-    """Whether the rollout counts as solved: for accuracies, controllers, curricula and selections."""
+    """True if the rollout counts as solved: for accuracies, controllers, curricula and selections."""
     reason: GradeReason
     score: float | None = None
-    """What the update learns from, in [0, 1]; None for 1.0 where the answer is correct, else 0.0."""
+    """Reward for the update, in [0, 1]; None for 1.0 if the answer is correct, else 0.0."""
     extra: Mapping[str, float | str] = field(default_factory=dict, hash=False)
-    """Further numbers and texts of a reward function, by name."""
+    """Further numbers and texts from a reward function, by name."""
     walk: Walk | None = None
-    """What the rollout did with the problem's milestones, in tokens of the completion; None where nothing
-    asks for it.
-    """
+    """The rollout compared with the problem's milestones, in tokens of the completion; None if not needed."""
     is_flagged: bool = False
-    """Whether its text has a sure error for those who do not know whether it is correct."""
+    """True if the text has an error that is sure even without knowing whether the answer is correct."""
 
     @property
     def reward(self) -> float:
-        """What the update learns from, in [0, 1]."""
+        """Reward for the update, in [0, 1]."""
         return float(self.correct) if self.score is None else self.score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What the engine returned for one sample."""
+    """The engine's output for one rollout."""
 
     text: str
     token_ids: tuple[int, ...]
     log_probs: tuple[float, ...]
-    """(T,) log-probability of each generated token under the sampling policy; empty where the engine was
-    not asked.
-    """
+    """(T,) log-probability of each generated token under the sampling policy; empty if not requested."""
     finish: Finish
     cached_prompt_tokens: int = 0
     """Prompt tokens that the engine found in its prefix cache instead of computing them."""
 
     @property
     def uncertainty(self) -> float:
-        """Mean negative log-probability of its tokens when they were written, in nats; 0 without any."""
+        """Mean negative log-probability of the tokens when they were sampled, in nats; 0 without tokens."""
         return -math.fsum(self.log_probs) / max(len(self.log_probs), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """What solved a problem once."""
+    """A completion that solved a problem."""
 
     completion: Completion
     hint_steps: int = 0
-    """Steps of the worked solution before it."""
+    """Steps of the worked solution given before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +310,7 @@ class Rollout:
     rollout_index: int
     """Position among all rollouts of the prompt in this step, counted over rounds."""
     share: HintShare
-    """The part of its round that it belongs to."""
+    """The part of the round to which the rollout belongs."""
     hint_steps: int
     completion: Completion
     grade: Grade
@@ -329,17 +323,17 @@ class Rollout:
 
     @property
     def reward(self) -> float:
-        """What the update learns from. Accuracies are means of ``grade.correct`` instead."""
+        """Reward for the update. Accuracies are means of ``grade.correct`` instead."""
         return self.grade.reward
 
     @property
     def preference(self) -> tuple[int, float]:
-        """Smaller for a better solution among right ones: first behind a shorter hint, then surer."""
+        """Sort key among correct rollouts, smaller is better: first a shorter hint, then less uncertainty."""
         return self.hint_steps, self.completion.uncertainty
 
     @property
     def passed_next(self) -> bool:
-        """Whether it passed the first milestone that it came to behind the hint."""
+        """True if the rollout passed the first milestone that it reached after the hint."""
         return bool(self.grade.walk and self.grade.walk.segments and self.grade.walk.segments[0].passed)
 
 
@@ -350,11 +344,11 @@ class Visit:
     instance: Instance
     step: int
     prompt_tokens: int
-    """Tokens of the prompt without hint."""
+    """Tokens of the prompt without a hint."""
     step_tokens: tuple[int, ...]
-    """Tokens that each further step of a hint adds in front of the response."""
+    """Tokens that each further step of a hint adds before the response."""
     rollouts: tuple[Rollout, ...]
-    """In order of round and rollout."""
+    """Rollouts in order of round and rollout."""
 
     @property
     def generated(self) -> tuple[Rollout, ...]:
@@ -363,9 +357,9 @@ class Visit:
 
     @property
     def accuracy(self) -> float:
-        """Share of those that are correct."""
+        """Share of the generated rollouts that are correct."""
         return sum(rollout.grade.correct for rollout in self.generated) / len(self.generated)
 
     def hint_tokens(self, rollout: Rollout) -> int:
-        """Tokens of the hint that a rollout saw."""
+        """Return the tokens of the hint that a rollout was given."""
         return sum(self.step_tokens[: rollout.hint_steps])

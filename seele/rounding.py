@@ -1,4 +1,4 @@
-"""Whole numbers out of shares: what a share of a count comes to, whatever its product rounds to."""
+"""Whole numbers from shares: a share of a count, robust to floating-point error in the product."""
 
 import math
 
@@ -7,10 +7,10 @@ DIGITS = 9
 
 
 def at_most(share: float, count: int) -> int:
-    """``share`` of ``count``, rounded down to a whole number."""
+    """Return ``share`` of ``count``, rounded down to a whole number."""
     return math.floor(round(share * count, DIGITS))
 
 
 def at_least(share: float, count: int) -> int:
-    """``share`` of ``count``, rounded up to a whole number."""
+    """Return ``share`` of ``count``, rounded up to a whole number."""
     return math.ceil(round(share * count, DIGITS))

@@ -1,6 +1,6 @@
-"""Reading saved states of controllers, curricula, selections and pruning.
+"""Reading of saved states of controllers, curricula, selections and pruning.
 
-A state carries a header that says whose it is. Errors say what was found, what was expected and what to do.
+A state has a header that identifies its owner. Errors say what was found, what was expected and what to do.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ Saved = TypeVar("Saved")
 
 
 def state_header(controller: str, version: int) -> dict[str, Any]:
-    """The two keys that say whose state this is."""
+    """Return the two keys that identify a state's owner."""
     return {"controller": controller, "version": version}
 
 
@@ -22,7 +22,7 @@ def check_header(state: State, *, header: State) -> None:
     """Refuse a state of another controller or version.
 
     Raises:
-        CheckpointError: Says what came and what was expected.
+        CheckpointError: If it is; the message says what came and what was expected.
     """
     if not isinstance(state, Mapping):
         raise CheckpointError(f"controller state: expected a mapping, got {type(state).__name__}")
@@ -35,10 +35,10 @@ def check_header(state: State, *, header: State) -> None:
 
 
 def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) -> None:
-    """Refuse a state of another controller or version, or without exactly its sections.
+    """Refuse a state of another controller or version, or with missing or extra sections.
 
     Raises:
-        CheckpointError: Says what came and what was expected.
+        CheckpointError: If it is; the message says what came and what was expected.
     """
     check_header(state, header=header)
     expected = sorted([*header, *sections])
@@ -50,10 +50,10 @@ def check_state(state: State, *, header: State, sections: tuple[str, ...] = ()) 
 
 
 def read_section(state: State, section: str, read_entry: Callable[[Any], Entry]) -> dict[str, Entry]:
-    """Every entry of ``state[section]`` through ``read_entry``, which raises on what it cannot read.
+    """Return the entries of ``state[section]``, each read by ``read_entry``, which raises on invalid ones.
 
     Raises:
-        CheckpointError: Names the entry that could not be read.
+        CheckpointError: If an entry cannot be read; the message names it.
     """
     entries = state[section]
     if not isinstance(entries, Mapping):
@@ -64,16 +64,16 @@ def read_section(state: State, section: str, read_entry: Callable[[Any], Entry])
 
 
 def read_value(state: State, key: str, read: Callable[[Any], Entry]) -> Entry:
-    """``state[key]`` through ``read``, which raises on what it cannot read.
+    """Return ``state[key]`` as read by ``read``, which raises on an invalid value.
 
     Raises:
-        CheckpointError: Says what came.
+        CheckpointError: If the value cannot be read; the message says what came.
     """
     return _read(state[key], key, read)
 
 
 def read_state(state: State, *, header: State, read: Callable[[State], Saved]) -> Saved:
-    """``read(state)``, if the state bears ``header``; ``read`` raises on what it cannot read.
+    """Return ``read(state)`` if the state has ``header``; ``read`` raises on an invalid state.
 
     Raises:
         CheckpointError: If the state is of another kind or version, or damaged.
@@ -94,20 +94,20 @@ def read_state(state: State, *, header: State, read: Callable[[State], Saved]) -
 
 
 def read_count(value: Any) -> int:
-    """``value``, if it is a whole number, 0 or more."""
+    """Return ``value`` if it is a whole number, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"a count is a whole number, 0 or more, got {value!r}")
     return value
 
 
 def read_two_counts(value: Any) -> tuple[int, int]:
-    """``value`` as a tuple, if it is two counts."""
+    """Return ``value`` as a tuple if it is two counts."""
     first, second = map(read_count, value)
     return first, second
 
 
 def read_ratio(value: Any) -> float:
-    """``value`` as a float, if it is a number in [0, 1]."""
+    """Return ``value`` as a float if it is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
         raise ValueError(f"a ratio is a number in [0, 1], got {value!r}")
     return float(value)

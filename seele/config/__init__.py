@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses, built once from what Hydra composed."""
+"""Settings: frozen dataclasses, built once from the configuration that Hydra composes."""
 
 from seele.config.build import from_mapping
 from seele.config.run import DataConfig, MemoryConfig, RunWide

@@ -1,4 +1,4 @@
-"""Plain mappings to frozen dataclasses, with an error that names the key.
+"""Conversion of plain mappings to frozen dataclasses, with errors that name the key.
 
 Hydra's structured configs are not used: a frozen dataclass in its store rejects every command-line override.
 """
@@ -20,10 +20,10 @@ def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
     Args:
         cls: A dataclass whose ``__post_init__`` raises ``ValueError`` for values it does not accept.
         raw: The section as composed, every value resolved.
-        at: Where the section stands, for messages, such as ``seele.hints``.
+        at: Path of the section, for messages, such as ``seele.hints``.
 
     Raises:
-        ConfigError: Unknown or missing key, wrong type, or a value the class rejects.
+        ConfigError: If a key is unknown or missing, a type is wrong, or the class rejects a value.
     """
     types = get_type_hints(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > sys.float_info.max:
-            raise ConfigError(f"{at}: expected float, got a whole number that is too large for one")
+            raise ConfigError(f"{at}: expected float, got a whole number that is too large for a float")
         return float(value)
     if expected is tuple and not isinstance(value, tuple):
         raise ConfigError(f"{at}: expected a list such as [{value}], got {value!r}")
@@ -69,8 +69,8 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_request(request: str) -> None:
-    """Raise ``ConfigError`` unless a text has ``{question}`` and, once, ``{hint}`` in it."""
+    """Raise ``ConfigError`` unless a text contains ``{question}``, and ``{hint}`` exactly once."""
     require(
         request.count("{hint}") == 1 and "{question}" in request,
-        f"request must have {{question}} and, once, {{hint}} in it, got {request!r}",
+        f"request must contain {{question}}, and {{hint}} exactly once, got {request!r}",
     )

@@ -1,4 +1,4 @@
-"""Settings of the run as a whole: its problems, its memory check, and what it tells a hint controller."""
+"""Settings of the run as a whole: its problems, its memory check, and what it passes to a hint controller."""
 
 import math
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ OVERLONG = ("drop", "refuse", "truncate")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """What becomes of the problems in ``data.train_files`` and ``data.val_files``."""
+    """Handling of the problems in ``data.train_files`` and ``data.val_files``."""
 
     overlong: str = "drop"
-    """Of a problem that does not fit ``data.max_prompt_length`` and ``data.max_response_length``. ``drop``:
-    it is left out and counted. ``refuse``: the run does not start. ``truncate``: a worked solution in the
-    response is cut at the limit, as in LUFFY, and hints are kept short enough; only a prompt that is too long
-    by itself is left out.
+    """Handling of a problem that does not fit ``data.max_prompt_length`` and ``data.max_response_length``.
+    ``drop``: it is skipped and counted. ``refuse``: the run does not start. ``truncate``: a worked solution
+    in the response is cut at the limit, as in LUFFY, and hints are kept short enough; only a prompt that is
+    too long by itself is skipped.
     """
 
     validated_training_problems: int = 0
-    """Training problems that every validation asks, too, without a hint: spread evenly over the files. Their
-    accuracy has the training file's name (``val/accuracy/chains/train``).
+    """Number of training problems, spread evenly over the files, that every validation includes without a
+    hint. Their accuracy has the training file's name (``val/accuracy/chains/train``).
     """
 
     def __post_init__(self) -> None:
@@ -38,14 +38,14 @@ CHECKS = ("refuse", "warn", "off")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryConfig:
-    """What becomes of a run that does not fit by arithmetic (docs/memory.md)."""
+    """Handling of a run whose estimated memory does not fit (docs/memory.md)."""
 
     check: str = "refuse"
-    """``refuse``: it does not start. ``warn``: it starts, and says so. ``off``: nothing is counted."""
+    """``refuse``: the run does not start. ``warn``: it starts with a warning. ``off``: no estimate."""
 
     gpu_gib: float = 79.0
-    """Memory of a GPU in GiB where the driver's node has none to ask; each hardware file says its own. 79 is
-    what CUDA finds on a card of 80 GB.
+    """Memory of a GPU in GiB if the driver's node has no GPU to query; each hardware file sets its own. 79 is
+    what CUDA reports on an 80 GB card.
     """
 
     def __post_init__(self) -> None:
@@ -55,26 +55,26 @@ class MemoryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunWide:
-    """Values that a controller may name among its constructor's arguments.
+    """Values that a controller may take as constructor arguments.
 
     Raises:
-        ConfigError: A value is not allowed.
+        ConfigError: If a value is not allowed.
     """
 
     rounds: int
     """Rounds of a visit, at least 1 (m in the paper)."""
 
     rollouts_per_round: int
-    """Rollouts of a round, at least 1 (n in the paper); of the smallest where rounds differ."""
+    """Rollouts of a round, at least 1 (n in the paper); those of the smallest round if rounds differ."""
 
     seed: int = 0
-    """Seeds whatever the controller draws."""
+    """Seed of everything that the controller draws."""
 
     target_accuracy: float = 0.5
     """Accuracy a* in (0, 1) that a hint aims at; 0.5 in the paper (section 5.1)."""
 
     training_steps: int | None = None
-    """Steps that the run is planned for; None where they are not known."""
+    """Planned number of training steps; None if unknown."""
 
     def __post_init__(self) -> None:
         for key in ("rounds", "rollouts_per_round"):

@@ -1,8 +1,8 @@
-"""The ``seele:`` block of a run's configuration: what verl has no key for.
+"""The ``seele:`` block of a run's configuration: settings for which verl has no key.
 
-verl's own settings (batch sizes, learning rate, KL) keep verl's names and live in the YAML files. Defaults
-are those of the SEELE paper (arXiv:2509.06923v1, section 5.1) unless a field says otherwise; those of the
-same keys in ``verl/seele_verl/config/seele.yaml`` are the same.
+verl's own settings (batch sizes, learning rate, KL) keep verl's names and are in the YAML files. Defaults
+are those of the SEELE paper (arXiv:2509.06923v1, section 5.1) unless a field says otherwise;
+``verl/seele_verl/config/seele.yaml`` has the same defaults for the same keys.
 """
 
 import math
@@ -28,12 +28,12 @@ KINDS = ("prefix", "tiers")
 WHEN = ("always", "after_failure", "until_success", "rescue")
 PLACEMENTS = ("assistant", "user")
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
-"""What a controller is given by the run, not by its own settings."""
+"""Arguments that a controller gets from the run, not from its own settings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HintConfig:
-    """How much of the worked solution is revealed, and how that is chosen."""
+    """How much of the worked solution is revealed, and how the amount is chosen."""
 
     controller: str = "bayes"
     """Name of a controller in ``seele.hints``, or a class of your own, ``path/to/file.py:Name`` or
@@ -41,7 +41,8 @@ class HintConfig:
     """
 
     target_accuracy: float = 0.5
-    """Accuracy that the controller steers each round to, in (0, 1); a* in the paper. 0.5 maximises a(1-a)."""
+    """Accuracy that the controller aims at in each round, in (0, 1); a* in the paper. 0.5 maximises a(1-a).
+    """
 
     rounds: int = 4
     """Rollout rounds per problem and step; m in the paper. At least 1."""
@@ -50,58 +51,59 @@ class HintConfig:
     """Rollouts of a problem in one step, split evenly over the rounds; mn in the paper."""
 
     round_sizes: tuple[int, ...] | None = None
-    """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of one size. Where
-    rollouts_per_prompt is a multiple of their sum, each counts for as many.
+    """Rollouts of each round where they differ, such as [4, 2, 1, 1]; None for rounds of equal size. If
+    rollouts_per_prompt is a multiple of their sum, they are scaled up to it.
     """
 
     kind: str = "prefix"
-    """What a hint is: ``prefix``, the first steps of the worked solution; or ``tiers``, a text of its own
-    from the problem's column ``tiers``, each stronger than the one before (``seele data hints``). Hint ratios
-    are then k/(K+1) for tier k of K. For solutions in the model's own words see ``seele data own``.
+    """Kind of hint: ``prefix``, the first steps of the worked solution; or ``tiers``, a separate text from
+    the problem's column ``tiers``, each stronger than the previous one (``seele data hints``). Hint ratios
+    are then k/(K+1) for tier k of K. For solutions in the model's own words, see ``seele data own``.
     """
 
     placement: str = "assistant"
-    """Where a hint stands: ``assistant``, at the beginning of the assistant's turn, which goes on from it; or
-    ``user``, in the user's turn, so that the assistant writes a whole solution. In the response itself,
-    trained like what the policy wrote, it stands with ``seele.off_policy.source=prefix`` (Prefix-RFT).
+    """Place of a hint: ``assistant``, at the beginning of the assistant's turn, which continues from it; or
+    ``user``, in the user's turn, so that the assistant writes a whole solution. With
+    ``seele.off_policy.source=prefix`` (Prefix-RFT), a hint is part of the response itself and trained like
+    the policy's own tokens.
     """
 
     request: str = (
         "{question}\n\nHere is the beginning of a correct solution:\n{hint}\n\nWrite the whole solution."
     )
-    """``placement=user``: what the user says where there is a hint."""
+    """``placement=user``: the user's message if there is a hint."""
 
     when: str = "always"
-    """``always``. ``after_failure``: the first round has no hint, the later ones only where it failed
-    (``seele.hints.conditions``). ``until_success``: the first round has no hint; a round that failed is
-    thrown away and rolled out again with the controller's next hint. Each round then has all of
-    ``rollouts_per_prompt``. ``rescue``: so has the first round, without hint; where it failed, a second one
-    tries every hint once, and the weakest that succeeds replaces one of the failures.
+    """When hints are given. ``always``. ``after_failure``: the first round has no hint, later ones only if it
+    failed (``seele.hints.conditions``). ``until_success``: the first round has no hint; a round that failed
+    is discarded and rolled out again with the controller's next hint. Each round then has all of
+    ``rollouts_per_prompt``. ``rescue``: the first round has all of them, without a hint; if it failed, a
+    second one tries every hint once, and the weakest that succeeds replaces one of the failures.
     """
 
     failing_accuracy: float = 0.0
-    """Under all but ``always``: the largest accuracy of a round that is a failure, in [0, 1)."""
+    """Unless ``when`` is ``always``: the largest accuracy of a round that counts as failed, in [0, 1)."""
 
     dropout: float = 0.0
     """Probability that a rollout loses its hint, in [0, 1)."""
 
     round_quorum: float = 1.0
-    """Share of a round's rollouts after whose grading the problem's next round begins, in (0, 1]; below 1 for
-    controllers that tolerate partial rounds only, such as ``bayes``. What it means: ``docs/rollout.md``.
+    """Share of a round's rollouts that must be graded before the problem's next round begins, in (0, 1];
+    below 1 only for controllers that tolerate partial rounds, such as ``bayes``. See ``docs/rollout.md``.
     """
 
     unit: str = "step"
-    """What a hint is cut into: ``step``, as the problems' files have them, ``sentence`` or ``token``. The
-    paper does not say; its annotated steps fit what it shows.
+    """Unit of a hint: ``step``, as in the problems' files, ``sentence`` or ``token``. The paper does not
+    state its unit; its annotated steps fit what it shows.
     """
 
     refresh: str = "never"
-    """``epoch``: the policy's own right response of a visit is the problem's solution in the next ones, so
-    that hints say what the policy might have said (``seele.data.own_solutions``).
+    """``epoch``: the policy's own correct response in a visit is the problem's solution in later visits, so
+    that hints are what the policy might have written (``seele.data.own_solutions``).
     """
 
     revealing: str = "allow"
-    """``forbid``: no hint may state the answer (``seele.data.steps.leakage``). The paper does not look."""
+    """``forbid``: no hint may state the answer (``seele.data.steps.leakage``). The paper does not check."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the controller, checked by the controller itself."""
@@ -128,21 +130,21 @@ class HintConfig:
         )
         require(
             sizes is None or not self.retries,
-            f"round_sizes must be null with when={self.when}, where the first round has all, got {sizes}",
+            f"round_sizes must be null with when={self.when}, whose first round has all, got {sizes}",
         )
         require(
             self.when != "rescue" or self.rounds == 2,
-            f"rounds must be 2 with when=rescue, whose second one tries all hints, got {self.rounds}",
+            f"rounds must be 2 with when=rescue, whose second round tries all hints, got {self.rounds}",
         )
         require(
             self.placement in PLACEMENTS,
             f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; hints in the response "
-            "are method=prefix_rft's",
+            "need method=prefix_rft",
         )
         require(self.kind in KINDS, f"kind must be one of {list(KINDS)}, got {self.kind!r}")
         require(
             self.kind == "prefix" or self.placement == "user",
-            "kind=tiers needs placement=user, for a tier is not the beginning of a response",
+            "kind=tiers needs placement=user, because a tier is not the beginning of a response",
         )
         require(
             self.kind == "prefix" or (self.unit == "step" and self.revealing == "allow"),
@@ -157,7 +159,7 @@ class HintConfig:
         )
         require(
             self.when == "always" or self.round_quorum == 1.0,
-            f"when={self.when} needs whole rounds, for a failure is known when all of a round is graded: "
+            f"when={self.when} needs whole rounds, since failure is only known once a round is graded: "
             f"round_quorum must be 1, got {self.round_quorum}",
         )
         for name in ("failing_accuracy", "dropout"):
@@ -183,12 +185,12 @@ class HintConfig:
 
     @property
     def user_request(self) -> str | None:
-        """What the user says where there is a hint; None where hints are the assistant's."""
+        """The user's message if there is a hint; None if hints are in the assistant's turn."""
         return self.request if self.placement == "user" else None
 
     @property
     def retries(self) -> bool:
-        """Whether a problem is rolled out again after a round that failed."""
+        """True if a problem is rolled out again after a round that failed."""
         return self.when in ("until_success", "rescue")
 
     @property
@@ -203,7 +205,7 @@ class HintConfig:
 
     @property
     def gives_hints(self) -> bool:
-        """Whether anything is ever revealed; without hints their units do not matter."""
+        """True if hints are ever given; if not, their units do not matter."""
         return self.controller != "none"
 
 
@@ -212,26 +214,26 @@ class CurriculumConfig:
     """Which problems a step rolls out. Defaults of ``sec`` are those of SEC's 3B runs (arXiv:2505.14970)."""
 
     name: str = "uniform"
-    """``uniform``: every problem once an epoch. ``ordered``: sorted by ``columns``. ``sec``: a bandit
-    over the groups of problems that share their values in ``columns``. Or a class of your own,
+    """``uniform``: every problem once per epoch. ``ordered``: sorted by ``columns``. ``sec``: a bandit
+    over groups of problems that share their values in ``columns``. Or a class of your own,
     ``path/to/file.py:Name`` or ``package.module:Name`` (docs/extending.md).
     """
 
     columns: tuple[str, ...] = ("level",)
-    """Columns of the problems' files whose values sort problems or tell SEC's arms apart."""
+    """Columns of the problems' files by which problems are sorted or grouped into SEC's arms."""
 
     learning_rate: float = 0.5
     """``sec`` only: weight of a step's reward in an arm's value, in (0, 1]; alpha in the paper."""
 
     temperature: float = 1.0
-    """``sec`` only: of the softmax over the arms' values, positive; tau in the paper."""
+    """``sec`` only: temperature of the softmax over the arms' values, positive; tau in the paper."""
 
     with_replacement: bool = False
-    """``sec`` only: whether an arm may repeat a problem before all of its problems had their turn."""
+    """``sec`` only: whether an arm may repeat a problem before all its problems have had their turn."""
 
     spare_problems: int = 0
-    """Problems of later steps that are rolled out beside a step's own. The step ends when as many as it
-    trains on are done; the others begin again in the next step, which waits for them.
+    """Problems of later steps that are rolled out along with a step's own. The step ends when the number it
+    trains on is done; the others are restarted in the next step, which waits for them.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -264,7 +266,7 @@ class SelectionConfig:
     """``lze``: lower bound of that share, in [0, 1]."""
 
     warmup_epochs: float = 1.0
-    """``lze``: epochs that learn from every group."""
+    """``lze``: initial epochs that learn from every group."""
 
     transition_epochs: float = 0.0
     """``lze``: epochs over which the share falls to ``ratio`` afterwards."""
@@ -273,18 +275,19 @@ class SelectionConfig:
     """``lze``: weight of the change of a problem's pass rate in its energy; alpha in the paper."""
 
     decay: float = 0.9
-    """``lze``: of the moving average of a problem's pass rate, in [0, 1)."""
+    """``lze``: decay of the moving average of a problem's pass rate, in [0, 1)."""
 
     noise: float = 0.05
     """``lze``: scale of the Gumbel noise on energies, relative to their spread."""
 
     prune_after: int = 0
-    """Visits in a row, all of them solved throughout, after which a problem is not rolled out; 0 prunes
-    nothing. Works with any ``name``.
+    """Visits in a row with only correct rollouts after which a problem is not rolled out; 0 prunes nothing.
+    Works with any ``name``.
     """
 
     replay_share: float = 0.1
-    """Share of the pruned problems that is rolled out again in each epoch, in [0, 1]; at least one is."""
+    """Share of the pruned problems that is rolled out again in each epoch, in [0, 1]; at least one of them.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of a selection of your own: its constructor's keyword arguments."""
@@ -304,28 +307,29 @@ class SelectionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdvantageConfig:
-    """What a rollout's reward is compared with."""
+    """The baseline with which a rollout's reward is compared."""
 
     baseline: str = "pooled"
     """``pooled``: the mean over all rounds of the problem, as in the paper. ``per_round``: the mean of the
-    round. ``hinted_apart``: that of the rollouts with a hint, and that of those without (ADHint,
-    arXiv:2512.13095). ``hint_conditional``: the mean of the others under the same hint, shrunk towards the
-    accuracy that the controller expects there. Or a function of your own, ``path/to/file.py:name`` or
-    ``package.module:name``, from a ``seele.methods.baselines.Group`` to (G,) advantages.
+    round. ``hinted_apart``: separate means of the rollouts with and without a hint (ADHint,
+    arXiv:2512.13095). ``hint_conditional``: the mean of the other rollouts under the same hint, shrunk
+    towards the accuracy that the controller expects there. Or a function of your own,
+    ``path/to/file.py:name`` or ``package.module:name``, from a ``seele.methods.baselines.Group`` to (G,)
+    advantages.
     """
 
     prior_rollouts: float = 4.0
-    """``hint_conditional`` only: number of rollouts that the controller's expectation counts for."""
+    """``hint_conditional`` only: number of rollouts that the controller's expectation is worth."""
 
     shift: float = 0.0
-    """``pooled`` only: what is added to the mean; below 0, successes weigh more than failures (AsymRE,
+    """``pooled`` only: offset added to the mean; below 0, successes weigh more than failures (AsymRE,
     arXiv:2506.20520).
     """
 
     def __post_init__(self) -> None:
         require(
             self.shift == 0.0 or (self.baseline == "pooled" and -1.0 <= self.shift <= 1.0),
-            f"shift must lie in [-1, 1], and be 0 with another baseline than 'pooled'; got {self.shift}",
+            f"shift must lie in [-1, 1], and be 0 with a baseline other than 'pooled'; got {self.shift}",
         )
         require(
             0.0 <= self.prior_rollouts < math.inf,
@@ -338,11 +342,11 @@ class ImitationConfig:
     """The supervised term on hint tokens (paper Eq. 10)."""
 
     coefficient: float = 0.001
-    """Weight of the term; gamma in the paper. 0 switches it off."""
+    """Weight of the term; gamma in the paper. 0 disables it."""
 
     form: str = "logprob_mean"
     """``logprob_mean`` or ``logprob_sum`` over the hint's tokens; ``token_mean`` over the tokens of all hints
-    of an update, as in UFT's code; or ``prob``: the probability of the whole hint, which the paper prints and
+    of an update, as in UFT's code; or ``prob``: the probability of the whole hint, as printed in the paper,
     which vanishes for hints of more than a few tokens.
     """
 
@@ -355,7 +359,7 @@ class ImitationConfig:
         require(self.form in forms, f"form must be one of {list(forms)}, got {self.form!r}")
 
 
-# Arguments of transformers' apply_chat_template that are no variables of the template: SEELE gives them.
+# Arguments of transformers' apply_chat_template that are not template variables: SEELE passes them.
 _GIVEN_TO_CHAT = frozenset(
     {"conversation", "add_generation_prompt", "continue_final_message", "tokenize", "tokenizer_kwargs"}
     | {"padding", "truncation", "max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask"}
@@ -364,14 +368,14 @@ _GIVEN_TO_CHAT = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptConfig:
-    """What stands around the question."""
+    """The prompt around the question."""
 
     template: str = "r1_zero"
     """Name of a template in ``seele.rollout.templates``; ``chat`` is the tokenizer's own."""
 
     stop: tuple[str, ...] | None = None
     """Strings at which validation ends a response: None for the template's, empty for none.
-    Training rollouts go on to the end of the sequence, as the published methods train."""
+    Training rollouts continue to the end of the sequence, as in the published methods."""
 
     system: str | None = None
     """Template ``chat`` only: text of a system message before the question; None for none."""
@@ -381,16 +385,16 @@ class PromptConfig:
     ``data.apply_chat_template_kwargs``."""
 
     open_thinking: bool = False
-    """Template ``chat`` only: whether the prompt ends with ``<think>`` and a new line, which thinking models
-    write by themselves, so that a hint stands inside the thoughts."""
+    """Template ``chat`` only: whether the prompt ends with ``<think>`` and a newline, which thinking models
+    write by themselves, so that a hint is inside the thoughts."""
 
     ask: str = BOX_REQUEST
-    """Template ``chat`` only: what stands behind the question, unless that or the system message has
-    ``\\boxed`` already; empty for nothing."""
+    """Template ``chat`` only: text after the question, unless that or the system message already has
+    ``\\boxed``; empty for none."""
 
     @property
     def chat(self) -> Chat:
-        """What the chat template is given beside the question."""
+        """Inputs of the chat template besides the question."""
         return Chat(self.system, self.chat_kwargs, self.open_thinking, self.ask)
 
     def __post_init__(self) -> None:
@@ -409,15 +413,15 @@ class PromptConfig:
         reserved = sorted(_GIVEN_TO_CHAT.intersection(self.chat_kwargs))
         require(
             not reserved,
-            f"chat_kwargs sets variables of the chat template, and {reserved} are none "
+            f"chat_kwargs sets variables of the chat template, and {reserved} are not "
             "(data.apply_chat_template_kwargs)",
         )
-        require(all(self.stop or ()), f"stop must hold texts that are not empty, got {list(self.stop or ())}")
+        require(all(self.stop or ()), f"stop must contain only non-empty texts, got {list(self.stop or ())}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardConfig:
-    """The grader and its limits. What could not be graded within them counts as wrong."""
+    """The grader and its limits. A response that cannot be graded within them counts as wrong."""
 
     grader: str = "mathruler"
     """``mathruler`` (the paper's), ``math_verify``, ``strict+`` or ``multiple_choice``; or your own reward
@@ -425,42 +429,42 @@ class RewardConfig:
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Own function only: further keyword arguments of every call."""
+    """Custom function only: further keyword arguments of every call."""
 
     isolation: str = "process"
-    """Own function only: ``process`` calls it in a process that is ended at the limits; ``none`` calls it in
-    the rollout worker's process, for judges that need a network or a GPU.
+    """Custom function only: ``process`` calls it in a process that is killed at the limits; ``none`` calls it
+    in the rollout worker's process, for judges that need a network or a GPU.
     """
 
     correct_from: float = 1.0
-    """Own function only: reward from which a rollout counts as solved, in (0, 1]."""
+    """Custom function only: reward from which a rollout counts as solved, in (0, 1]."""
 
     time_limit_s: float = 5.0
     """Most processor time for one answer, in seconds; not stated in the paper. With ``isolation`` ``none``,
-    seconds by the clock."""
+    wall-clock seconds."""
 
     max_answer_chars: int = 1000
-    """Longer answers are not graded, nor is anything against a longer reference answer. An own function sees
-    responses of any length."""
+    """Longer answers are not graded, and neither are answers to problems with a longer reference answer. A
+    custom function gets responses of any length."""
 
     memory_limit_mb: int = 2048
-    """Address space of one grading process, in MiB; for an own function, beyond what importing it takes."""
+    """Address space of one grading process, in MiB; for a custom function, beyond what importing it takes."""
 
     num_workers: int = 1
-    """Grading processes per rollout worker; with ``isolation`` ``none``, calls at the same time."""
+    """Grading processes per rollout worker; with ``isolation`` ``none``, concurrent calls."""
 
     truncated_is_wrong: bool = False
-    """Whether a response that hit the length limit counts as wrong, whatever it says. Without that, nothing
-    keeps a policy from writing on after its answer; the paper does not say."""
+    """Whether a response that hit the length limit counts as wrong, whatever it says. Otherwise nothing keeps
+    a policy from writing on after its answer; not stated in the paper."""
 
     after_thinking: bool = False
-    """Whether only the text behind ``</think>`` is graded, and thoughts that never end are wrong, as in
+    """Whether only the text after ``</think>`` is graded, and thoughts that never end are wrong, as in
     LUFFY's code; not with hints, which may end the thoughts.
     """
 
     format_score: float = 0.0
-    """Reward of a wrong answer that has the form asked for, in [0, 1); 0.1 in SEC's reasoning tasks. Accuracy
-    and what hint controllers observe stay 0 or 1. An own function gives all of its reward itself."""
+    """Reward of a wrong answer in the requested form, in [0, 1); 0.1 in SEC's reasoning tasks. Accuracies and
+    the observations of hint controllers stay 0 or 1. A custom function returns its whole reward itself."""
 
     def __post_init__(self) -> None:
         _require_one_of("isolation", self.isolation, ("process", "none"))
@@ -475,7 +479,7 @@ class RewardConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineConfig:
-    """What vLLM has no setting of its own for."""
+    """Settings of the engine that vLLM itself does not have."""
 
     model_runner: str = "v1"
     """vLLM's model runner on GPUs: ``v1``, where seeds are drawn as on a CPU, or ``v2``, for architectures
@@ -487,7 +491,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeeleConfig:
-    """One run's settings beside verl's."""
+    """One run's settings besides verl's."""
 
     method: str
     """Name of a method in ``seele.methods``."""
@@ -496,48 +500,50 @@ class SeeleConfig:
     """Seed of the run: order of the problems, sampling, controller."""
 
     training_steps: int | None = None
-    """Steps that the run is planned for, which schedules stretch over; None where they are not known."""
+    """Planned number of training steps, over which schedules stretch; None if unknown."""
 
     rollout_correction: str = "none"
-    """What weighs a token by how probable the trainer finds it and the engine found it: ``none``, ``tis``
+    """Weight of a token by its probability under the trainer relative to the engine: ``none``, ``tis``
     (truncated) or ``mis`` (masked importance sampling), through verl's own weights
     (docs/rollout_correction.md).
     """
 
     rollout_correction_level: str = "token"
-    """``token``: a weight for each token; ``sequence``: one for a response, the product over its tokens."""
+    """``token``: one weight per token; ``sequence``: one per response, the product over its tokens."""
 
     rollout_correction_threshold: float = 2.0
-    """Largest weight: ``tis`` cuts larger ones down to it, ``mis`` to 0."""
+    """Largest weight: larger ones are cut down to it by ``tis``, and to 0 by ``mis``."""
 
     rollout_cache: str | None = None
-    """Folder in which training rollouts are kept and looked for before the engine is asked; None for none
+    """Folder in which training rollouts are stored, and looked up before the engine is called; None for none
     (docs/debugging.md).
     """
 
     packed_updates: bool = False
     """Whether update and log-probabilities compute a prompt and its hints once for all rows of a group, and
-    logits of tokens that are learnt from alone: ``docs/rollout.md``.
+    logits only for tokens that are learnt from: ``docs/rollout.md``.
     """
 
     max_generated_tokens: int | None = None
-    """Tokens that the run may generate in training: the step after the one that reaches them is the last, and
-    is validated and saved as such. None for no bound but the number of steps. For comparisons at equal cost.
+    """Tokens that the run may generate in training: the step after the one that reaches this number is the
+    last, and is validated and saved as such. None for no limit but the number of steps. For comparisons at
+    equal cost.
     """
 
     save_every_minutes: float | None = None
-    """Save after a step, too, when the last checkpoint is older; None for ``trainer.save_freq`` alone."""
+    """Also save after a step if the last checkpoint is older than this; None for ``trainer.save_freq`` alone.
+    """
 
     dump_tokens: bool = False
-    """Whether ``rollouts/step_N.jsonl`` holds each token of the responses, its advantage, and the trainer's
-    log-probability minus the engine's. ``seele view`` colours tokens by them.
+    """Whether ``rollouts/step_N.jsonl`` contains each token of the responses, its advantage, and the
+    trainer's log-probability minus the engine's. ``seele view`` colours tokens by them.
     """
 
     loss_terms: tuple[LossTermConfig, ...] = ()
     """Terms of your own that are added to the actor's loss: ``LossTermConfig``."""
 
     callbacks: tuple[str, ...] = ()
-    """Classes of your own that hear of steps, validations and checkpoints (``seele.callbacks``)."""
+    """Classes of your own that are notified of steps, validations and checkpoints (``seele.callbacks``)."""
 
     data: DataConfig = field(default_factory=DataConfig)
     hints: HintConfig = field(default_factory=HintConfig)
@@ -557,7 +563,7 @@ class SeeleConfig:
 
     @property
     def run_wide(self) -> RunWide:
-        """What the hint controller is given of the run."""
+        """Values of the run that are passed to the hint controller."""
         return RunWide(
             rounds=self.hints.rounds,
             rollouts_per_round=min(self.hints.sizes_of_rounds),

@@ -13,7 +13,7 @@ STATISTICS = ("all", "on_policy")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OffPolicyConfig:
-    """Which response tokens are off-policy, and what they are trained with. Hints in the prompt are not
+    """Which response tokens are off-policy, and with which loss they are trained. Hints in the prompt are not
     responses: see ``ImitationConfig``.
     """
 
@@ -21,18 +21,19 @@ class OffPolicyConfig:
     """``none``; ``trace``: one rollout of each problem is its worked solution (LUFFY); ``prefix``: a hint is
     part of the response, and trained like it (Prefix-RFT); ``expert_prefix``: a hint is part of the response,
     and its likelihood is learnt whatever the reward (TRAPO); ``replay``: one rollout of some problems is an
-    old success of the policy (ExGRPO); ``successes``: one rollout of each problem that was ever solved is an
-    old success, hinted ones included (``replay=successes``, under any method without off-policy rows). Or a
+    earlier success of the policy (ExGRPO); ``successes``: one rollout of each problem that was ever solved is
+    an earlier success, possibly hinted (``replay=successes``, with any method without off-policy rows). Or a
     class of your own derived from ``seele.methods.sources.OffPolicySource``: ``path/to/file.py:Name`` or
-    ``package.module:Name``, under any method of rollouts without a critic.
+    ``package.module:Name``, with any method of rollouts without a critic.
     """
 
     loss: str = "shaped"
-    """Of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
+    """Loss of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
     probability to that under its writer (1 for a trace), without clipping. ``nll``: the negative
-    log-likelihood, a mean over tokens. ``likelihood``: the same, but weighed as a rollout of advantage 1.
-    ``surrogate``: as every other token. ``trust_region``: that of ``likelihood``, whose gradient is scaled by
-    pi / shaping where the token's probability is below ``shaping`` (TRAPO); once for each hint of a round.
+    log-likelihood, a mean over tokens. ``likelihood``: the same, but weighted like a rollout of advantage 1.
+    ``surrogate``: as for every other token. ``trust_region``: that of ``likelihood``, with the gradient
+    scaled by pi / shaping where the token's probability is below ``shaping`` (TRAPO); once for each hint of a
+    round.
     """
 
     shaping: float = 0.1
@@ -42,13 +43,13 @@ class OffPolicyConfig:
     """Weight of the off-policy loss."""
 
     clip: bool = True
-    """Whether the ratio of tokens that the policy wrote is clipped, to verl's ``clip_ratio_low``, ``_high``
+    """Whether the ratio of tokens that the policy wrote is clipped to verl's ``clip_ratio_low``, ``_high``
     and ``_c``. False: not in steps that have off-policy rows, as in the code of LUFFY and ExGRPO.
     """
 
     statistics: str = "all"
-    """Whose rewards a group's mean and standard deviation are taken over: ``all`` rollouts, or those
-    ``on_policy``, as in LUFFY's code for RL with an SFT loss.
+    """Rollouts over which a group's mean and standard deviation of the reward are computed: ``all``, or only
+    those ``on_policy``, as in LUFFY's code for RL with an SFT loss.
     """
 
     entropy_share: float = 1.0
@@ -70,7 +71,7 @@ class OffPolicyConfig:
 
     @property
     def has_advantages(self) -> bool:
-        """Whether advantages weigh the loss of off-policy tokens."""
+        """True if advantages weight the loss of off-policy tokens."""
         return self.loss not in ("nll", "likelihood", "trust_region")
 
 
@@ -79,8 +80,8 @@ class InterleaveConfig:
     """Supervised updates between RL steps (ReLIFT, arXiv:2506.07527; docs/methods/relift.md)."""
 
     problems: int = 0
-    """Problems without a right rollout that make an update on their worked solutions; 0 for none. 64 in the
-    authors' script.
+    """Number of problems without a correct rollout that trigger an update on their worked solutions; 0 for
+    none. 64 in the authors' script.
     """
 
     def __post_init__(self) -> None:
@@ -92,18 +93,19 @@ CREDITS = ("none", "milestones", "self_distillation")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CreditConfig:
-    """Which tokens of a rollout its advantage stands on (docs/methods/milestones.md)."""
+    """How advantages are assigned to the tokens of a rollout (docs/methods/milestones.md)."""
 
     name: str = "none"
-    """``none``: all of them have the rollout's. ``milestones``: each step has its own, by whether it comes to
-    the worked solution's next value. ``self_distillation``: each token has its own, by how much more probable
-    the reference model finds it that sees the worked solution (OPSD, arXiv:2601.18734); no reward is read.
+    """``none``: all tokens have the rollout's advantage. ``milestones``: each step has its own, by whether it
+    reaches the worked solution's next value. ``self_distillation``: each token has its own, by how much more
+    probable it is under the reference model that sees the worked solution (OPSD, arXiv:2601.18734); rewards
+    are not used.
     """
 
     request: str = (
         "{question}\n\nHere is a correct solution:\n{hint}\n\nNow solve the problem in your own words."
     )
-    """``self_distillation``: what the reference model is asked, the solution in the place of ``{hint}``."""
+    """``self_distillation``: the prompt of the reference model, with the solution in place of ``{hint}``."""
 
     walk: str = "milestones"
     """How a response is compared with the milestones: ``milestones``, or a function of your own
@@ -111,13 +113,13 @@ class CreditConfig:
     """
 
     prior_rollouts: float = 2.0
-    """Rollouts that the pass rate of other problems counts for in a segment's baseline."""
+    """Number of rollouts that the pass rate of other problems is worth in a segment's baseline."""
 
     stop: bool = False
-    """Whether a rollout ends at its first sure error. The first one of each problem goes on."""
+    """Whether a rollout ends at its first sure error. The first rollout of each problem always continues."""
 
     stop_below: float = 0.03
-    """Stopping ends for good once a larger share of the rollouts with a right answer would have been
+    """Stopping is disabled for good once a larger share of the rollouts with a correct answer would have been
     stopped.
     """
 
@@ -132,22 +134,22 @@ class CreditConfig:
 
     @property
     def gives_advantages(self) -> bool:
-        """Whether advantages are the credit's, and not those of a rollout in its group."""
+        """True if advantages come from the credit, not from a rollout's group."""
         return self.name != "none"
 
     @property
     def by_distillation(self) -> bool:
-        """Whether each token has an advantage of its own, from the reference model."""
+        """True if each token has an advantage of its own, from the reference model."""
         return self.name == "self_distillation"
 
     @property
     def by_milestones(self) -> bool:
-        """Whether each segment of a response has an advantage of its own."""
+        """True if each segment of a response has an advantage of its own."""
         return self.name == "milestones"
 
     @property
     def walks(self) -> bool:
-        """Whether responses are walked along the milestones of their problem."""
+        """True if responses are compared with the milestones of their problem."""
         return self.by_milestones or self.stop
 
 
@@ -164,7 +166,7 @@ class ReplayConfig:
     """Mean accuracy of a step that opens the pool for good."""
 
     bucket_sd: float = 1.0
-    """Standard deviation, in successes, of the weight of a problem around half of its rollouts."""
+    """Standard deviation, in successes, of a problem's weight, which is centred on half of its rollouts."""
 
     def __post_init__(self) -> None:
         for name in ("problem_share", "start_accuracy"):
@@ -202,30 +204,30 @@ class SftConfig:
     """
 
     epochs: int = 3
-    """How often each problem is trained on. ``method=sft`` also stops at ``trainer.total_training_steps``."""
+    """Passes over the problems. ``method=sft`` also stops at ``trainer.total_training_steps``."""
 
     share: float = 1.0
-    """Share of the problems that are trained on, in (0, 1]; what ``sft_rl`` leaves is for its RL stage."""
+    """Share of the problems that are trained on, in (0, 1]; ``sft_rl`` uses the rest in its RL stage."""
 
     train_files: tuple[str, ...] = ()
-    """``sft_rl``: files of the problems of the supervised stage, whatever the share; the RL stage then takes
-    all of ``data.train_files``. Empty: both take their part of those.
+    """``sft_rl``: files of the problems of the supervised stage, whatever the share; the RL stage then uses
+    all of ``data.train_files``. Empty: both stages use their part of ``data.train_files``.
     """
 
     batch_size: int = 64
-    """Problems of one step. ``method=sft`` takes ``data.train_batch_size``."""
+    """Problems per step. ``method=sft`` uses ``data.train_batch_size``."""
 
     learning_rate: float = 5e-5
-    """Highest learning rate. ``method=sft`` takes ``actor_rollout_ref.actor.optim.lr``."""
+    """Peak learning rate. ``method=sft`` uses ``actor_rollout_ref.actor.optim.lr``."""
 
     warmup_ratio: float = 0.1
-    """Share of the steps over which the learning rate rises to its highest, in [0, 1)."""
+    """Share of the steps over which the learning rate rises to its peak, in [0, 1)."""
 
     final_lr_ratio: float = 0.1
     """Share of the learning rate that is left at the end, after half a cosine; 1 keeps it constant."""
 
     save_freq: int | None = None
-    """Steps between checkpoints; None: as many as epochs, evenly over the run; below 1: the last only."""
+    """Steps between checkpoints. None: one checkpoint per epoch, spread evenly; below 1: only the last."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):

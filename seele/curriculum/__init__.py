@@ -1,7 +1,7 @@
-"""Which problems a step rolls out: curricula that go by their columns, or by what is learnt from them.
+"""Which problems a step rolls out: curricula based on the problems' columns, or on what is learnt from them.
 
-How a chosen problem is hinted, rolled out and trained on happens elsewhere; a curriculum sees indices, the
-values of a few columns, and one number a problem in return. ``build_curriculum`` is the way in.
+Hints, rollouts and training of a chosen problem are handled elsewhere; a curriculum sees indices, the values
+of a few columns, and one number per problem in return. ``build_curriculum`` is the entry point.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,21 +40,21 @@ CURRICULA: dict[str, Any] = {
 
 
 def columns_needed(config: CurriculumConfig) -> tuple[str, ...]:
-    """Columns whose values ``build_curriculum`` asks for."""
+    """Return the columns whose values ``build_curriculum`` needs."""
     return () if config.name == "uniform" else config.columns
 
 
 def build_curriculum(config: CurriculumConfig, rows: Sequence[Mapping[str, Any]], *, seed: int) -> Curriculum:
-    """The curriculum that a run's settings ask for, ready for its first draw.
+    """Return the curriculum that a run's settings select, ready for its first draw.
 
     Args:
         config: The settings.
-        rows: One mapping a problem, in the order of the problems' indices, with the values of
+        rows: One mapping per problem, in the order of the problems' indices, with the values of
             ``columns_needed(config)`` (``seele.data.storage.schema.read_columns``).
-        seed: Seeds whatever the curriculum draws; not negative.
+        seed: Seed of everything that the curriculum draws; not negative.
 
     Raises:
-        ConfigError: There is no such curriculum, or it is not as ``Curriculum`` says.
+        ConfigError: If there is no such curriculum, or it does not implement ``Curriculum``.
         DataError: If a value is missing, or a column mixes texts with numbers.
     """
     part = _find(config)
@@ -84,17 +84,17 @@ def build_curriculum(config: CurriculumConfig, rows: Sequence[Mapping[str, Any]]
 def check_curriculum(
     config: CurriculumConfig, rows: Sequence[Mapping[str, Any]], *, seed: int, num_problems: int
 ) -> None:
-    """Check the curriculum of a run before it starts: one that is not SEELE's own is tried out, too.
+    """Check the curriculum of a run before it starts, with a trial if it is not one of SEELE's own.
 
     Args:
-        config: As ``build_curriculum``, like the two below.
-        rows: All problems of the run.
-        seed: The run's.
+        config: As in ``build_curriculum``.
+        rows: All problems of the run, as in ``build_curriculum``.
+        seed: The run's seed.
         num_problems: Problems that a step draws.
 
     Raises:
-        ConfigError, DataError: As ``build_curriculum``, or its state does not restore it.
-        PluginError: It raised, or drew what it may not.
+        ConfigError, DataError: As in ``build_curriculum``, or if its state does not restore it.
+        PluginError: If the curriculum raised an error or returned an invalid draw.
     """
     curriculum = build_curriculum(config, rows, seed=seed)
     if config.name not in CURRICULA:

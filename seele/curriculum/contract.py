@@ -1,8 +1,8 @@
-"""What a curriculum and a selection promise, and the one way in which a curriculum's problems can run out.
+"""The protocols of a curriculum and a selection.
 
-The curricula themselves are made by name in ``seele.curriculum.build_curriculum``. A selection says which
-groups of a step the update learns from; a group is all rollouts of one problem in one step. Which problems
-are rolled out at all is not decided here (``seele.curriculum.pruning``).
+``seele.curriculum.build_curriculum`` builds a curriculum by name. A selection decides which groups of a step
+the update learns from; a group is all rollouts of one problem in one step. It does not decide which problems
+are rolled out (``seele.curriculum.pruning``).
 """
 
 from collections.abc import Collection, Mapping
@@ -14,42 +14,42 @@ from seele.records import State
 class Curriculum(Protocol):
     """Chooses the problems that a step rolls out.
 
-    Problems are indices into the training data, from 0. A step is one ``draw`` or more, rollouts and an
-    update, then ``observe``; a state saved after that is where a resumed run goes on.
+    Problems are indices into the training data, from 0. A step is one or more ``draw`` calls, rollouts and an
+    update, then ``observe``; a resumed run continues from a state saved after that.
     """
 
     @property
     def name(self) -> str:
-        """What the configuration and saved states call this curriculum."""
+        """Name of the curriculum in the configuration and in saved states."""
         ...
 
     @property
     def epochs(self) -> float | None:
-        """Passes over all problems so far, such as 1.5 in the middle of the second; None where problems do
-        not come in passes.
+        """Passes over all problems so far, such as 1.5 in the middle of the second; None if problems do not
+        come in passes.
         """
         ...
 
     def draw(
         self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
     ) -> list[int]:
-        """The next problems to roll out, all distinct, none of them in ``postponed`` or ``pruned``.
+        """Return the next problems to roll out, all distinct, none of them in ``postponed`` or ``pruned``.
 
-        A full batch matters more than pruning: once all other problems are drawn, pruned ones are drawn all
-        the same.
+        A full batch has priority over pruning: once all other problems are drawn, pruned ones are drawn after
+        all.
 
         Args:
-            num_problems: How many.
-            postponed: Problems that are being rolled out already. They keep their place and come later.
-            pruned: Problems that lose the turn that has come to them; their next one is in the next epoch.
+            num_problems: Number of problems to draw.
+            postponed: Problems that are already being rolled out. They keep their place and come later.
+            pruned: Problems that lose their current turn; their next turn is in the next epoch.
 
         Raises:
-            DataError: If fewer than ``num_problems`` problems are not postponed. Nothing is changed then.
+            DataError: If fewer than ``num_problems`` problems are not postponed; nothing is changed then.
         """
         ...
 
     def observe(self, signal_of_problem: Mapping[int, float]) -> None:
-        """Take note of what a step was trained on.
+        """Update the curriculum with the signal of a training step.
 
         Args:
             signal_of_problem: For each problem trained on, the mean over its rollouts of the mean over their
@@ -58,20 +58,20 @@ class Curriculum(Protocol):
         ...
 
     def state_dict(self) -> State:
-        """All that later draws depend on beside the settings; equal states give equal JSON."""
+        """Return everything besides the settings that later draws depend on; equal states give equal JSON."""
         ...
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a ``state_dict`` as if there had been no interruption.
 
         Raises:
-            CheckpointError: If it is of another curriculum, version or number of problems, or damaged.
-                Nothing is changed then.
+            CheckpointError: If the state is damaged, or of another curriculum, version or number of problems;
+                nothing is changed then.
         """
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Numbers for the log, without prefix. Reading changes nothing."""
+        """Return metrics for the log, without prefix. Reading changes nothing."""
         ...
 
 
@@ -80,33 +80,34 @@ class Selection(Protocol):
 
     @property
     def name(self) -> str:
-        """What the configuration and saved states call this selection."""
+        """Name of the selection in the configuration and in saved states."""
         ...
 
     def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
-        """Instance ids of the groups that the update learns from, whole groups, in the mapping's order.
+        """Return the instance ids of the groups that the update learns from, in the mapping's order.
 
         All pass rates are observed, whether selected or not. An empty list means that there is nothing to
         learn from: the caller skips the update.
 
         Args:
-            pass_rates: Share of correct rollouts, in [0, 1], of every group of the step by instance id.
-            epoch: Epochs begun so far: problems rolled out, divided by the number of problems.
+            pass_rates: Share of correct rollouts, in [0, 1], of every group of the step, by instance id.
+            epoch: Epochs so far: problems rolled out, divided by the number of problems.
         """
         ...
 
     def state_dict(self) -> State:
-        """All that the selection has learnt; equal states give equal JSON."""
+        """Return everything that the selection has learnt; equal states give equal JSON."""
         ...
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a ``state_dict`` as if there had been no interruption.
 
         Raises:
-            CheckpointError: If it is of another selection or version, or damaged. Nothing is changed then.
+            CheckpointError: If the state is damaged, or of another selection or version; nothing is changed
+                then.
         """
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Numbers on the last selection, without prefix; reading changes nothing."""
+        """Return metrics of the last selection, without prefix; reading changes nothing."""
         ...

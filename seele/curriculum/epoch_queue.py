@@ -1,7 +1,7 @@
-"""Turns: which problems a draw may take, and the queue in which epochs line up for it.
+"""Turns: which problems a draw may take, and the queue of epochs from which it takes them.
 
-Shared by all curricula. What an epoch's order is, and which of several queues a problem comes from, is
-theirs. P counts all problems.
+Shared by all curricula, which decide the order of an epoch and which of several queues to draw from. P counts
+all problems.
 """
 
 from collections import deque
@@ -19,17 +19,17 @@ Problems = NDArray[np.int64]
 
 
 def shuffled(problems: Problems | int, *, seed: tuple[int, ...]) -> Problems:
-    """``problems``, or all below a number, in an order that depends on nothing but ``seed``."""
+    """Return ``problems``, or all below a number, in an order that depends only on ``seed``."""
     return np.random.default_rng(seed).permutation(problems)
 
 
 class Supply:
-    """What one draw may still take: eligible problems, and when there are no more of them, pruned ones."""
+    """The problems that a draw may still take: eligible ones, then pruned ones once those run out."""
 
     def __init__(
         self, num_problems: int, *, wanted: int, postponed: Collection[int], pruned: Collection[int]
     ) -> None:
-        """Sort ``num_problems`` problems into eligible, pruned and neither; the last are those postponed.
+        """Sort ``num_problems`` problems into eligible, pruned and postponed.
 
         Raises:
             DataError: If fewer than ``wanted`` problems are not postponed.
@@ -39,8 +39,8 @@ class Supply:
         num_available = int(available_P.sum())
         if wanted > num_available:
             raise DataError(
-                f"the step needs {wanted} problems, the training data has {num_available} of its "
-                f"{num_problems} left, the others are being rolled out already; add data, or lower "
+                f"the step needs {wanted} problems, but the training data has {num_available} of its "
+                f"{num_problems} left, because the others are already being rolled out; add data, or lower "
                 "data.train_batch_size or seele.curriculum.spare_problems"
             )
         self.is_pruned_P = np.zeros(num_problems, dtype=np.bool_)
@@ -50,7 +50,7 @@ class Supply:
         self._fall_back()
 
     def take(self, problem: int) -> int:
-        """Draw ``problem``, which no later draw from this supply returns."""
+        """Take ``problem`` out of this supply, so that it is not drawn again."""
         self.is_eligible_P[problem] = False
         self._fall_back()
         return problem
@@ -63,12 +63,12 @@ class Supply:
 class EpochQueue:
     """Epochs one after the other; each problem has one place in an epoch, and at most one in the queue.
 
-    So the queue is never longer than an epoch. A problem that still waits when the next epoch begins, because
-    it is postponed whenever its turn comes, gets no second place.
+    The queue is therefore never longer than an epoch. A problem that is still waiting when the next epoch
+    begins, because it is postponed whenever its turn comes, gets no second place.
     """
 
     def __init__(self, order_of_epoch: Callable[[int], Problems]) -> None:
-        """Queue up ``order_of_epoch(0)``, then ``order_of_epoch(1)``, and so on, each the same problems."""
+        """Queue ``order_of_epoch(0)``, then ``order_of_epoch(1)``, and so on, each with the same problems."""
         self._order_of_epoch = order_of_epoch
         self._epochs_begun = 0
         self._pending: deque[int] = deque()
@@ -79,13 +79,13 @@ class EpochQueue:
         return self._epochs_begun
 
     def __len__(self) -> int:
-        """Problems that wait for their turn."""
+        """Number of problems that wait for their turn."""
         return len(self._pending)
 
     def next_eligible(self, supply: Supply) -> int:
-        """Remove and return the first problem that ``supply`` has; one of the queue's must be eligible.
+        """Remove and return the first problem eligible in ``supply``; the queue must have one.
 
-        Pruned problems before it lose their places, others (postponed, or in the draw already) keep them.
+        Pruned problems before it lose their places; others (postponed, or already in the draw) keep them.
         """
         kept: list[int] = []
         while True:
@@ -106,18 +106,18 @@ class EpochQueue:
         self._epochs_begun += 1
 
     def state(self) -> dict[str, Any]:
-        """How far the queue has come."""
+        """Return the state of the queue."""
         return {"epochs_begun": self._epochs_begun, "pending": list(self._pending)}
 
     def restored(self, state: Mapping[str, Any]) -> Self:
-        """A queue of the same epochs that has come as far as ``state`` says.
+        """Return a queue of the same epochs in the given state.
 
         Raises:
             KeyError, TypeError, ValueError: If ``state`` is not an ``EpochQueue.state`` over these problems.
         """
         pending = [read_count(problem) for problem in state["pending"]]
         if len(set(pending)) < len(pending) or not set(self._order_of_epoch(0).tolist()).issuperset(pending):
-            raise ValueError("pending holds problems twice, or problems that have no turns here")
+            raise ValueError("pending has duplicate problems, or problems that are not in this queue")
         restored = type(self)(self._order_of_epoch)
         restored._epochs_begun = read_count(state["epochs_begun"])
         restored._pending.extend(pending)

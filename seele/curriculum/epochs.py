@@ -1,7 +1,7 @@
-"""Curricula with one queue for all problems: every problem once an epoch, in random or in sorted order.
+"""Curricula with one queue for all problems: every problem once per epoch, in random or sorted order.
 
-Sorted by columns is the classic easy-to-hard curriculum, the baseline ``ordered`` of SEC (arXiv:2505.14970),
-where the column is the level of difficulty. The columns are read elsewhere
+Sorting by columns gives the classic easy-to-hard curriculum, the baseline ``ordered`` of SEC
+(arXiv:2505.14970), where the column is the difficulty level. The columns are read elsewhere
 (``seele.data.storage.schema.read_columns``). P counts all problems.
 """
 
@@ -18,24 +18,24 @@ from seele.records import State
 from seele.saved_state import read_state
 
 VERSION = 1
-"""Of the saved state."""
+"""Version of the saved state."""
 
 
 class EpochCurriculum:
-    """Every problem once an epoch. A step that an epoch's end falls into goes on with the next epoch.
+    """Every problem once per epoch. A step in which an epoch ends continues with the next epoch.
 
-    A curriculum of your own derives from it and gives it the order of each epoch.
+    A curriculum of your own can derive from it and pass it the order of each epoch.
     """
 
     name: ClassVar[str] = ""
-    """The class's own name unless it says another."""
+    """Defaults to the name of the class."""
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
 
     def __init__(self, num_problems: int, order_of_epoch: Callable[[int], Problems], **header: Any) -> None:
-        """Draw from the orders of epochs 0, 1, ...; ``header`` is what else a saved state must agree with."""
+        """Draw from the orders of epochs 0, 1, ...; a saved state must also match ``header``."""
         self._num_problems = num_problems
         self._queue = EpochQueue(order_of_epoch)
         self._header = {
@@ -58,7 +58,7 @@ class EpochCurriculum:
         return [supply.take(self._queue.next_eligible(supply)) for _ in range(num_problems)]
 
     def observe(self, signal_of_problem: Mapping[int, float]) -> None:
-        """The order of the problems is settled beforehand."""
+        """Do nothing: the order of the problems is fixed in advance."""
 
     def state_dict(self) -> State:
         """See ``Curriculum``."""
@@ -71,17 +71,17 @@ class EpochCurriculum:
         )
 
     def metrics(self) -> dict[str, float]:
-        """``epoch``: passes over all problems so far, such as 1.5 in the middle of the second."""
+        """Return ``epoch``: passes over all problems so far, such as 1.5 in the middle of the second."""
         return {"epoch": self.epochs}
 
 
 class UniformCurriculum(EpochCurriculum):
-    """Shuffled epochs; the order of one depends on nothing but the seed and its number."""
+    """Shuffled epochs; the order of an epoch depends only on the seed and its number."""
 
     name: ClassVar[str] = "uniform"
 
     def __init__(self, num_problems: int, *, seed: int) -> None:
-        """Shuffle ``num_problems`` problems again in each epoch."""
+        """Shuffle ``num_problems`` problems in each epoch."""
         super().__init__(num_problems, lambda epoch: shuffled(num_problems, seed=(seed, epoch)))
 
 
@@ -97,7 +97,7 @@ def rank_problems(
     """Group problems that share their values in ``columns``.
 
     Returns:
-        The groups' values in ascending order, and (P,) the place of each problem's group in that list.
+        The groups' values in ascending order, and (P,) the index of each problem's group in that list.
 
     Raises:
         DataError: If a value is missing, or a column mixes texts, numbers and booleans.
@@ -130,17 +130,17 @@ def _check_column(rows: Sequence[Mapping[str, Any]], column: str) -> None:
 
 
 class OrderedCurriculum(EpochCurriculum):
-    """Epochs in ascending order of the columns' values; problems of equal values are shuffled in each."""
+    """Epochs in ascending order of the columns' values; in each, problems with equal values are shuffled."""
 
     name: ClassVar[str] = "ordered"
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], seed: int) -> None:
-        """Sort by the values of ``columns``, the first of them first.
+        """Sort by the values of ``columns``, the first column first.
 
         Args:
-            rows: One mapping a problem with at least these columns.
-            columns: Numbers are sorted as numbers, texts as texts, False before True.
-            seed: Of the shuffles.
+            rows: One mapping per problem with at least these columns.
+            columns: Columns to sort by: numbers as numbers, texts as texts, False before True.
+            seed: Seed of the shuffles.
 
         Raises:
             DataError: If a value is missing, or a column mixes texts with numbers.

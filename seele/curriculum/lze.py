@@ -1,8 +1,8 @@
-"""Learning-Zone Energy: learn from the groups whose outcome is uncertain, on problems that began hard.
+"""Learning-Zone Energy: learn from groups with an uncertain outcome, on problems that were hard at first.
 
 Source: arXiv:2605.17003 and ``backward_scorer.py`` of its code (github.com/Stellaris167/LZE, commit 1180f7b);
-``docs/selection.md`` lists what is different here. Energies save updates, not rollouts: every problem is
-rolled out before its energy is known. ``seele.curriculum.pruning`` saves rollouts.
+``docs/selection.md`` lists the differences. Energies save updates, not rollouts: every problem is rolled out
+before its energy is known. ``seele.curriculum.pruning`` saves rollouts.
 
 N counts the groups of a step.
 """
@@ -20,21 +20,21 @@ from seele.saved_state import read_count, read_ratio, read_state
 
 Array = NDArray[np.float64]
 
-# The anchor of a problem that was solved at first sight: it may still win when nothing harder is uncertain.
+# The anchor of a problem solved at first sight: it may still be kept when nothing harder is uncertain.
 SMALLEST_ANCHOR = 0.05
 # Noise is relative to the spread of energies. Groups of about equal energy are still shuffled a little.
 SMALLEST_SPREAD = 0.01
-# Tells the noise from what others draw from the run's seed and a small number, such as a curriculum's arms.
+# Separates the noise from other draws with the run's seed and a small number, such as a curriculum's arms.
 STREAM = int.from_bytes(b"lze")
 
 
 def energy(pass_rate: Array, first_pass_rate: Array, average: Array, *, momentum: float) -> Array:
-    """Learning-Zone Energy of each group.
+    """Return the Learning-Zone Energy of each group.
 
         E = max(1 - p0, 0.05) * 4 p (1 - p) * (1 + momentum * min(2 |p - average|, 1))
 
-    Difficulty at first sight, times the rewards' variance (1 at its largest), raised by how far the pass rate
-    has moved. Exactly 0 where all rollouts agree.
+    This is the difficulty at first sight, times the rewards' variance (scaled to at most 1), increased by how
+    far the pass rate has moved. It is exactly 0 if all rollouts agree.
 
     Args:
         pass_rate: (N,) share p of correct rollouts now, in [0, 1].
@@ -52,16 +52,16 @@ def energy(pass_rate: Array, first_pass_rate: Array, average: Array, *, momentum
 
 
 class LearningZoneSelection:
-    """Keep the groups of highest energy, after a warm-up that keeps all that have any.
+    """Keep the groups of highest energy, after a warm-up that keeps all groups with any energy.
 
     A group whose rollouts all agree has no energy and is never kept, not even during warm-up. Its pooled
-    advantages are zero, divided by their standard deviation or not, so its rewards bring no gradient. What it
-    would have brought is given up: through terms that see no reward (KL, imitation), or under a baseline from
-    elsewhere (``hint_conditional``).
+    advantages are zero, divided by their standard deviation or not, so its rewards contribute no gradient.
+    Any other contribution is lost: from terms that do not depend on rewards (KL, imitation), or with a
+    baseline from elsewhere (``hint_conditional``).
 
-    The pass rate has to be that of the rollouts whose advantages are computed together. The Gumbel noise
-    depends on the seed and the number of selections so far, so that a resumed run selects the same, and the
-    order of the groups decides nothing.
+    The pass rate must be that of the rollouts whose advantages are computed together. The Gumbel noise
+    depends on the seed and the number of selections so far, so that a resumed run makes the same selections.
+    The order of the groups does not matter.
     """
 
     name: ClassVar[str] = "lze"
@@ -76,10 +76,10 @@ class LearningZoneSelection:
         self._metrics: dict[str, float] = {}
 
     def select(self, pass_rates: Mapping[str, float], *, epoch: float) -> list[str]:
-        """See ``Selection``. A step without groups is no selection and leaves no trace."""
+        """See ``Selection``. A step without groups does not count as a selection and changes nothing."""
         if not pass_rates:
             return []
-        # Sorted: pass rates may come in the order in which rollouts ended, and noise goes by position.
+        # Sorted, because noise depends on position and pass rates may come in the order rollouts ended.
         instance_ids = sorted(pass_rates)
         rates = np.array([pass_rates[name] for name in instance_ids], dtype=np.float64)
         assert ((rates >= 0.0) & (rates <= 1.0)).all(), f"a pass rate lies in [0, 1], got {rates}"
@@ -92,7 +92,7 @@ class LearningZoneSelection:
         return [name for name in pass_rates if name in kept]
 
     def state_dict(self) -> State:
-        """See ``Selection``. A problem is [pass rate at first sight, moving average]."""
+        """See ``Selection``. A problem is stored as [pass rate at first sight, moving average]."""
         return {
             **self._HEADER,
             "num_selections": self._num_selections,
@@ -100,15 +100,15 @@ class LearningZoneSelection:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Selection``. The settings are not part of the state: those of this selection stay."""
+        """See ``Selection``. The settings are not part of the state: this selection keeps its own."""
         self._num_selections, self._histories = read_state(state, header=self._HEADER, read=_read)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Selection``. Nothing before the first selection, no energies where no group has any."""
+        """See ``Selection``. Empty before the first selection; without energies if no group has any."""
         return dict(self._metrics)
 
     def _observe(self, instance_ids: list[str], rates: Array) -> Array:
-        """(N,) energies, each against what was known before; the averages move afterwards."""
+        """Return (N,) energies relative to the earlier averages, then update the averages."""
         known = [self._histories.get(name, (p, p)) for name, p in zip(instance_ids, rates, strict=True)]
         first, average = np.array(known).T
         decay = self._config.decay
@@ -118,8 +118,8 @@ class LearningZoneSelection:
         return energy(rates, first, average, momentum=self._config.momentum)
 
     def _target_ratio(self, epoch: float) -> float:
-        """Share of the groups to keep: 1 during warm-up, then falling in a straight line to ``ratio``, or
-        to ``min_ratio`` where that is larger.
+        """Return the share of the groups to keep: 1 during warm-up, then falling linearly to ``ratio``, or to
+        ``min_ratio`` if that is larger.
         """
         since_warmup = epoch - self._config.warmup_epochs
         if self._config.transition_epochs > 0.0:
@@ -129,7 +129,7 @@ class LearningZoneSelection:
         return (1.0 - progress) + progress * max(self._config.ratio, self._config.min_ratio)
 
     def _ranked(self, energies: Array) -> NDArray[np.intp]:
-        """Positions of the groups with energy, highest noisy energy first; of equals the earlier id."""
+        """Return the positions of the groups with energy, highest noisy energy first, ties by id."""
         eligible = np.flatnonzero(energies > 0.0)
         if not eligible.size:
             return eligible

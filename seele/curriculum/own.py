@@ -1,5 +1,5 @@
-"""A user's own curriculum and selection: what they return is checked, and their faults are named with file
-and line.
+"""A user's own curriculum and selection: their return values are checked, and errors name the file and line
+of the user's code.
 """
 
 import inspect
@@ -20,23 +20,23 @@ MEMBERS = {
     CURRICULUM: (*_MEMBERS, "epochs", "draw", "observe"),
     SELECTION: (*_MEMBERS, "select"),
 }
-"""What ``Curriculum`` and ``Selection`` promise, by the setting that names one."""
+"""Required members of ``Curriculum`` and ``Selection``, by the setting that names one."""
 
 
 def build_own(
     part: Any, *positional: Any, key: str, given: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Any:
-    """An instance of a user's part.
+    """Return an instance of a user's part.
 
     Args:
         part: The class, or a function that makes an instance.
-        *positional: Its first arguments.
+        *positional: Its positional arguments.
         key: The setting that names it.
-        given: What the run tells it, if it names it.
+        given: Values from the run, passed to parameters of the same names.
         settings: Its own settings.
 
     Raises:
-        ConfigError: It lacks a member, takes no such setting, or raises.
+        ConfigError: If it lacks a member, does not accept a setting, or raises an error.
     """
     if not callable(part):
         raise ConfigError(f"{key}: {part!r} is not a class (docs/extending.md)")
@@ -50,14 +50,14 @@ def build_own(
 
 
 class _Checked:
-    """What both have in common."""
+    """Common base of a checked curriculum and selection."""
 
     def __init__(self, part: Any, key: str) -> None:
         self._part, self._key = part, key
         self.name = str(part.name)
 
     def state_dict(self) -> State:
-        """What JSON makes of the part's state, which is what a checkpoint holds."""
+        """Return the part's state after a round trip through JSON, as in a checkpoint."""
         with self._blame("state_dict, which must be JSON"):
             state: State = json.loads(json.dumps(self._part.state_dict(), allow_nan=False))
             return state
@@ -80,7 +80,7 @@ class _Checked:
 
 
 class CheckedCurriculum(_Checked):
-    """The same curriculum. What it may not return, and what it raises, is a ``PluginError``."""
+    """A curriculum whose invalid return values and errors become ``PluginError``s."""
 
     def __init__(self, curriculum: Curriculum, num_problems: int) -> None:
         super().__init__(curriculum, CURRICULUM)
@@ -117,7 +117,7 @@ class CheckedCurriculum(_Checked):
 
 
 class CheckedSelection(_Checked):
-    """The same selection. What it may not return, and what it raises, is a ``PluginError``."""
+    """A selection whose invalid return values and errors become ``PluginError``s."""
 
     def __init__(self, selection: Selection) -> None:
         super().__init__(selection, SELECTION)
@@ -133,11 +133,11 @@ class CheckedSelection(_Checked):
 
 
 def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: int, part: Any) -> None:
-    """Have a fresh curriculum draw and learn, restore another from its state, and compare the two.
+    """Let a new curriculum draw and learn, restore another from its state, and compare the two.
 
     Raises:
-        ConfigError: Their states or their next draws differ.
-        PluginError: The curriculum raised, or drew what it may not.
+        ConfigError: If their states or their next draws differ.
+        PluginError: If the curriculum raised an error or returned an invalid draw.
     """
     for _ in range(2):
         drawn = saved.draw(num_problems)
@@ -147,7 +147,7 @@ def check_curriculum(saved: Curriculum, restored: Curriculum, *, num_problems: i
 
 
 def check_selection(saved: Selection, restored: Selection, *, part: Any) -> None:
-    """As ``check_curriculum``, for a selection."""
+    """Like ``check_curriculum``, for a selection."""
     rates: Sequence[Mapping[str, float]] = [
         {f"probe-{problem}": (problem + step) % 5 / 4 for problem in range(8)} for step in range(3)
     ]
@@ -173,6 +173,6 @@ def _check_same(now: object, again: object, *, part: Any, key: str) -> None:
     if now != again:
         raise ConfigError(
             f"{key}: {where(part)}: restored from its state, it chooses {again!r} where it would have chosen "
-            f"{now!r}; state_dict must hold all that choices depend on, and a random draw must follow from "
-            "the seed and what is saved"
+            f"{now!r}; state_dict must hold everything that choices depend on, and random draws must depend "
+            "only on the seed and the saved state"
         )

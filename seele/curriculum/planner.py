@@ -1,7 +1,7 @@
-"""One step's problems, from the curriculum to what is learnt from them: the parts of this package together.
+"""One step's problems, from the curriculum to what is learnt from them, combining the parts of this package.
 
-A step is ``begin``, perhaps ``begin_more``, then rollouts, ``select``, an update, and ``learn``. Problems are
-indices into the training data.
+A step is ``begin``, possibly ``begin_more``, then rollouts, ``select``, an update, and ``learn``. Problems
+are indices into the training data.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from seele.errors import CheckpointError, DataError
 from seele.records import Origin, State, Success, Visit
 
 MAX_PASSES = 10
-"""Times that a step may go through all problems, to find groups with signal, before it gives up."""
+"""Passes that a step may make over all problems, to find groups with signal, before it gives up."""
 
 
 class StepPlanner:
-    """Which problems a step begins, which of their groups it learns from, and the state behind both."""
+    """Decides which problems a step begins and which groups it learns from, and keeps the state for both."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class StepPlanner:
         """Plan steps of ``batch_size`` problems.
 
         Args:
-            settings: The run's.
-            rows: One mapping a problem with the columns that the curriculum needs (``columns_needed``).
-            instance_ids: Of all problems, in the same order. A saved state is of these problems alone.
+            settings: The run's settings.
+            rows: One mapping per problem with the columns that the curriculum needs (``columns_needed``).
+            instance_ids: Ids of all problems, in the same order. A saved state fits only these problems.
             batch_size: Problems that a step trains on.
-            replays: Whether some problems of a step are drawn for their earlier success.
-            replays_visited: Whether each problem of a step replays its own, if it has one.
+            replays: Whether some problems of a step are drawn to replay their earlier success.
+            replays_visited: Whether each problem of a step replays its own earlier success, if any.
         """
         self._replays, self._replays_visited = replays, replays_visited
         self._settings = settings
@@ -59,8 +59,8 @@ class StepPlanner:
         self._step = 0
 
     def begin(self, step: int, *, carried: Sequence[int] = ()) -> tuple[list[int], dict[int, Success]]:
-        """Problems that step ``step`` (from 1) rolls out, ``carried`` from the step before first, and the
-        earlier success that some of them replay.
+        """Return the problems that step ``step`` (from 1) rolls out, starting with those ``carried`` over
+        from the previous step, and the earlier successes that some of them replay.
         """
         self._step = step
         replayed: dict[int, Success] = {}
@@ -75,17 +75,17 @@ class StepPlanner:
         return list(self._begun), replayed
 
     def begin_more(self, num_problems: int, *, in_flight: Sequence[int]) -> list[int]:
-        """Further problems, where groups without signal are replaced: new ones, or once the step has begun
-        all there are, any that are not being rolled out right now.
+        """Return further problems to replace groups without signal: new ones or, once the step has begun all
+        problems, any that are not being rolled out.
         """
         if len(self._begun) > MAX_PASSES * self._num_problems:
             raise DataError(
                 f"step {self._step} went {MAX_PASSES} times through all {self._num_problems} problems and "
-                "has not enough groups whose rollouts disagree; switch algorithm.filter_groups.enable off, "
+                "found too few groups whose rollouts disagree; set algorithm.filter_groups.enable=false, "
                 "or train on problems that the policy solves sometimes"
             )
         begun = self._begun if len(self._begun) + num_problems <= self._num_problems else in_flight
-        # A curriculum that passes over pruned problems comes to its next epoch sooner.
+        # A curriculum that skips pruned problems reaches its next epoch sooner.
         passes = self._curriculum.epochs
         pruned = self._pruning.pruned(epoch=int(self.epochs if passes is None else passes))
         drawn = self._curriculum.draw(num_problems, postponed=begun, pruned=pruned)
@@ -94,26 +94,26 @@ class StepPlanner:
 
     @property
     def epochs(self) -> float:
-        """Problems that earlier steps trained on, over all problems."""
+        """Problems that earlier steps trained on, divided by the number of problems."""
         return (self._step - 1) * self._batch_size / self._num_problems
 
     def select(self, visits: Sequence[Visit]) -> set[str]:
-        """Instance ids of the visits that the update learns from; possibly none."""
+        """Return the instance ids of the visits that the update learns from; may be empty."""
         pass_rates = {visit.instance.instance_id: visit.accuracy for visit in visits}
         return set(self._selection.select(pass_rates, epoch=self.epochs))
 
     def learn(self, visits: Mapping[int, Visit], sizes: Mapping[int, Mapping[int, float]]) -> None:
-        """Take note of a step.
+        """Update all parts with the results of a step.
 
         Args:
             visits: The step's visits by problem.
-            sizes: Of the problems that were trained on, mean |advantage| over the tokens of each rollout, by
-                its index. A curriculum hears of their mean over the rollouts that an advantage moves.
+            sizes: For the problems that were trained on, mean |advantage| over the tokens of each rollout, by
+                rollout index. A curriculum observes their mean over the rollouts with an advantage.
         """
         self._curriculum.observe(
             {problem: self._signal(visits[problem], of_rollout) for problem, of_rollout in sizes.items()}
         )
-        # A problem that is solved with help says nothing about whether it needs any; one that fails does.
+        # Solving a problem with hints does not show whether it needs them; failing it does.
         self._pruning.observe(
             {
                 problem: visit.accuracy
@@ -127,7 +127,7 @@ class StepPlanner:
             self._successes.observe({problem: visit.generated for problem, visit in visits.items()})
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
-        """Mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""
+        """Return the mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""
         counts_all = self._settings.off_policy.has_advantages
         return fmean(
             size_of_rollout[rollout.rollout_index]
@@ -136,7 +136,7 @@ class StepPlanner:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Numbers for the log."""
+        """Return metrics for the log."""
         return {
             f"{name}/{metric}": value
             for name, part in self._parts().items()
@@ -144,7 +144,7 @@ class StepPlanner:
         }
 
     def state_dict(self) -> State:
-        """Everything that later steps depend on beside the settings."""
+        """Return everything besides the settings that later steps depend on."""
         parts = {name: part.state_dict() for name, part in self._parts().items()}
         return {**parts, "problems_sha256": self._problems_sha256}
 
@@ -152,15 +152,15 @@ class StepPlanner:
         """Continue from a ``state_dict``.
 
         Raises:
-            CheckpointError: It was saved by a run on other problems, or a part under other settings, or is
-                damaged.
+            CheckpointError: If the state is damaged, or was saved with other problems, or a part of it with
+                other settings.
         """
-        # States that were saved before the key existed have none.
+        # States saved before the key existed lack it.
         if state.get("problems_sha256", self._problems_sha256) != self._problems_sha256:
             raise CheckpointError(
-                "saved state: data.train_files hold other problems than when it was saved, or the same in "
-                "another order; resume with the files that the checkpoint was trained on, or start a new run "
-                "folder"
+                "saved state: data.train_files have different problems than when it was saved, or the same "
+                "in another order; resume with the files that the checkpoint was trained on, or start a new "
+                "run folder"
             )
         for name, part in self._parts().items():
             part.load_state_dict(state.get(name, {}))
@@ -176,6 +176,6 @@ class StepPlanner:
 
 
 def _is_mostly_unhinted(visit: Visit) -> bool:
-    """Whether at least half of its rollouts had no hint."""
+    """Return True if at least half of the visit's rollouts had no hint."""
     num_unhinted = sum(not rollout.hint_steps for rollout in visit.generated)
     return 2 * num_unhinted >= len(visit.generated)

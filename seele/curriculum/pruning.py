@@ -1,9 +1,9 @@
-"""Forward pruning with replay: problems that are solved time and again are not rolled out, but for a sample.
+"""Forward pruning with replay: problems that are solved repeatedly are not rolled out, except for a sample.
 
 Source: arXiv:2605.17003 and ``prune_replay.py`` of its code (github.com/Stellaris167/LZE, commit 1180f7b).
-There nothing is learnt unless its selection is switched on as well, and nothing survives a resumption. Here
-pruning stands by itself; ``docs/selection.md`` lists the other differences. Which problems a step begins is
-the curriculum's business: it leaves out what is pruned.
+That code learns nothing unless its selection is enabled as well, and loses its state when a run is resumed.
+Here pruning is independent; ``docs/selection.md`` lists the other differences. The curriculum decides which
+problems a step begins, and skips those that are pruned.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from seele.config.settings import SelectionConfig
 from seele.records import State
 from seele.saved_state import read_count, read_state
 
-# Tells the sample from what others draw from the run's seed and the epoch, such as a curriculum's order.
+# Separates the sample from other draws that use the run's seed and the epoch, such as a curriculum's order.
 STREAM = int.from_bytes(b"replay")
 
 
 class ForwardPruning:
-    """Leave a problem out after ``prune_after`` visits in a row with nothing but correct rollouts.
+    """Skip a problem after ``prune_after`` visits in a row whose rollouts were all correct.
 
-    What an epoch leaves out is decided when it is first asked for, and stays: a curriculum may filter its
+    The problems that an epoch skips are fixed when they are first requested, so a curriculum may filter its
     order once. Each epoch rolls out a sample of the pruned problems again (``replay_share``, at least one of
     them), which depends on the seed, the epoch and the pool. A replayed problem that is still solved stays in
-    the pool; one that is not leaves it, and has to be solved ``prune_after`` times in a row to return.
+    the pool; one that is not leaves it, and must be solved ``prune_after`` times in a row to return.
 
-    Problems are indices into the data set, as in a curriculum. With ``prune_after`` 0 nothing is ever pruned
-    and nothing remembered.
+    Problems are indices into the data set, as in a curriculum. With ``prune_after`` 0, nothing is pruned or
+    recorded.
     """
 
     _HEADER: ClassVar[State] = {"pruning": "forward", "version": 1}
@@ -37,14 +37,14 @@ class ForwardPruning:
         self._prune_after = config.prune_after
         self._replay_share = config.replay_share
         self._seed = seed
-        # Visits in a row with nothing but correct rollouts; problems without any are absent.
+        # Visits in a row whose rollouts were all correct; problems without any are absent.
         self._streaks: dict[int, int] = {}
         self._epoch: int | None = None
         self._left_out: frozenset[int] = frozenset()
         self._replayed: frozenset[int] = frozenset()
 
     def pruned(self, *, epoch: int) -> frozenset[int]:
-        """Problems that epoch ``epoch`` does not roll out. Epochs come in order, each asked for at will."""
+        """Return the problems that epoch ``epoch`` skips. Epochs come in order; each may be repeated."""
         if not self._prune_after:
             return frozenset()
         if epoch != self._epoch:
@@ -52,12 +52,12 @@ class ForwardPruning:
         return self._left_out
 
     def observe(self, accuracy_of_problem: Mapping[int, float]) -> None:
-        """Take note of a step's visits: accuracy 1 lengthens a problem's streak, any other ends it.
+        """Update the streaks with a step's visits: accuracy 1 extends a problem's streak, any other ends it.
 
         Args:
-            accuracy_of_problem: Share of correct rollouts by problem. "Solved" has to mean without help:
-                where a method gives hints, leave out problems that were solved with them. Those keep the
-                streak they have.
+            accuracy_of_problem: Share of correct rollouts by problem. "Solved" must mean solved without help:
+                if a method gives hints, leave out problems that were solved with them. Those keep their
+                streaks.
         """
         if not self._prune_after:
             return
@@ -68,7 +68,7 @@ class ForwardPruning:
                 self._streaks.pop(problem, None)
 
     def state_dict(self) -> State:
-        """Streaks as [problem, visits], and what the epoch leaves out; equal states give equal JSON."""
+        """Return streaks as [problem, visits] and what the epoch skips; equal states give equal JSON."""
         return {
             **self._HEADER,
             "streaks": [[problem, streak] for problem, streak in sorted(self._streaks.items())],
@@ -78,17 +78,17 @@ class ForwardPruning:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Continue from a ``state_dict`` as if there had been no interruption; the settings stay as they are.
+        """Continue from a ``state_dict`` as if there had been no interruption; the settings are unchanged.
 
         Raises:
-            CheckpointError: If it is of another part or version, or damaged. Nothing is changed then.
+            CheckpointError: If the state is damaged, or of another part or version; nothing is changed then.
         """
         self._streaks, self._epoch, self._left_out, self._replayed = read_state(
             state, header=self._HEADER, read=_read
         )
 
     def metrics(self) -> dict[str, float]:
-        """How many problems the epoch leaves out, and how many it replays; nothing if pruning is off."""
+        """Return the numbers of problems that the epoch skips and replays; empty if pruning is off."""
         if not self._prune_after:
             return {}
         return {

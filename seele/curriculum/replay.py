@@ -1,13 +1,13 @@
-"""The policy's own successes, kept to be replayed.
+"""The policy's own successes, stored for replay.
 
-``SuccessPool`` is ExGRPO's (arXiv:2510.02245, sections 3.2 and 3.3). A problem that was solved sometimes, but
-not always, stands in the pool with the correct rollout of that visit that the policy was surest of, and the
-log-probabilities that it was written with: an uncertain success is more often right for a wrong reason. A
-later visit that solves it sometimes takes the place of this one, a visit without success leaves it, and a
-visit that solves it throughout takes it out for good. Problems are drawn by how often they were solved in the
-visit that stands for them, those solved half the time first.
+``SuccessPool`` is ExGRPO's (arXiv:2510.02245, sections 3.2 and 3.3). A visit that solves a problem sometimes,
+but not always, puts it in the pool with the correct rollout that the policy was surest of, and the
+log-probabilities with which that was sampled: an uncertain success is more often right for a wrong reason. A
+later visit that solves the problem sometimes replaces the entry, a visit without success keeps it, and a
+visit in which all rollouts are correct removes it for good. Problems are drawn by their number of successes
+in the stored visit, preferably those solved half the time.
 
-``LastSuccesses`` keeps one for each problem, and leaves it to others which problems a step has.
+``LastSuccesses`` stores one success per problem, and does not decide which problems a step has.
 """
 
 from collections import defaultdict
@@ -26,20 +26,20 @@ from seele.saved_state import read_count, read_state
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What the pool knows of one problem."""
+    """The pool's entry for one problem."""
 
     num_correct: int
-    """In the latest visit that solved it sometimes."""
+    """Correct rollouts in the latest visit that solved the problem sometimes."""
     num_rollouts: int
     success: Completion
 
 
 class SuccessPool:
-    """Problems solved sometimes, and how.
+    """Problems that were solved sometimes, each with a success.
 
-    Differs from the paper, which keeps every success and replays the one with the lowest entropy under the
-    policy of now, at the price of a forward pass over all of them. Here the latest visit stands for the
-    policy of now.
+    The paper instead keeps every success and replays the one with the lowest entropy under the current
+    policy, at the price of a forward pass over all of them. Here the latest visit represents the current
+    policy.
     """
 
     _HEADER: ClassVar[State] = {"pool": "successes", "version": 2}
@@ -52,10 +52,10 @@ class SuccessPool:
         self._retired: set[int] = set()
 
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
-        """Take note of a step's generated rollouts, by problem.
+        """Update the pool with a step's generated rollouts, by problem.
 
-        A problem that was solved throughout leaves the pool for good, as in the authors' code. A step whose
-        mean accuracy reaches ``start_accuracy`` opens the pool for good.
+        A problem whose rollouts are all correct leaves the pool for good, as in the authors' code. A step
+        whose mean accuracy reaches ``start_accuracy`` opens the pool for good.
         """
         for problem, rollouts in sorted(rollouts_of_problem.items()):
             correct = [rollout.completion for rollout in rollouts if rollout.grade.correct]
@@ -72,11 +72,11 @@ class SuccessPool:
         self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
 
     def draw(self, batch_size: int, *, step: int, avoid: Collection[int] = ()) -> dict[int, Completion]:
-        """Problems to replay in a step with ``batch_size`` problems, and the success that each replays.
+        """Return the problems to replay in a step with ``batch_size`` problems, with the success of each.
 
         A bucket holds the problems with the same share of correct rollouts. Buckets are drawn with weights
         exp(-(k - n/2)^2 / (2 sd^2)) for k of n, then a problem of the bucket uniformly, without replacement.
-        Fewer come where the pool is small, none before it is open.
+        A small pool gives fewer problems, and a pool that is not open gives none.
         """
         buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
         for problem, experience in sorted(self._pool.items()):
@@ -97,7 +97,7 @@ class SuccessPool:
         return drawn
 
     def state_dict(self) -> State:
-        """All that later draws depend on; equal states give equal JSON."""
+        """Return everything that later draws depend on; equal states give equal JSON."""
         return {
             **self._HEADER,
             "is_open": self._is_open,
@@ -131,8 +131,8 @@ class SuccessPool:
 
 
 class LastSuccesses:
-    """Each problem's last success: of those behind a visit's shortest hint the one that the policy was surest
-    of.
+    """Each problem's last success: among a visit's successes with the shortest hint, the one that the policy
+    was surest of.
     """
 
     _HEADER: ClassVar[State] = {"pool": "last_successes", "version": 1}
@@ -141,8 +141,8 @@ class LastSuccesses:
         self._successes: dict[int, Success] = {}
 
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
-        """Take note of a step's generated rollouts, by problem. A success behind a longer hint than that of
-        the one that is kept adds nothing.
+        """Update the successes with a step's generated rollouts, by problem. A success with a longer hint
+        than the stored one is ignored.
         """
         for problem, rollouts in rollouts_of_problem.items():
             kept = self._successes.get(problem)
@@ -156,11 +156,11 @@ class LastSuccesses:
                 self._successes[problem] = Success(best.completion, best.hint_steps)
 
     def of(self, problems: Iterable[int]) -> dict[int, Success]:
-        """The successes of those problems that have one."""
+        """Return the successes of the given problems, where there are any."""
         return {problem: self._successes[problem] for problem in problems if problem in self._successes}
 
     def state_dict(self) -> State:
-        """All that is kept; equal states give equal JSON."""
+        """Return everything stored; equal states give equal JSON."""
         return {
             **self._HEADER,
             "problems": [
@@ -184,7 +184,7 @@ class LastSuccesses:
 
 
 def _write(success: Completion) -> dict[str, Any]:
-    """One that ended by itself has no ``finish``."""
+    """Return the completion as JSON; one that ended by itself has no ``finish``."""
     ended = {} if success.finish is Finish.STOP else {"finish": success.finish}
     return {
         "text": success.text,

@@ -1,13 +1,13 @@
 """SEC, the self-evolving curriculum (arXiv:2505.14970): a bandit over groups of problems.
 
-An arm is the problems that share their values in some columns, such as a level of difficulty. An arm's value
-Q is a moving average of what the policy learnt from its problems, measured by their mean |advantage|:
+An arm is a group of problems that share their values in some columns, such as the difficulty level. An arm's
+value Q is a moving average of what the policy learnt from its problems, measured by their mean |advantage|:
 
     c ~ softmax(Q / tau), a problem of arm c, until the step has enough       Algorithm 1 of the paper
     r(c) = mean over the arm's rollouts of the mean over tokens of |A|
     Q(c) <- alpha r(c) + (1 - alpha) Q(c), from Q(c) = 0
 
-Of 0/1 rewards with accuracy p, r is 2 p (1 - p) for A = r - mean, and 2 sqrt(p (1 - p)) where A is divided by
+For 0/1 rewards with accuracy p, r is 2 p (1 - p) if A = r - mean, and 2 sqrt(p (1 - p)) if A is divided by
 the standard deviation; with verl's unbiased one over n rollouts, that times sqrt((n - 1) / n). Advantages
 themselves are computed elsewhere. A counts the arms, P the problems.
 """
@@ -28,11 +28,11 @@ from seele.records import State
 from seele.saved_state import read_count, read_state
 
 VERSION = 1
-"""Of the saved state."""
+"""Version of the saved state."""
 
 
 def softmax(values: NDArray[np.float64], *, temperature: float) -> NDArray[np.float64]:
-    """Probabilities proportional to exp(value / temperature), of at least one value; ``temperature`` > 0."""
+    """Return probabilities proportional to exp(value / temperature); at least one value, temperature > 0."""
     weights = np.exp((values - values.max()) / temperature)
     probabilities: NDArray[np.float64] = weights / weights.sum()
     return probabilities
@@ -41,9 +41,9 @@ def softmax(values: NDArray[np.float64], *, temperature: float) -> NDArray[np.fl
 class SecCurriculum:
     """Draws problems from the arms that the policy learns most from.
 
-    What the paper leaves open: an arm without a trained problem in a step keeps its value; an arm whose
-    problems are all in the draw (or postponed, or pruned) is passed over, and the others share its
-    probability; problems of an arm take turns, or are drawn at random where ``with_replacement`` is set.
+    Where the paper leaves details open: an arm without a trained problem in a step keeps its value; an arm
+    whose problems are all in the draw (or postponed, or pruned) is skipped, and the others share its
+    probability; problems of an arm take turns, or are drawn at random if ``with_replacement`` is set.
     """
 
     name: ClassVar[str] = "sec"
@@ -61,13 +61,13 @@ class SecCurriculum:
         """Group problems into arms, all of value 0.
 
         Args:
-            rows: One mapping a problem with at least ``columns``.
+            rows: One mapping per problem with at least ``columns``.
             columns: Columns whose values tell arms apart.
             learning_rate: Weight alpha of a step's reward in an arm's value, in (0, 1].
             temperature: tau > 0 of the softmax, in units of mean |advantage|.
-            with_replacement: Whether an arm may repeat a problem before all of its problems had their turn.
-                A draw never holds a problem twice.
-            seed: Of all draws.
+            with_replacement: Whether an arm may repeat a problem before all its problems have had their turn.
+                A draw never contains a problem twice.
+            seed: Seed of all draws.
 
         Raises:
             DataError: If a value is missing, or a column mixes texts with numbers.
@@ -85,13 +85,13 @@ class SecCurriculum:
 
     @property
     def epochs(self) -> None:
-        """See ``Curriculum``: every arm goes at its own pace."""
+        """See ``Curriculum``: None, because every arm has its own pace."""
         return None
 
     def draw(
         self, num_problems: int, *, postponed: Collection[int] = (), pruned: Collection[int] = ()
     ) -> list[int]:
-        """See ``Curriculum``. With replacement there are no turns, and pruned problems are just left out."""
+        """See ``Curriculum``. With replacement there are no turns, and pruned problems are simply skipped."""
         supply = Supply(len(self._arm_P), wanted=num_problems, postponed=postponed, pruned=pruned)
         generator = np.random.default_rng((self._seed, self._num_draws))
         drawn = [supply.take(self._draw_one(supply, generator)) for _ in range(num_problems)]
@@ -107,17 +107,17 @@ class SecCurriculum:
         return self._queues[arm].next_eligible(supply)
 
     def _order_of_epoch(self, arm: int, epoch: int) -> Problems:
-        # NumPy takes seeds that differ in trailing zeros only for the same: 1 + arm tells these shuffles from
-        # the draws, whose seeds are two numbers.
+        # NumPy treats seeds that differ only in trailing zeros as equal: 1 + arm distinguishes these shuffles
+        # from the draws, whose seeds are two numbers.
         return shuffled(np.flatnonzero(self._arm_P == arm), seed=(self._seed, epoch, 1 + arm))
 
     def observe(self, signal_of_problem: Mapping[int, float]) -> None:
         """Move each observed arm's value towards the mean signal of its problems.
 
-        The mean over problems is the paper's over rollouts, as each problem has equally many.
+        The mean over problems equals the paper's over rollouts, as each problem has the same number of them.
 
         Raises:
-            ValueError: If a signal is negative or not finite. Nothing is changed then.
+            ValueError: If a signal is negative or not finite; nothing is changed then.
         """
         signals_of_arm: dict[int, list[float]] = defaultdict(list)
         for problem, signal in signal_of_problem.items():
@@ -141,7 +141,7 @@ class SecCurriculum:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """See ``Curriculum``. Arms must be the same, other settings may differ."""
+        """See ``Curriculum``. Arms must be the same; other settings may differ."""
         self._num_draws, self._values_A, self._drawn_A, self._queues = read_state(
             state, header=self._header, read=self._read
         )
@@ -153,7 +153,7 @@ class SecCurriculum:
         return read_count(state["num_draws"]), np.array(values), np.array(drawn), queues
 
     def metrics(self) -> dict[str, float]:
-        """For each arm its value, the softmax of it, and the number of problems that the last draw took."""
+        """Return each arm's value, its softmax probability, and its number of problems in the last draw."""
         probability_A = softmax(self._values_A, temperature=self._temperature)
         numbers = {"q": self._values_A, "probability": probability_A, "drawn": self._drawn_A}
         return {

@@ -1,4 +1,4 @@
-"""Selections by name: SEELE's own, each a file but for the one that keeps every group, and a user's own."""
+"""Selections by name: SEELE's own, one per file except the one that keeps every group, and a user's own."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -17,13 +17,13 @@ __all__ = ["SELECTIONS", "NoSelection", "Selection", "build_selection", "check_s
 
 
 class NoSelection:
-    """Every group, always: what GRPO does. A selection of your own that remembers nothing derives from it and
-    has a ``select`` of its own.
+    """Selects every group, as GRPO does. A selection of your own without state can derive from it and
+    override ``select``.
     """
 
     name: ClassVar[str] = "none"
     version: ClassVar[int] = 1
-    """Of the saved state."""
+    """Version of the saved state."""
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -34,7 +34,7 @@ class NoSelection:
         return list(pass_rates)
 
     def state_dict(self) -> State:
-        """See ``Selection``: the header, whose state it is."""
+        """See ``Selection``: only the header."""
         return {"selection": self.name, "version": self.version}
 
     def load_state_dict(self, state: State) -> None:
@@ -43,7 +43,7 @@ class NoSelection:
         read_state(state, header=header, read=dict)
 
     def metrics(self) -> dict[str, float]:
-        """See ``Selection``. There is nothing to say."""
+        """See ``Selection``: always empty."""
         return {}
 
 
@@ -51,10 +51,10 @@ SELECTIONS: dict[str, Any] = {"none": NoSelection, "lze": LearningZoneSelection}
 
 
 def build_selection(config: SelectionConfig, seed: int) -> Selection:
-    """The selection that ``config.name`` names, ready for its first step.
+    """Return the selection that ``config.name`` names, ready for its first step.
 
     Raises:
-        ConfigError: There is none, or it is not as ``Selection`` says.
+        ConfigError: If there is no such selection, or it does not implement ``Selection``.
     """
     part = _find(config)
     if config.name in SELECTIONS:
@@ -68,11 +68,11 @@ def build_selection(config: SelectionConfig, seed: int) -> Selection:
 
 
 def check_selection(config: SelectionConfig, seed: int) -> None:
-    """Check the selection of a run before it starts: one that is not SEELE's own is tried out, too.
+    """Check the selection of a run before it starts, with a trial if it is not one of SEELE's own.
 
     Raises:
-        ConfigError: As ``build_selection``, or its state does not restore it.
-        PluginError: It raised, or selected what it may not.
+        ConfigError: As in ``build_selection``, or if its state does not restore it.
+        PluginError: If the selection raised an error or returned an invalid result.
     """
     selection = build_selection(config, seed)
     if config.name not in SELECTIONS:

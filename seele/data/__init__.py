@@ -1,1 +1,1 @@
-"""Problems with worked solutions: where they come from, and the parquet files that hold them."""
+"""Problems with worked solutions: their sources, and the parquet files that hold them."""

@@ -1,4 +1,4 @@
-"""LIMR (arXiv:2502.11886): keep the problems on which a model learns as it learns on average."""
+"""LIMR (arXiv:2502.11886): keep the problems whose learning curve is close to the mean curve."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,23 +11,23 @@ from seele.errors import DataError
 
 
 def alignment_scores(accuracies: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Alignment of each problem's learning curve with the mean curve (LIMR, Eq. 2).
+    """Return the alignment of each problem's learning curve with the mean curve (LIMR, Eq. 2).
 
         s_i = 1 - sum_k (r_i^k - mean^k)^2 / sum_k (1 - mean^k)^2
 
-    1 where the curve is the mean one; below 0 where it is further away than that of a problem which is always
-    solved.
+    The score is 1 if the curve equals the mean curve, and below 0 if it is further from it than the curve of
+    a problem that is always solved.
 
     Args:
-        accuracies: Problem -> accuracy of each of its visits, as many for each.
+        accuracies: Problem -> accuracy of each of its visits; every problem has the same number of visits.
 
     Raises:
-        DataError: All problems were solved throughout, so that the mean curve tells nothing.
+        DataError: If all problems were solved in every visit, because the scale is then 0.
     """
     mean_K = [fmean(visit) for visit in zip(*accuracies.values(), strict=True)]
     scale = sum((1.0 - mean) ** 2 for mean in mean_K)
     if scale == 0.0:
-        raise DataError("all problems were solved in every visit, so that no learning curve differs")
+        raise DataError("all problems were solved in every visit, so no learning curve differs")
 
     def distance(accuracy_K: Sequence[float]) -> float:
         return sum((own - mean) ** 2 for own, mean in zip(accuracy_K, mean_K, strict=True))
@@ -36,10 +36,10 @@ def alignment_scores(accuracies: Mapping[str, Sequence[float]]) -> dict[str, flo
 
 
 def first_visits(visits: Iterable[tuple[str, float]], count: int) -> dict[str, list[float]]:
-    """Problem -> accuracies of its first ``count`` visits, of problems that had as many.
+    """Return problem -> accuracies of its first ``count`` visits, for problems with at least that many.
 
     Args:
-        visits: Problem and accuracy of each visit, in order of time.
+        visits: Problem and accuracy of each visit, in chronological order.
         count: At least 1.
     """
     curves: dict[str, list[float]] = {}
@@ -49,20 +49,20 @@ def first_visits(visits: Iterable[tuple[str, float]], count: int) -> dict[str, l
 
 
 def keep_aligned(file: Path, out: Path, accuracies: Mapping[str, Sequence[float]], threshold: float) -> str:
-    """Write the problems of ``file`` whose score is at least ``threshold``, with all columns, in their order.
+    """Write the problems of ``file`` that score at least ``threshold``, keeping all columns and the order.
 
     Returns:
         A summary for people.
 
     Raises:
-        DataError: No problem of the file has a curve, or none is kept.
-        ConfigError: ``out`` is ``file``.
+        DataError: If no problem of the file has a curve, or none is kept.
+        ConfigError: If ``out`` is ``file``.
     """
     check_output(file, out)
     names = [instance.instance_id for instance in read_problems(file)]
     known = {name: accuracies[name] for name in names if name in accuracies}
     if not known:
-        raise DataError(f"{file}: no problem of it has enough visits in the run")
+        raise DataError(f"{file}: none of its problems has enough visits in the run")
     scores = alignment_scores(known)
     keep = [name in scores and scores[name] >= threshold for name in names]
     visits = len(next(iter(known.values())))

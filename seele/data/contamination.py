@@ -1,14 +1,14 @@
-"""Overlap of training problems with the questions of benchmarks: whole questions, and runs of words.
+"""Overlap of training problems with benchmark questions: whole questions, and n-grams of words.
 
-A question is taken as its *tokens*: words, numbers and operators, without case, without the commas of
-thousands, without LaTeX's delimiters and spacing. A training problem overlaps with a benchmark's question if
-all tokens are the same (*exact*), or if both have the same ``n`` words in a row (*n-gram*). A question with
-fewer than ``n`` words is one n-gram, if it has at least six tokens: it overlaps with a problem that has all
-of it in a row, such as one with an instruction or options around it. Shorter ones only count where exact.
-Runs of words that many questions of the benchmarks share are the wording of the trade ("m and n are
-relatively prime positive integers ...") and say nothing.
+A question is reduced to its *tokens*: words, numbers and operators, ignoring case, thousands separators, and
+LaTeX delimiters and spacing. A training problem overlaps with a benchmark question if all tokens are the
+same (*exact*), or if both contain the same ``n`` words in a row (*n-gram*). A question with fewer than ``n``
+words is one n-gram if it has at least six tokens: it overlaps with a problem that contains all of it in a
+row, such as one with an instruction or options around it. Shorter questions only count as exact matches.
+N-grams that many benchmark questions share are common wording ("m and n are relatively prime positive
+integers ...") and are ignored.
 
-Where the questions come from does not live here: ``seele_eval.contamination`` brings those of the benchmarks.
+The benchmark questions are loaded elsewhere, in ``seele_eval.contamination``.
 """
 
 import re
@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 DEFAULT_N = 13
-"""Words in a row, as for GPT-3 (arXiv:2005.14165, appendix C) and since."""
+"""Words in an n-gram, as for GPT-3 (arXiv:2005.14165, appendix C) and since."""
 
 COMMON = 3
-"""A run of words that this many different questions share is common wording."""
+"""An n-gram that this many different questions share is common wording."""
 
-# A question with fewer tokens stands in too many others by chance.
+# A question with fewer tokens occurs in too many others by chance.
 _SHORTEST = 6
 
 _NOISE = re.compile(
@@ -37,18 +37,18 @@ _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[-+*/^=<>|!%]")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A training problem and a benchmark's question that say the same, in whole or in part."""
+    """An overlap of a training problem with a benchmark question, in whole or in part."""
 
     benchmark: str
     question: int
-    """Place of the question in its benchmark, from 0."""
+    """Index of the question in its benchmark, from 0."""
     is_exact: bool
     shared: float
-    """Share of the question's runs of ``n`` words that the problem has, in (0, 1]; 1 for all."""
+    """Share of the question's n-grams that the problem contains, in (0, 1]."""
 
 
 class Questions:
-    """Questions of several benchmarks, to look problems up in."""
+    """An index of the questions of several benchmarks, in which problems are looked up."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Questions:
         """Index the questions.
 
         Args:
-            questions: By benchmark, without the options of a choice.
-            with_options: The same with them, for *exact* overlaps only.
-            n: Words in a row that make an overlap; at least 2.
-            common: Different questions that share a run of words from which on it counts as common wording;
-                at least 2.
+            questions: Questions by benchmark, without multiple-choice options.
+            with_options: The same questions with their options, for *exact* overlaps only.
+            n: Words in an n-gram; at least 2.
+            common: An n-gram that at least this many different questions share counts as common wording; at
+                least 2.
 
         Raises:
             ValueError: If ``n`` or ``common`` is below 2.
@@ -88,11 +88,11 @@ class Questions:
             for run in runs:
                 texts_of_run[run].append(whole)
         self._texts_of_run = {run: texts for run, texts in texts_of_run.items() if len(texts) < common}
-        # After the runs: a question must not share its own with itself.
+        # After the n-grams: a question must not share its n-grams with itself.
         self._add(with_options or {})
 
     def find(self, question: str) -> list[Overlap]:
-        """Overlaps of a training problem's question, the exact ones first."""
+        """Return the overlaps of a training problem's question, the exact ones first."""
         said = tokens(question)
         whole = " ".join(said)
         shared: defaultdict[str, int] = defaultdict(int)
@@ -116,13 +116,13 @@ class Questions:
     def _add(self, questions: Mapping[str, Sequence[str]]) -> None:
         for benchmark, texts in questions.items():
             for number, text in enumerate(texts):
-                # A question without any word or number overlaps with nothing.
+                # A question without words or numbers overlaps with nothing.
                 if whole := " ".join(tokens(text)):
-                    # A mapping for its order: a question without options comes twice.
+                    # A dict as an ordered set: a question without options is added twice.
                     self._places_of_text[whole][benchmark, number] = None
 
     def _contained(self, said: Sequence[str]) -> set[str]:
-        """The short questions that stand in a text as a whole, no formula going on at their ends."""
+        """Return the short questions that a text contains whole, with no formula running past either end."""
         found = set()
         for start in range(len(said) - _SHORTEST + 1):
             for text in self._short.get(tuple(said[start : start + _SHORTEST]), ()):
@@ -133,22 +133,22 @@ class Questions:
         return found
 
     def _runs(self, said: Sequence[str]) -> set[int]:
-        """The different runs of ``n`` words, each as a hash of 64 bits: two that are different may collide
-        once in about 10^13 look-ups.
+        """Return the distinct n-grams, each as a 64-bit hash; different n-grams collide about once in 10^13
+        look-ups.
         """
         words = [token for token in said if token[0].isalnum()]
         return {hash(" ".join(words[i : i + self._n])) for i in range(len(words) - self._n + 1)}
 
 
 def tokens(text: str) -> list[str]:
-    """Words, numbers and operators of a text, in order and without case."""
+    """Return the words, numbers and operators of a text, in order and case-folded."""
     text = unicodedata.normalize("NFKC", text).casefold().replace("\N{MINUS SIGN}", "-")
     text = _D_FRACTION.sub(r"\\\1", text)
     return _TOKEN.findall(_NOISE.sub(lambda match: "" if match["thousands"] else " ", text))
 
 
 def _is_within_formula(said: Sequence[str], at: int) -> bool:
-    """Whether the tokens on both sides of a place are numbers, operators or letters, and no words."""
+    """Return True if the tokens on both sides of a position are numbers, operators or letters, not words."""
     return 0 < at < len(said) and not any(len(each) > 1 and each.isalpha() for each in said[at - 1 : at + 1])
 
 
@@ -157,25 +157,25 @@ class Contaminated:
     """A training problem with its overlaps."""
 
     row: int
-    """From 0."""
+    """Row of the problem, from 0."""
     instance_id: str
     overlaps: tuple[Overlap, ...]
 
     @property
     def best(self) -> Overlap:
-        """The overlap that says most."""
+        """The strongest overlap."""
         return self.overlaps[0]
 
 
 def find_contaminated(
     problems: Iterable[tuple[str, str]], questions: Questions, *, min_shared: float = 0.0
 ) -> list[Contaminated]:
-    """The problems that overlap with any question, in their order.
+    """Return the problems that overlap with any question, in their order.
 
     Args:
-        problems: Id and question of each.
-        questions: Those of the benchmarks.
-        min_shared: Leave out overlaps with a smaller share of the question's runs.
+        problems: Id and question of each problem.
+        questions: The benchmark questions.
+        min_shared: Skip overlaps with a smaller share of the question's n-grams.
     """
     found = []
     for row, (instance_id, question) in enumerate(problems):

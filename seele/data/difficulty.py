@@ -1,7 +1,7 @@
 """How often a model solved each problem: the counts file, and the problems whose counts lie within a band.
 
-Who draws the samples is not here: see ``seele_eval.difficulty``. A count belongs to question and answer and
-not to an id, so that it holds for the problem with any solution, however that is cut into steps.
+The samples are drawn in ``seele_eval.difficulty``. A count belongs to a question and its answer, not to an
+id, so it applies to the problem with any solution, however that is cut into steps.
 """
 
 import hashlib
@@ -19,25 +19,25 @@ from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError, DataError
 
 COUNTS = "counts.jsonl"
-"""Name of the counts file in a folder of samples."""
+"""File name of the counts in a folder of samples."""
 
 SAMPLES = 8
-"""Of each problem, in the paper (arXiv:2509.06923, section 5.1)."""
+"""Samples of each problem, as in the paper (arXiv:2509.06923, section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """What the samples of one problem came to."""
+    """Outcome counts of one problem's samples."""
 
     problem: str
     """``problem_key`` of its question and answer."""
     instance_id: str
-    """Under which it was sampled."""
+    """Id under which the problem was sampled."""
     correct: int
     truncated: int
-    """Samples that ended at the limit of tokens: hard to finish may be another thing than hard."""
+    """Samples that ended at the token limit: long is not the same as hard."""
     no_answer: int | None = None
-    """Samples without an answer; None in files from before they were counted."""
+    """Samples without an answer; None in older files, which do not count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Counts:
     """A counts file."""
 
     samples: int
-    """Of each problem."""
+    """Samples of each problem."""
     conditions: Mapping[str, Any]
     """What the counts depend on: model, temperature, template, limits, grader, versions."""
     by_problem: Mapping[str, Count]
@@ -53,17 +53,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Numbers of correct samples with which a problem is kept, both ends included."""
+    """Range of the number of correct samples for which a problem is kept, both ends included."""
 
     least: int
     most: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``LEAST:MOST`` as a band.
+        """Parse ``LEAST:MOST``.
 
         Raises:
-            ConfigError: If it is something else.
+            ConfigError: If ``text`` has another form.
         """
         least, colon, most = text.partition(":")
         if not (colon and least.isdecimal() and most.isdecimal() and int(least) <= int(most)):
@@ -73,7 +73,7 @@ class Band:
         return cls(int(least), int(most))
 
     def check(self, samples: int) -> None:
-        """Refuse a band that ends beyond the number of samples.
+        """Refuse a band that asks for more correct samples than there are samples.
 
         Raises:
             ConfigError: If it does.
@@ -86,12 +86,12 @@ class Band:
 
 
 def problem_key(question: str, answer: str) -> str:
-    """Names a problem by question and answer: 32 hexadecimal digits."""
+    """Return the key of a problem, a hash of its question and answer: 32 hexadecimal digits."""
     return hashlib.sha256(f"{len(question)}:{question}{answer}".encode()).hexdigest()[:32]
 
 
 def write_counts(path: Path, counts: Iterable[Count], *, samples: int, conditions: Mapping[str, Any]) -> None:
-    """Write a counts file: samples and conditions first, then a problem a line, in their order."""
+    """Write a counts file: samples and conditions first, then one problem per line, in their order."""
     lines: list[Mapping[str, Any]] = [{"samples": samples, "conditions": conditions}, *map(asdict, counts)]
     write_atomically(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
@@ -103,7 +103,7 @@ def read_counts(path: Path) -> Counts:
         DataError: If it is missing or damaged.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such file; name --model, and the problems are sampled")
+        raise DataError(f"{path}: no such file; pass --model to sample the problems")
     (first, head), *rows = read_json_lines(path) or [(str(path), None)]
     if not isinstance(head, dict) or not isinstance(head.get("samples"), int) or "conditions" not in head:
         raise DataError(f"{first}: expected samples and conditions; sample the problems again")
@@ -116,14 +116,15 @@ def read_counts(path: Path) -> Counts:
 def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
     """Write the problems of ``file`` whose counts lie within ``band``, and a manifest beside them.
 
-    All columns are kept, and the order. The same file, counts and band give the same bytes.
+    All columns and the order are kept. The same file, counts and band give the same bytes.
 
     Returns:
         A summary for people.
 
     Raises:
-        DataError: The file is no file of problems, a problem of it was not sampled, or none lies in the band.
-        ConfigError: The band asks for more correct samples than there are, or ``out`` is ``file``.
+        DataError: If ``file`` is not a file of problems, one of its problems was not sampled, or none lies in
+            the band.
+        ConfigError: If the band asks for more correct samples than there are, or ``out`` is ``file``.
     """
     check_output(file, out)
     counts = read_counts(counts_file)
@@ -142,7 +143,7 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
             f"{_describe_shares(shares)}"
         )
     manifest = out.with_suffix(".manifest.json")
-    # Its presence stands for completeness.
+    # The manifest marks the file as complete.
     manifest.unlink(missing_ok=True)
     copy_rows(file, out, keep)
     written = {
@@ -176,7 +177,7 @@ def _to_count(row: Any, at: str, *, samples: int) -> Count:
 
 
 def _find_counts(file: Path, counts: Counts, counts_file: Path) -> list[Count]:
-    """The count of each problem of a file."""
+    """Return the count of each problem of a file."""
     found, missing = [], []
     for instance in read_problems(file):
         count = counts.by_problem.get(problem_key(instance.question, instance.answer))
@@ -187,13 +188,13 @@ def _find_counts(file: Path, counts: Counts, counts_file: Path) -> list[Count]:
     if missing:
         raise DataError(
             f"{file}: {len(missing)} problems, the first of them {missing[0]!r}, have no samples in "
-            f"{counts_file}; name --model, and they are sampled"
+            f"{counts_file}; pass --model to sample them"
         )
     return found
 
 
 def _shares(counts: Sequence[Count], samples: int) -> dict[str, float | None]:
-    """Shares of the samples that lack an answer, None where that was not counted, or an end."""
+    """Return the shares of samples without an answer (None where that was not counted) and truncated."""
     silent = [count.no_answer for count in counts if count.no_answer is not None]
     return {
         "no_answer_share": fmean(silent) / samples if len(silent) == len(counts) else None,
@@ -202,20 +203,20 @@ def _shares(counts: Sequence[Count], samples: int) -> dict[str, float | None]:
 
 
 def _describe_shares(shares: Mapping[str, float | None]) -> str:
-    """The shares in a line, and which of them says little of what the model knows."""
+    """Describe the shares in one line, with a warning for each that hides what the model knows."""
     kinds = {"no_answer_share": "without an answer", "truncated_share": "truncated"}
     known = {kind: share for key, kind in kinds.items() if (share := shares[key]) is not None}
     said = "samples " + ", ".join(f"{kind}: {share:.1%}" for kind, share in known.items())
     if most := [kind for kind, share in known.items() if share > 0.5]:
         said += (
             f"; warning: most are {' and '.join(most)} and count as wrong whatever the model knows; "
-            "sample again with another --template or --answers behind --, or another --max-tokens "
+            "sample again with another --template or --answers after --, or another --max-tokens "
             "(docs/evaluation.md)"
         )
     return said
 
 
 def _histogram(counts: Sequence[Count], samples: int) -> dict[str, int]:
-    """Problems by number of correct samples, in JSON's keys."""
+    """Return the number of problems by number of correct samples, with string keys for JSON."""
     problems = Counter(count.correct for count in counts)
     return {str(correct): problems[correct] for correct in range(samples + 1)}

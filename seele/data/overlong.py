@@ -1,8 +1,8 @@
-"""What limits on tokens do to problems: which do not fit, and which fit when they are cut.
+"""Effect of the token limits on problems: which do not fit, and which fit after being cut.
 
-It is decided once, by the run's driver, and written down. The trainers and the validation follow the record
-when they read the run's files, so that all have the same problems in the same order. Tokens are counted
-elsewhere (``seele_verl.runs.overlong``).
+The run's driver decides once and writes a record. Trainers and validation follow the record when they read
+the run's files, so that all have the same problems in the same order. Tokens are counted elsewhere
+(``seele_verl.runs.overlong``).
 """
 
 import itertools
@@ -23,18 +23,18 @@ class Tokens:
     """Lengths of a problem's parts, in tokens."""
 
     prompt: int
-    """Of the question in its template."""
+    """Tokens of the question in its template."""
     hint_steps: tuple[int, ...] = ()
-    """What each further step of the longest hint adds, below 0 for a tier shorter than the one before; none
-    where no hint is given."""
+    """Tokens that each further step of the longest hint adds, below 0 for a tier shorter than the previous
+    one; empty where no hint is given."""
     hints_in_response: bool = False
-    """Whether a hint is part of the response (Prefix-RFT)."""
+    """True if a hint is part of the response (Prefix-RFT)."""
     response: int = 0
-    """Of a response that is given, not generated: a worked solution with its end."""
+    """Tokens of a response that is given, not generated: a worked solution with its end token."""
 
     @property
     def hints(self) -> tuple[int, ...]:
-        """Of each hint, from 1 step on."""
+        """Tokens of each hint, from 1 step on."""
         return tuple(itertools.accumulate(self.hint_steps))
 
 
@@ -49,18 +49,18 @@ class Limits:
 
 
 class Fit(NamedTuple):
-    """Whether a problem is kept, and what is cut to keep it."""
+    """Decision on one problem: whether it is kept, and what is cut to keep it."""
 
     why_not: str | None = None
-    """Which limit it does not fit, as a sentence about the problem; None where it is kept."""
+    """The limit that the problem exceeds, as a predicate about the problem; None if it is kept."""
     hint_steps: int | None = None
-    """Most steps that a hint may have, where that is fewer than the longest legal hint."""
+    """Most steps that a hint may have, if fewer than the longest legal hint has."""
     is_cut: bool = False
-    """Whether the given response is cut."""
+    """True if the given response is cut."""
 
 
 def fit(tokens: Tokens, limits: Limits, overlong: str) -> Fit:
-    """What becomes of a problem of these lengths under ``seele.data.overlong``; ``refuse`` is as ``drop``."""
+    """Decide on a problem of these lengths under ``seele.data.overlong``; ``refuse`` acts like ``drop``."""
     if tokens.prompt > limits.prompt:
         return Fit(
             f"has {tokens.prompt} prompt tokens, more than data.max_prompt_length ({limits.prompt})"
@@ -95,7 +95,7 @@ def _prompt_and_hint(tokens: Tokens, limits: Limits) -> str:
 
 
 def _longest_that_fits(tokens: Tokens, limits: Limits) -> int:
-    """Steps of the longest hint that leaves its prompt, and a token of the response, room."""
+    """Return the steps of the longest hint that leaves room for the prompt and one token of the response."""
     room = limits.prompt - tokens.prompt
     if tokens.hints_in_response:
         room = min(room, limits.response - 1)
@@ -104,12 +104,12 @@ def _longest_that_fits(tokens: Tokens, limits: Limits) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fits:
-    """What the limits did to the training problems of a run, or to its validation problems."""
+    """Decisions on the training problems of a run, or on its validation problems."""
 
     files: tuple[str, ...] = ()
-    """The problems' files, absolute."""
+    """Absolute paths of the problems' files."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Why a problem does not fit, by its id."""
+    """Problem id -> why the problem does not fit."""
     hint_steps: Mapping[str, int] = field(default_factory=dict)
     """``Fit.hint_steps`` by id."""
     num_cut: int = 0
@@ -119,46 +119,46 @@ class Fits:
 
 
 class Problem(NamedTuple):
-    """A problem that is kept, and where it stands."""
+    """A problem that is kept, and its place in the files."""
 
     instance: Instance
     path: Path
     row: int
-    """Within its file, from 0."""
+    """Row within its file, from 0."""
     hint_steps: int | None
     """Most steps that a hint may have; None for all legal ones."""
 
     @property
     def may_be_hinted(self) -> bool:
-        """Whether there is a legal hint of at least a step."""
+        """True if there is a legal hint of at least one step."""
         return len(self.instance.legal_hint_ratios) > 1 and self.hint_steps != 0
 
 
 def write_record(path: Path, fits: Sequence[Fits]) -> None:
-    """Write down what was decided."""
+    """Write the record of the decisions."""
     write_atomically(path, json.dumps([asdict(each) for each in fits], indent=1) + "\n")
 
 
 def read_fitting_problems(
     files: str | Sequence[str], max_samples: int = -1, record: str | Path | None = None
 ) -> list[Problem]:
-    """``seele.data.storage.schema.read_problem_files`` without the problems that the record leaves out.
+    """Return ``seele.data.storage.schema.read_problem_files`` without the problems that the record skips.
 
-    A file that is trained and validated on lacks the same problems in both.
+    A file used for both training and validation lacks the same problems in both.
 
     Args:
-        files: As there.
-        max_samples: As there: the number of problems before any is left out.
-        record: A file of ``write_record``; None where everything fits.
+        files: As in ``read_problem_files``.
+        max_samples: As in ``read_problem_files``: the number of problems before any is skipped.
+        record: A file that ``write_record`` wrote; None where everything fits.
 
     Raises:
-        DataError: A file is missing or broken.
+        DataError: If a file is missing or broken.
     """
     return keep_fitting(read_problem_files(files, max_samples), read_record(record))
 
 
 def keep_fitting(problems: Sequence[tuple[Instance, Path]], fits: Sequence[Fits]) -> list[Problem]:
-    """Those of a run's problems that fit, with their rows."""
+    """Return the run's problems that fit, with their rows."""
     kept = []
     for path, group in itertools.groupby(problems, key=lambda problem: problem[1]):
         of_file = [each for each in fits if str(path.resolve()) in each.files]
@@ -172,10 +172,10 @@ def keep_fitting(problems: Sequence[tuple[Instance, Path]], fits: Sequence[Fits]
 
 
 def read_record(record: str | Path | None) -> list[Fits]:
-    """The inverse of ``write_record``; nothing where there is no record.
+    """Read a record of ``write_record``; return an empty list where ``record`` is None.
 
     Raises:
-        DataError: If it is missing or broken.
+        DataError: If the record is missing or broken.
     """
     if record is None:
         return []
@@ -184,6 +184,6 @@ def read_record(record: str | Path | None) -> list[Fits]:
         return [Fits(**each | {"files": tuple(each["files"])}) for each in raw]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(
-            f"{record}: expected the run's record of problems that are too long ({error}); start the run "
-            "again, which writes it"
+            f"{record}: expected the run's record of problems that are too long ({error}); restart the run "
+            "to write it"
         ) from error

@@ -1,5 +1,5 @@
-"""Solutions that the policy wrote itself while it trained (``seele.hints.refresh``), verified by the grader,
-as PrefixRL makes them before training (arXiv:2601.18795).
+"""Solutions that the policy itself wrote during training (``seele.hints.refresh``), verified by the grader;
+PrefixRL collects them before training (arXiv:2601.18795).
 """
 
 import dataclasses
@@ -13,8 +13,9 @@ from seele.saved_state import read_count, read_state
 
 
 class OwnSolutions:
-    """Each problem's right response of its last visit that had one: of those behind the shortest hint the one
-    that the policy was surest of. The hint is its beginning.
+    """One correct response per problem, with the hint in front, from the last visit that had any.
+
+    Among the correct responses to the shortest hint, the one that the policy was surest of is kept.
     """
 
     _HEADER: ClassVar[State] = {"solutions": "own", "version": 1}
@@ -23,7 +24,7 @@ class OwnSolutions:
         self._steps: dict[int, tuple[str, ...]] = {}
 
     def learn(self, visits: Mapping[int, Visit]) -> None:
-        """Take over the solutions of a step's visits, by problem."""
+        """Store the solutions of a step's visits, by problem."""
         for problem, visit in visits.items():
             right = [rollout for rollout in visit.generated if rollout.grade.correct]
             if right:
@@ -32,13 +33,13 @@ class OwnSolutions:
                 self._steps[problem] = (*hint, *split_steps(best.completion.text))
 
     def applied(self, problem: int, instance: Instance) -> Instance:
-        """The problem with the policy's own solution in place of its worked one, where there is one."""
+        """Return the problem with the policy's own solution, if any, in place of the worked solution."""
         if problem not in self._steps:
             return instance
         return dataclasses.replace(instance, steps=self._steps[problem], revealed_at=None, milestones=None)
 
     def state_dict(self) -> State:
-        """All that is kept; equal states give equal JSON."""
+        """Return everything stored; equal states give equal JSON."""
         kept = sorted(self._steps.items())
         return {**self._HEADER, "steps": {str(problem): list(steps) for problem, steps in kept}}
 
@@ -46,12 +47,12 @@ class OwnSolutions:
         """Continue from a ``state_dict``.
 
         Raises:
-            CheckpointError: If it is of another kind or version, or damaged. Nothing is changed then.
+            CheckpointError: If it is of another kind or version, or damaged; nothing is changed then.
         """
         self._steps = read_state(state, header=self._HEADER, read=_read)
 
     def __len__(self) -> int:
-        """Problems with a solution of the policy's own."""
+        """Number of problems with a solution of the policy's own."""
         return len(self._steps)
 
 

@@ -1,7 +1,7 @@
-"""A folder of prepared problems: a parquet file a split, and a manifest that says what they are.
+"""A folder of prepared problems: one parquet file per split, and a manifest that describes them.
 
-The files come to their names only when all of them are complete, the manifest last: without a manifest, a
-preparation was killed while its files changed places, and is to be run again.
+The files get their names only when all of them are complete, the manifest last. If the manifest is missing,
+the preparation was killed while it replaced files and must be run again.
 """
 
 import json
@@ -23,11 +23,11 @@ from seele.records import Instance
 MANIFEST = "manifest.json"
 
 NUM_GOLDS_CHECKED = 2000
-"""Reference answers of a split that are checked, all of them where there are no more."""
+"""Most reference answers of a split that are checked."""
 
 CheckGolds = Callable[[str, Sequence[tuple[int, Instance]]], Mapping[str, Any]]
-"""Takes a split's name and a sample of its problems with their rows; raises ``DataError`` where too many of
-their reference answers cannot be met, and returns what the manifest says of the check.
+"""Takes a split's name and a sample of its problems with their rows; returns the manifest's entry about the
+check. Raises ``DataError`` if too many of their reference answers cannot be met.
 """
 
 
@@ -36,13 +36,13 @@ class Split:
     """The problems of one file."""
 
     instances: Iterable[Instance]
-    """Taken one by one, once."""
+    """Iterated once."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where they come from, the same on every machine."""
+    """Where the problems come from, the same on every machine."""
     files: tuple[Path, ...] = ()
     """Local files that ``instances`` are read from."""
     counts: Counts | None = None
-    """What became of the source's rows; filled while ``instances`` are taken."""
+    """What became of the source's rows; filled while ``instances`` is iterated."""
 
 
 def prepare(
@@ -52,23 +52,24 @@ def prepare(
     about: Mapping[str, Any],
     check_golds: CheckGolds | None = None,
 ) -> dict[str, Any]:
-    """Write ``out/SPLIT.parquet`` for each split, then ``out/manifest.json``. Same input, same bytes.
+    """Write ``out/SPLIT.parquet`` for each split, then ``out/manifest.json``. The same input gives the same
+    bytes.
 
-    Leading steps that show the answer are marked (``Instance.revealed_at``) where they are not marked yet.
+    Leading steps that reveal the answer are marked (``Instance.revealed_at``) unless they already are.
 
     Args:
-        out: Folder, made as needed. What it holds stays until all splits are complete.
-        splits: By name.
-        about: What the manifest begins with: source, licence, settings.
-        check_golds: Checks a sample of each split's reference answers; None checks none.
+        out: Folder, created if needed. Its old files stay until all splits are complete.
+        splits: Splits by name.
+        about: First entries of the manifest: source, licence, settings.
+        check_golds: Checks a sample of each split's reference answers; None skips the check.
 
     Returns:
         The manifest.
 
     Raises:
-        ConfigError: A file of a source stands where one of ours would be written.
-        DataError: A problem breaks the rules of ``seele.data.storage.schema``, a split has none, or
-            ``check_golds`` refuses one.
+        ConfigError: If an output file would overwrite a file of the source.
+        DataError: If a problem breaks the rules of ``seele.data.storage.schema``, a split has no problems, or
+            ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.
     """
     _check_targets(out, splits)
@@ -93,7 +94,7 @@ def _check_targets(out: Path, splits: Mapping[str, Split]) -> None:
     for file in (file for split in splits.values() for file in split.files):
         if file.resolve() in targets:
             raise ConfigError(
-                f"--out {out}: {file}, which is read, would be overwritten; name another folder"
+                f"--out {out}: this would overwrite {file}, which is an input; choose another folder"
             )
 
 
@@ -130,4 +131,4 @@ def _marked(instances: Iterable[Instance]) -> Iterator[Instance]:
 
 
 def _why(counts: Counts | None) -> str:
-    return "" if counts is None else f" in {counts.read} rows, of which left out: {dict(counts.left_out)}"
+    return "" if counts is None else f" in {counts.read} rows (skipped: {dict(counts.left_out)})"

@@ -1,4 +1,4 @@
-"""Problems chosen by a hash of their ids, in any order the same: two parts without overlap, or a sample."""
+"""Selection of problems by a hash of their ids, independent of order: two disjoint parts, or a sample."""
 
 import hashlib
 import heapq
@@ -10,9 +10,9 @@ from seele.records import Instance
 
 
 def is_in_first_part(instance_id: str, *, share: float, seed: int) -> bool:
-    """Whether a seeded hash of the id, uniform in [0, 1), lies below ``share``.
+    """Return True if a seeded hash of the id, uniform in [0, 1), lies below ``share``.
 
-    So a part depends on nothing but seed and share, and grows with the share.
+    A part therefore depends only on seed and share, and grows with the share.
     """
     digest = hashlib.sha256(f"{seed}/{instance_id}".encode()).digest()
     return int.from_bytes(digest[:6]) / 2**48 < share
@@ -25,17 +25,17 @@ def divide_file(
 
     Args:
         file: A file of problems.
-        first: Gets the problems that ``is_in_first_part``; is not written where there are none.
-        rest: Gets the others, likewise.
+        first: Gets the problems for which ``is_in_first_part`` holds; not written if there are none.
+        rest: Gets the other problems; not written if there are none.
         share: Expected share of the first part, in [0, 1].
-        seed: Another seed, another division.
-        max_samples: How many of the file's problems are divided, the first ones; -1 for all.
+        seed: Each seed gives another division.
+        max_samples: Divide only this number of problems, from the beginning of the file; -1 for all.
 
     Returns:
-        How many problems were divided.
+        The number of problems that were divided.
 
     Raises:
-        DataError: The file is missing, or a row is not what the schema asks for.
+        DataError: If the file is missing, or a row violates the schema.
     """
     is_first = [is_in_first_part(each.instance_id, share=share, seed=seed) for each in iterate_problems(file)]
     divided = is_first if max_samples < 0 else is_first[:max_samples]
@@ -47,16 +47,16 @@ def divide_file(
 
 
 class Sample:
-    """At most ``size`` of the problems that were added; all of them as long as they are fewer."""
+    """A sample of at most ``size`` of the problems that were added."""
 
     def __init__(self, size: int) -> None:
-        """An empty sample."""
+        """Create an empty sample."""
         self._size = size
-        # The largest hash, here the smallest number, goes first. Rows are unique, so that no two entries tie.
+        # The largest hash, stored as the smallest number, is dropped first. Unique rows prevent ties.
         self._heap: list[tuple[int, int, Instance]] = []
 
     def add(self, row: int, instance: Instance) -> None:
-        """Consider a problem and its row in the file."""
+        """Add a problem and its row in the file as a candidate."""
         digest = hashlib.sha256(f"sample/{instance.instance_id}".encode()).digest()
         entry = (-int.from_bytes(digest[:8]), row, instance)
         if len(self._heap) < self._size:
@@ -66,5 +66,5 @@ class Sample:
 
     @property
     def problems(self) -> list[tuple[int, Instance]]:
-        """The chosen problems with their rows, in the order of these."""
+        """The chosen problems with their rows, in row order."""
         return sorted(((row, instance) for _, row, instance in self._heap), key=lambda pair: pair[0])

@@ -1,4 +1,4 @@
-"""What a file of problems holds: how many, how their solutions are cut, how much the hints give away."""
+"""Statistics of a file of problems: counts, how solutions are cut, how much the hints give away."""
 
 import dataclasses
 import statistics
@@ -12,39 +12,42 @@ from seele.records import Instance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemStatistics:
-    """A group of problems. Shares lie in [0, 1]; a *hint* is a prefix of at least one step and not all."""
+    """Statistics of a group of problems.
+
+    Shares lie in [0, 1]. A *hint* is a prefix of at least one step but not all.
+    """
 
     data_source: str
     level: str
     """A difficulty, or ``all``."""
     problems: int
     unhintable_share: float
-    """Problems whose solution has fewer than two steps."""
+    """Share of problems whose solution has fewer than two steps."""
     steps_median: float
     steps_max: int
     question_chars_median: float
     solution_chars_median: float
     solution_chars_max: int
     step_chars_median: float
-    """Over all steps of the group; 0 without any."""
+    """Median over all steps of the group; 0 if there are none."""
     stated_early_share: float
-    """Problems whose answer is stated before the last step."""
+    """Share of problems whose answer is stated before the last step."""
     revealing_share: float
-    """Hints that state the answer."""
+    """Share of hints that state the answer."""
     mentioning_share: float
-    """Hints in which the answer stands at all, by chance or not: an upper bound."""
+    """Share of hints that contain the answer at all, even by chance: an upper bound."""
 
 
 def with_revelation(instance: Instance) -> Instance:
-    """The problem with ``revealed_at`` looked up where it is not stored."""
+    """Return the problem with ``revealed_at`` computed if it is not stored."""
     if instance.revealed_at is not None:
         return instance
     return dataclasses.replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
 
 
 def describe_problems(instances: Iterable[Instance]) -> list[ProblemStatistics]:
-    """Statistics of each source, of each of its levels where it has several, and of everything where there
-    are several sources; in order of name and level.
+    """Return statistics of each source, of each level of a source with several levels, and of everything if
+    there are several sources; sorted by name and level.
     """
     by_group: dict[tuple[str, int], list[_Counts]] = defaultdict(list)
     for instance in instances:

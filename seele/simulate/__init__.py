@@ -1,1 +1,1 @@
-"""Hint controllers against problems whose accuracy curves are known: their worth before a GPU runs."""
+"""Simulation of hint controllers on problems with known accuracy curves, to evaluate them without a GPU."""

@@ -1,10 +1,11 @@
-"""What one training step costs, by arithmetic: seconds by phase, from the sizes of model, GPUs and job.
+"""Predicted cost of one training step: seconds by phase, from the sizes of model, GPUs and job.
 
-A roofline for decoding (Williams et al., doi:10.1145/1498765.1498785), 2 and 6 FLOPs a parameter and token
-for passes forward and for training (Kaplan et al., arXiv:2001.08361), bytes over bandwidth for FSDP's traffic
-(arXiv:2304.11277), and drawn response lengths for who waits for whom. Predictions, not measurements:
-``docs/scaling.md`` has the assumptions, and how far off published runs they are. Not counted: attention's
-FLOPs, latency of collectives, offloading, grading, the driver, checkpoints and validation.
+It combines a roofline for decoding (Williams et al., doi:10.1145/1498765.1498785), 2 and 6 FLOPs per
+parameter and token for forward passes and for training (Kaplan et al., arXiv:2001.08361), bytes over
+bandwidth for FSDP's traffic (arXiv:2304.11277), and drawn response lengths for waiting times. These are
+predictions, not measurements: ``docs/scaling.md`` has the assumptions, and the deviation from published runs.
+Not included: attention's FLOPs, latency of collectives, offloading, grading, the driver, checkpoints and
+validation.
 
 Units: seconds, bytes, FLOPs, tokens. Axes: P prompts, R rounds, N rollouts of a round, T decode steps.
 """
@@ -26,15 +27,15 @@ GRADIENT_BYTES = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCost:
-    """Seconds of one step by phase; rolling out is ``prefill_s + decode_s + tail_s + rounds_s``."""
+    """Seconds of one step by phase; rollouts take ``prefill_s + decode_s + tail_s + rounds_s``."""
 
     prefill_s: float
     decode_s: float
-    """Decoding if all rollouts ran at once and every response had the mean length."""
+    """Decoding time if all rollouts ran at once and every response had the mean length."""
     tail_s: float
-    """What the spread of lengths adds to that: engines wait for the longest responses."""
+    """Time that the spread of lengths adds: engines wait for the longest responses."""
     rounds_s: float
-    """What rounds add to both: smaller batches, and a longest response in every round."""
+    """Time that rounds add to both: smaller batches, and a longest response in every round."""
     old_log_prob_s: float
     reference_s: float
     update_s: float
@@ -44,23 +45,23 @@ class StepCost:
 
     @property
     def step_s(self) -> float:
-        """All phases, one after the other."""
+        """Seconds of all phases, one after the other."""
         rollout_s = self.prefill_s + self.decode_s + self.tail_s + self.rounds_s
         return rollout_s + self.old_log_prob_s + self.reference_s + self.update_s + self.weight_sync_s
 
     @property
     def gpu_hours(self) -> float:
-        """Of one step."""
+        """GPU-hours of one step."""
         return self.num_gpus * self.step_s / 3600.0
 
     @property
     def tokens_per_s(self) -> float:
-        """Generated tokens over the whole step."""
+        """Generated tokens per second of the whole step."""
         return self.generated_tokens / self.step_s
 
     @property
     def waiting_share(self) -> float:
-        """Share of the step that waits for other responses: tail and rounds."""
+        """Share of the step spent waiting for other responses: tail and rounds."""
         return (self.tail_s + self.rounds_s) / self.step_s
 
     @property
@@ -70,10 +71,10 @@ class StepCost:
 
 
 def step_cost(setup: Setup, *, seed: int = 0, draws: int = 4) -> StepCost:
-    """Seconds of a step by phase, over the mean of ``draws`` steps with different lengths.
+    """Return the seconds of a step by phase, averaged over ``draws`` steps with different lengths.
 
-    Rolling out is decoded three times: as it is; in one round, with the same lengths; in one round, with
-    every response of the mean length. The phases are the differences.
+    Decoding is simulated three times: as it is; in one round, with the same lengths; in one round, with every
+    response of the mean length. The phases are the differences.
     """
     job = setup.job
     one_round = (job.prompts, 1, job.rollouts)
@@ -101,10 +102,11 @@ def step_cost(setup: Setup, *, seed: int = 0, draws: int = 4) -> StepCost:
 
 
 def prefill_s(setup: Setup) -> float:
-    """Prompts and hints, once a round for all its rollouts; 2 FLOPs a parameter and token.
+    """Return the prefill time of prompts and hints, once per round for all its rollouts; 2 FLOPs per
+    parameter and token.
 
-    With the prefix cache later rounds prefill their hint only: an upper bound, since a shorter hint is a
-    prefix of a longer one.
+    With the prefix cache, later rounds prefill only their hint. This is an upper bound, since a shorter hint
+    is a prefix of a longer one.
     """
     job = setup.job
     later = job.hint_tokens if job.has_prefix_cache else job.prompt_tokens + job.hint_tokens
@@ -115,13 +117,13 @@ def prefill_s(setup: Setup) -> float:
 
 
 def decode_step_s(setup: Setup, sequences_T: Array, kv_tokens_T: Array) -> Array:
-    """One token for each of an engine's sequences: the larger of memory and compute time.
+    """Return the time to decode one token of each of an engine's sequences: the larger of memory and compute.
 
         max((weights + kv_tokens kv_bytes) / bandwidth, 2 parameters sequences / FLOPs) + layers layer_s
 
     Args:
         setup: Model, GPU and the rest.
-        sequences_T: (T,) sequences that are decoded together.
+        sequences_T: (T,) number of sequences that are decoded together.
         kv_tokens_T: (T,) tokens of all their contexts, read from the cache.
 
     Returns:
@@ -137,9 +139,9 @@ def decode_step_s(setup: Setup, sequences_T: Array, kv_tokens_T: Array) -> Array
 
 
 def rollout_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
-    """Decoding of a whole step: until the slowest engine is done; with a barrier, round by round.
+    """Return the decoding time of a whole step: that of the slowest engine; with a barrier, round by round.
 
-    Prompts are dealt out to engines and stay there with all their rounds.
+    Prompts are distributed over engines and stay there for all their rounds.
     """
     if setup.job.has_barrier and lengths_PRN.shape[1] > 1:
         return sum(rollout_s(setup, lengths_PRN[:, [r]]) for r in range(lengths_PRN.shape[1]))
@@ -148,12 +150,12 @@ def rollout_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
 
 
 def _engine_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
-    """Decoding of one engine's prompts.
+    """Return the decoding time of one engine's prompts.
 
-    Every sequence advances one token a step, and a prompt's next round begins when its longest response ends,
-    or the last of its quorum.
-    Where more sequences are open than the engine holds at their mean context, they share it evenly and the
-    step takes as many times longer. vLLM serves them in turn instead, at the same tokens a second.
+    Every sequence advances one token per step, and a prompt's next round begins when its longest response
+    ends, or the last of its quorum.
+    If more sequences are open than the engine holds at their mean context, they share it evenly and the step
+    takes proportionally longer. vLLM serves them in turn instead, at the same tokens per second.
     """
     enough = HintShare(0.0, lengths_PRN.shape[2]).num_awaited(setup.job.quorum)
     waits_PR = np.sort(lengths_PRN, axis=2)[:, :, enough - 1]
@@ -177,7 +179,7 @@ def _engine_s(setup: Setup, lengths_PRN: NDArray[np.int64]) -> float:
 
 
 def draw_lengths(job: Job, generator: np.random.Generator) -> NDArray[np.int64]:
-    """(P, R, N) response lengths: log-normal, cut at the maximum, with the job's mean after the cut."""
+    """Draw (P, R, N) response lengths: log-normal, cut at the maximum, with the job's mean after the cut."""
     shape = (job.prompts, job.rounds, job.rollouts // job.rounds)
     sigma = math.sqrt(math.log1p(job.cv**2))
     if not sigma:
@@ -192,7 +194,7 @@ def draw_lengths(job: Job, generator: np.random.Generator) -> NDArray[np.int64]:
 
 
 def cut_mean(mu: float, sigma: float, longest: float) -> float:
-    """Mean of min(X, longest) for log X ~ N(mu, sigma^2).
+    """Return the mean of min(X, longest) for log X ~ N(mu, sigma^2).
 
     exp(mu + sigma^2 / 2) Phi(z - sigma) + longest (1 - Phi(z)),  z = (log longest - mu) / sigma
     """
@@ -201,7 +203,9 @@ def cut_mean(mu: float, sigma: float, longest: float) -> float:
 
 
 def forward_pass_s(setup: Setup) -> float:
-    """Log-probabilities of every sequence: 2 FLOPs a parameter and token, weights once a micro-batch."""
+    """Return the time for log-probabilities of every sequence: 2 FLOPs per parameter and token, weights
+    gathered once per micro-batch.
+    """
     tokens = setup.job.trained_tokens / setup.cluster.num_gpus
     return _trainer_s(
         setup,
@@ -213,9 +217,9 @@ def forward_pass_s(setup: Setup) -> float:
 
 
 def update_s(setup: Setup) -> float:
-    """Training on every sequence, ``ppo_epochs`` times: 6 FLOPs a parameter and token.
+    """Return the time to train on every sequence ``ppo_epochs`` times: 6 FLOPs per parameter and token.
 
-    For each micro-batch weights are gathered twice, forward and backward, and gradients reduced.
+    For each micro-batch, weights are gathered twice, forward and backward, and gradients are reduced.
     """
     job = setup.job
     tokens = job.trained_tokens / setup.cluster.num_gpus / job.mini_batches
@@ -229,9 +233,9 @@ def update_s(setup: Setup) -> float:
 
 
 def _trainer_s(setup: Setup, *, flops: float, mfu: float, gathered_bytes: float, micro_batches: int) -> float:
-    """The longer of compute and of FSDP's traffic, which runs beside it.
+    """Return the longer of compute and FSDP's traffic, which overlap.
 
-    A collective's bytes pass every GPU once; between nodes all network cards of a node carry them.
+    A collective's bytes pass every GPU once; between nodes, all network cards of a node carry them.
     """
     cluster, gpu = setup.cluster, setup.gpu
     work = flops * setup.model.matmul_parameters * setup.job.trained_tokens
@@ -243,7 +247,7 @@ def _trainer_s(setup: Setup, *, flops: float, mfu: float, gathered_bytes: float,
 
 
 def weight_sync_s(setup: Setup) -> float:
-    """All weights over the slowest link of one GPU, and what handing them to the engine costs besides."""
+    """Return the time to send all weights over the slowest link of one GPU, plus the engine's overhead."""
     gpu, cluster = setup.gpu, setup.cluster
     one_node = cluster.num_gpus <= cluster.gpus_per_node
     link = gpu.intra_node_bandwidth if one_node else gpu.inter_node_bandwidth

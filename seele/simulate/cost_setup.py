@@ -1,4 +1,4 @@
-"""What a step's cost depends on: model, GPU, cluster, job and efficiencies; public figures for the first two.
+"""Inputs of a step's cost: model, GPU, cluster, job and efficiencies; public figures for the first two.
 
 The formulas are in ``seele.simulate.cost``. Units: seconds, bytes, FLOPs, tokens.
 """
@@ -13,7 +13,7 @@ class Model:
 
     parameters: float
     lookup_parameters: float = 0.0
-    """Of these, the input embedding's where it is not tied: looked up, not multiplied."""
+    """Parameters of the input embedding if it is not tied: looked up, not multiplied."""
     layers: int
     kv_heads: int
     head_dim: int
@@ -21,21 +21,21 @@ class Model:
 
     @property
     def matmul_parameters(self) -> float:
-        """Parameters that every token is multiplied with, and that every decode step reads."""
+        """Parameters by which every token is multiplied, and which every decode step reads."""
         return self.parameters - self.lookup_parameters
 
     @property
     def kv_bytes(self) -> float:
-        """KV cache of one token: key and value of every layer."""
+        """Bytes of KV cache per token: key and value of every layer."""
         return 2.0 * self.layers * self.kv_heads * self.head_dim * self.bytes_per_weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """Figures of a datasheet; links in one direction, per GPU."""
+    """Datasheet figures; link bandwidths are per GPU in one direction."""
 
     peak_flops: float
-    """bf16, dense."""
+    """Peak FLOP/s, dense bf16."""
     memory_bandwidth: float
     memory: float
     intra_node_bandwidth: float
@@ -44,7 +44,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """GPUs that train and roll out in turns; defaults are those of ``hardware=gpu8`` and of verl."""
+    """GPUs that alternate between rollouts and training; defaults are those of ``hardware=gpu8`` and verl."""
 
     num_gpus: int
     gpus_per_node: int = 8
@@ -53,9 +53,9 @@ class Cluster:
     engine_memory_share: float = 0.7
     """verl's ``rollout.gpu_memory_utilization``."""
     max_sequences: int = 256
-    """verl's ``rollout.max_num_seqs``, of one engine."""
+    """verl's ``rollout.max_num_seqs``, per engine."""
     micro_batch_tokens: int = 24_576
-    """verl's ``ppo_max_token_len_per_gpu``; passes without gradient take twice as many."""
+    """verl's ``ppo_max_token_len_per_gpu``; passes without gradient use twice as many."""
 
     def __post_init__(self) -> None:
         if min(self.num_gpus, self.gpus_per_node, self.tensor_parallel, self.max_sequences) < 1:
@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def engines(self) -> int:
-        """Copies of the model that roll out."""
+        """Number of engines, each with a copy of the model."""
         return self.num_gpus // self.tensor_parallel
 
 
@@ -81,7 +81,7 @@ class Job:
 
     prompts: int = 256
     rollouts: int = 32
-    """Of a prompt, over all its rounds."""
+    """Rollouts per prompt, over all its rounds."""
     rounds: int = 4
     prompt_tokens: float = 200.0  # not stated
     hint_tokens: float = 300.0  # not stated
@@ -95,11 +95,11 @@ class Job:
     has_old_log_probs: bool = True
     has_reference: bool = True
     has_barrier: bool = False
-    """Whether a round waits for the last response of the round before, over all prompts."""
+    """True if a round waits for the last response of the previous round, over all prompts."""
     quorum: float = 1.0
-    """Share of a prompt's responses of a round, the first ones, that its next round waits for."""
+    """Share of a prompt's responses in a round, the first ones, that its next round waits for."""
     has_prefix_cache: bool = True
-    """Whether later rounds find the prompt in the engine's cache, so that only their hint is prefilled."""
+    """True if later rounds find the prompt in the engine's cache, so that only their hint is prefilled."""
 
     def __post_init__(self) -> None:
         for name in ("prompts", "rollouts", "rounds", "mini_batches", "ppo_epochs"):
@@ -122,27 +122,27 @@ class Job:
 
     @property
     def trained_tokens(self) -> float:
-        """Tokens of all sequences, prompts and hints included."""
+        """Tokens of all sequences, including prompts and hints."""
         sequence = self.prompt_tokens + self.hint_tokens + self.response_tokens
         return self.prompts * self.rollouts * sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """How much of the datasheet arrives. Assumptions; set them to what your own runs show."""
+    """Achieved shares of the datasheet figures. Assumptions; set them to what your own runs show."""
 
     forward_mfu: float = 0.4
-    """Share of peak FLOPs in passes without gradient, and the roof of prefill and of large decode batches."""
+    """Share of peak FLOPs in passes without gradient; also limits prefill and large decode batches."""
     update_mfu: float = 0.3
-    """The same in training, recomputation not counted as useful: 0.4 x 6 / 8 with gradient checkpointing."""
+    """Share of peak FLOPs in training, without recomputation: 0.4 x 6 / 8 with gradient checkpointing."""
     decode_bandwidth: float = 0.8
     """Share of the memory bandwidth while decoding."""
     layer_s: float = 3e-5
-    """Seconds a layer adds to a decode step whatever the batch: kernels too small to fill a GPU."""
+    """Seconds that a layer adds to a decode step, whatever the batch: kernels too small to fill a GPU."""
     link_share: float = 0.7
     """Share of the bandwidth between GPUs."""
     sync_overhead_s: float = 3.0
-    """Waking the engine and handing it every tensor, besides their bytes."""
+    """Seconds to wake the engine and pass it every tensor, in addition to the transfer."""
 
     def __post_init__(self) -> None:
         for name in ("forward_mfu", "update_mfu", "decode_bandwidth", "link_share"):
@@ -155,7 +155,7 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Everything that the formulas take.
+    """All inputs of the formulas.
 
     Raises:
         ValueError: If the model does not fit an engine.
@@ -177,7 +177,7 @@ class Setup:
 
     @property
     def kv_tokens(self) -> float:
-        """Tokens that an engine's KV cache holds: memory beside the weights (vLLM, arXiv:2309.06180)."""
+        """Tokens that fit an engine's KV cache, in the memory beside the weights (vLLM, arXiv:2309.06180)."""
         memory = self.gpu.memory * self.cluster.engine_memory_share * self.cluster.tensor_parallel
         return (memory - self.model.parameters * self.model.bytes_per_weight) / self.model.kv_bytes
 
@@ -193,11 +193,12 @@ MODELS = {
     "llama-3.1-8b": Model(parameters=8.030e9, lookup_parameters=0.525e9, layers=32, kv_heads=8, head_dim=128),
     "qwen3-32b": Model(parameters=32.76e9, lookup_parameters=0.778e9, layers=64, kv_heads=8, head_dim=128),
 }
-"""Shapes of the published ``config.json`` (Qwen2.5: arXiv:2412.15115, table 1), and parameters by them."""
+"""Shapes from the published ``config.json`` (Qwen2.5: arXiv:2412.15115, table 1), and the parameter counts
+they imply."""
 
 
 def _datasheet(teraflops: float, bandwidth: float, gigabytes: float, nvlink: float, network: float) -> Gpu:
-    """From TFLOP/s, TB/s, GB and twice GB/s."""
+    """Convert from TFLOP/s, TB/s, GB, and GB/s for both links."""
     return Gpu(
         peak_flops=teraflops * 1e12,
         memory_bandwidth=bandwidth * 1e12,
@@ -214,4 +215,4 @@ GPUS = {
     "h200": _datasheet(989, 4.8, 141, 450, 50),
 }
 """NVIDIA's datasheets, SXM: dense bf16 (the H100's prints twice as much, for sparse matrices), half of the
-two-way bandwidth of NVLink, and a network card a GPU as in DGX (200 Gbit/s with A100, 400 otherwise)."""
+two-way bandwidth of NVLink, and one network card per GPU as in DGX (200 Gbit/s with A100, 400 otherwise)."""

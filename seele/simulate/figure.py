@@ -14,10 +14,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 
 
 def draw(traces: Mapping[str, Mapping[str, Trace]]) -> bytes:
-    """PNG: mean a(1 - a) by round, counted over visits, as a share of what the best legal hint would give.
+    """Return a PNG: mean a(1 - a) by round, counted over visits, as a share of that of the best legal hint.
 
     Args:
-        traces: Controller -> world -> what happened.
+        traces: Controller -> world -> trace.
     """
     figure = Figure(figsize=(7.2, 3.9), dpi=160, layout="constrained")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""What traces amount to: one row of figures a controller and world, means over worlds, differences of pairs.
+"""Summary of traces: one row of figures per controller and world, means over worlds, paired differences.
 
 Axes: N problems, V scored visits, R rounds.
 """
@@ -27,43 +27,43 @@ COLUMNS = {
     "variance_between_hints": "variance between hints",
     "mean_num_rounds": "rounds",
 }
-"""Field of ``Summary`` -> head of its column."""
+"""Field of ``Summary`` -> heading of its column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How one controller did, over the scored visits: all but the first where there are several."""
+    """Results of one controller over the scored visits: all but the first if there are several."""
 
     mean_a_1_minus_a: float
     """Mean a(1 - a) of the true accuracy at the hints used: the figure to rank by."""
     unhinted_a_1_minus_a: float
-    """The same without any hint."""
+    """Mean a(1 - a) without any hint."""
     oracle_a_1_minus_a: float
-    """The same under the best legal hint of every problem: the bound."""
+    """Mean a(1 - a) with the best legal hint of every problem: the upper bound."""
     mean_distance: float
     """Mean distance of the true accuracy at the hints used from 1/2."""
     mean_hint_ratio: float
     nonzero_variance_share: float
     """Share of visits whose rollouts, all rounds together, were neither all correct nor all wrong."""
     variance_between_hints: float
-    """Share of the reward variance of a visit's rollouts that is between rounds and says nothing about what
-    the policy did."""
+    """Share of the reward variance of a visit's rollouts that is between rounds and carries no information
+    about the policy's actions."""
     mean_num_rounds: float
-    """Rounds of a visit; fewer than planned where the controller ends them early."""
+    """Mean rounds per visit; fewer than planned if the controller ends visits early."""
 
     @property
     def share_of_oracle(self) -> float | None:
-        """Where ``mean_a_1_minus_a`` stands between no hint (0) and oracle (1); None where these agree."""
+        """Position of ``mean_a_1_minus_a`` between no hint (0) and oracle (1); None if these are equal."""
         span = self.oracle_a_1_minus_a - self.unhinted_a_1_minus_a
         return (self.mean_a_1_minus_a - self.unhinted_a_1_minus_a) / span if span > 0.0 else None
 
 
 def summarise(trace: Trace, *, rollouts: int) -> Summary:
-    """The figures of one controller in one world.
+    """Return the figures of one controller in one world.
 
     Args:
-        trace: What happened.
-        rollouts: Rollouts of a visit.
+        trace: The trace.
+        rollouts: Rollouts per visit.
     """
     accuracy_NVR, correct_NV = _scored(trace.accuracy_NVR), _scored(trace.correct_NVR).sum(axis=2)
     within_NV = _scored(trace.worth_NVR).mean(axis=2)
@@ -81,15 +81,15 @@ def summarise(trace: Trace, *, rollouts: int) -> Summary:
 
 
 def mean_summary(summaries: Sequence[Summary]) -> Summary:
-    """Each field's mean over worlds, every world alike."""
+    """Return each field's mean over worlds, all weighted equally."""
     return Summary(
         **{name: float(np.mean([getattr(row, name) for row in summaries])) for name in _names(Summary)}
     )
 
 
 def paired_difference(trace: Trace, other: Trace) -> tuple[float, float]:
-    """Mean difference in a(1 - a) between two controllers on the same problems, and the half-width of its
-    95 % interval.
+    """Return the mean difference in a(1 - a) between two controllers on the same problems, and the half-width
+    of its 95 % interval.
     """
     worth_N, other_N = (_scored(each.worth_NVR).mean(axis=(1, 2)) for each in (trace, other))
     difference_N = worth_N - other_N
@@ -97,10 +97,10 @@ def paired_difference(trace: Trace, other: Trace) -> tuple[float, float]:
 
 
 def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dict[str, Any]:
-    """All figures as JSON.
+    """Return all figures as JSON.
 
     Args:
-        traces: Controller -> world -> what happened; every controller in the same worlds.
+        traces: Controller -> world -> trace; every controller in the same worlds.
         schedule: The common schedule.
     """
     first = next(iter(traces))
@@ -122,7 +122,7 @@ def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dic
 
 
 def markdown(figures: Mapping[str, Any]) -> str:
-    """The means over worlds, a line a controller; then a(1 - a) by world."""
+    """Return the means over worlds, one line per controller; then a(1 - a) by world."""
     controllers = figures["controllers"]
     first = next(iter(controllers.values()))
     worlds = list(first["worlds"])
@@ -155,5 +155,5 @@ def _to_json(row: Summary) -> dict[str, float | None]:
 
 
 def _scored(values_NV: NDArray[Any]) -> NDArray[Any]:
-    """All visits but the first, or the only one."""
+    """Return all visits but the first, or the only one."""
     return values_NV[:, int(values_NV.shape[1] > 1) :]

@@ -1,8 +1,8 @@
-"""Let a controller choose hints for problems whose curves are known, over visits between which ability grows.
+"""Simulation of a controller on problems with known curves, over visits between which ability grows.
 
 Every controller meets the same problems, the same drift and the same luck: the i-th rollout of a problem's
-visit succeeds where one uniform number, drawn once, lies below the accuracy. Differences between controllers
-are therefore differences of pairs.
+visit succeeds if a uniform number, drawn once, lies below the accuracy. Differences between controllers are
+therefore paired.
 
 Axes: N problems, V visits, R rounds, G rollouts of a visit, J legal hint ratios, S shares of a round.
 """
@@ -26,21 +26,21 @@ class Controller(Protocol):
     """The part of a hint controller that a simulation needs (``seele.hints.Controller``)."""
 
     def begin_step(self, step: int) -> None:
-        """The next batch of problems, counted from 1."""
+        """Begin the next batch of problems, counted from 1."""
         ...
 
     def plan_rounds(
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
-        """The hints of each request's rollouts."""
+        """Return the hints of each request's rollouts."""
         ...
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
-        """What the rounds brought."""
+        """Observe the outcomes of the rounds."""
         ...
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
-        """The visits are over."""
+        """End the visits."""
         ...
 
 
@@ -53,10 +53,10 @@ class Schedule:
     rollouts: int = 16
     """Rollouts of a problem in one visit, split evenly over its rounds."""
     round_sizes: tuple[int, ...] | None = None
-    """Rollouts of each round where they differ; ``rounds`` and ``rollouts`` are their number and sum then."""
+    """Rollouts of each round if they differ; ``rounds`` and ``rollouts`` are then their number and sum."""
     quorum: float = 1.0
-    """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller hears of
-    the others one round later. Here the first ones are no better than the last.
+    """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller observes
+    the others one round later. Here the first rollouts are no better than the last.
     """
     batch_size: int = 256
     """Problems that are visited together, as in one training step."""
@@ -66,7 +66,7 @@ class Schedule:
     """Gain in ability between two visits: normal, clipped, in units of hint ratio; drawn for each problem."""
 
     def num_steps(self, num_problems: int) -> int:
-        """Steps that all visits of this number of problems take."""
+        """Return the steps that all visits of this number of problems take."""
         return self.visits * math.ceil(num_problems / self.batch_size)
 
     def __post_init__(self) -> None:
@@ -86,21 +86,21 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Everything that happened, for one controller in one world."""
+    """Record of one controller in one world."""
 
     hint_ratio_NVR: Array
-    """Mean over the round's rollouts, like the two below; probes are left out of all three."""
+    """Mean over the round's rollouts, like the next two fields; all three exclude probes."""
     accuracy_NVR: Array
     """True accuracy at the hints used."""
     worth_NVR: Array
     """a(1 - a) of the true accuracy at the hints used."""
     correct_NVR: NDArray[np.int64]
     unhinted_NV: Array
-    """True accuracy without hint."""
+    """True accuracy without a hint."""
     oracle_NV: Array
-    """a(1 - a) at the best legal hint."""
+    """a(1 - a) with the best legal hint."""
     num_rounds_NV: NDArray[np.int64]
-    """Rounds that a visit had; where it ended early, its last round fills the rest of the arrays above."""
+    """Rounds of a visit; if it ended early, its last round fills the rest of the arrays above."""
 
 
 def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, seed: int) -> Trace:
@@ -151,7 +151,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
                         [share.num_rollouts * (not share.is_probe) for share in plan], dtype=float
                     )
                     if not weight_S.any():
-                        # Nothing but probes: they are what the round was.
+                        # If all shares are probes, they represent the round.
                         weight_S[:] = 1.0
                     weight_S /= weight_S.sum()
                     hint_ratio_NVR[cell] = weight_S @ [share.hint_ratio for share in plan]
@@ -175,8 +175,8 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
 def _roll_out(
     instance_id: str, plan: Sequence[HintShare], accuracy_S: Array, luck_G: Array, quorum: float
 ) -> tuple[list[RoundOutcome], list[RoundOutcome]]:
-    """Outcomes of each share's rollouts, which take the coming uniform numbers in the order of the shares:
-    of those within the quorum, and of the stragglers. Probes are always waited for.
+    """Return the outcomes of each share's rollouts, within the quorum and of the stragglers. Rollouts take
+    the uniform numbers in the order of the shares. Probes are always waited for.
     """
     soon: list[RoundOutcome] = []
     stragglers: list[RoundOutcome] = []

@@ -1,8 +1,8 @@
-"""Made-up problems with known accuracy curves.
+"""Synthetic problems with known accuracy curves.
 
 A world draws problems: where their solutions may be cut, and how accurate the policy is at each cut. Ability
-is in units of hint ratio: a policy of ability d solves with the hint ratio p what one of ability 0 solves
-with p + d.
+is in units of hint ratio: a policy of ability d with hint ratio p is as accurate as one of ability 0 with
+p + d.
 
 Axes: N problems, J legal hint ratios (padded to the longest solution).
 """
@@ -28,7 +28,7 @@ _NUM_TOKEN_CUTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where the solutions may be cut."""
+    """The positions at which solutions may be cut."""
 
     ratio_NJ: Array
     """Hint ratio of every cut in ascending order, 0 first; padded with 1, which is never legal."""
@@ -39,13 +39,13 @@ class Curves(Protocol):
     """The hidden curves of one world's problems."""
 
     def __call__(self, ratio_NJ: Array, ability_N: Array) -> Array:
-        """(N, J) accuracies in [0, 1]."""
+        """Return (N, J) accuracies in [0, 1]."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """Drawn problems of one world."""
+    """Problems drawn from one world."""
 
     world: str
     cuts: Cuts
@@ -57,7 +57,7 @@ class Problems:
         return [f"{self.world}-{number}" for number in range(len(self.cuts.ratio_NJ))]
 
     def accuracy(self, ability_N: Array) -> Array:
-        """(N, J) accuracy at every cut; 0 at padding, which is worth nothing."""
+        """Return (N, J) accuracy at every cut; 0 at padding."""
         accuracy_NJ = self.curves(self.cuts.ratio_NJ, ability_N)
         return np.where(self.cuts.is_legal_NJ, accuracy_NJ, 0.0)
 
@@ -79,7 +79,7 @@ class _Logistic:
 
 @dataclass(frozen=True, slots=True)
 class _Gains:
-    """Accuracy grows step by step, most of it at a few key steps; between two cuts it is interpolated."""
+    """Accuracy that grows step by step, mostly at a few key steps, interpolated between cuts."""
 
     ratio_NJ: Array
     gained_NJ: Array
@@ -102,7 +102,7 @@ class _Gains:
 
 @dataclass(frozen=True, slots=True)
 class _Odd:
-    """What no logistic curve describes."""
+    """Curves that no logistic function describes."""
 
     ordinary: _Logistic
     kind_N: NDArray[np.int64]
@@ -170,13 +170,13 @@ WORLDS: dict[str, Callable[[Generator, Cuts], Curves]] = {
 
 
 def draw_problems(world: str, *, num_problems: int, seed: int, unit: str = STEPS) -> Problems:
-    """Draw ``num_problems`` problems; the same for the same arguments.
+    """Draw ``num_problems`` problems; the same arguments give the same problems.
 
     Args:
         world: One of ``WORLDS``.
         num_problems: N, at least 1.
-        seed: Of the draw.
-        unit: ``steps`` cuts solutions at 3 to 12 steps of unequal length, ``tokens`` at every hundredth.
+        seed: Seed of the draw.
+        unit: ``steps`` cuts solutions into 3 to 12 steps of unequal length, ``tokens`` at every hundredth.
 
     Raises:
         ConfigError: If the world or the unit is unknown.

@@ -49,7 +49,7 @@ def test_every_setting_has_a_section_with_its_docstring(site):
     described = {name for name in sections if ".NAME." not in name}
     assert described == settings(SeeleConfig(method="seele"), "seele")
     assert "`float` = `0.5`" in sections["seele.hints.target_accuracy"]
-    assert "steers each round to" in sections["seele.hints.target_accuracy"]
+    assert "aims at in each round" in sections["seele.hints.target_accuracy"]
     empty = [name for name, part in sections.items() if len(part.strip().splitlines()) < 5]
     assert empty == []
 

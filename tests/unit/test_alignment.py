@@ -70,7 +70,7 @@ def test_the_problems_that_follow_the_mean_curve_are_kept(run, capsys):
 
 
 def test_what_tells_nothing_is_refused(run, capsys):
-    assert limr(run)[0] == 2 and "no problem of it has enough visits" in capsys.readouterr().err
+    assert limr(run)[0] == 2 and "none of its problems has enough visits" in capsys.readouterr().err
     assert limr(run.parent)[0] == 2 and "no rollouts found" in capsys.readouterr().err
     file = run / "rollouts" / "step_1.jsonl"
     file.write_text(file.read_text().replace('"hint_steps": 0', '"hint_steps": 1'))

@@ -261,7 +261,7 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     server, annotate, failure, asked
 ):
     server.misbehave = lambda number: failure
-    with pytest.raises(DataError, match=f"no reply about 20 problems in a row.*{failure[1]}"):
+    with pytest.raises(DataError, match=f"no reply for 20 problems in a row.*{failure[1]}"):
         annotate([problem(number) for number in range(200)], concurrency=1, tries=2)
     assert len(server.asked) == asked
 
@@ -424,7 +424,7 @@ def test_more_than_is_allowed_is_refused_before_anything_is_asked(server, annota
 
 
 def test_a_limit_without_prices_is_refused(annotate):
-    with pytest.raises(ConfigError, match="without prices nothing costs"):
+    with pytest.raises(ConfigError, match="without prices calls cost nothing"):
         annotate(PROBLEMS, max_cost=1.0)
 
 

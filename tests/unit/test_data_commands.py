@@ -489,7 +489,7 @@ def test_the_source_is_not_overwritten(tmp_path, capsys, name):
     source = tmp_path / "out" / name
     before = source.read_bytes()
     assert run_prepare(source, "--out", tmp_path / "out" / ".." / "out") == 2
-    assert f"{name}, which is read, would be overwritten; name another folder" in capsys.readouterr().err
+    assert f"{name}, which is an input; choose another folder" in capsys.readouterr().err
     assert source.read_bytes() == before
 
 
@@ -546,7 +546,7 @@ def test_early_answers_are_marked_and_counted_where_nobody_has(tmp_path):
 def test_a_bad_instance_is_named_with_its_row_and_nothing_is_written(tmp_path):
     for bad, complaint in (
         (problem_in_steps(1, answer=" "), "column 'answer'"),
-        (problem_in_steps(0), "already stands in row 0"),
+        (problem_in_steps(0), "already occurs in row 0"),
         (problem_in_steps(1, revealed_at=3), "'revealed_at': expected an integer from 0 to 2"),
         (problem_in_steps(1, question="a \ud800"), "column 'question': expected text in valid Unicode"),
     ):

@@ -639,7 +639,7 @@ def test_one_command_samples_and_filters_and_another_band_samples_nothing(server
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ((), "no such file; name --model"),
+        ((), "no such file; pass --model"),
         (("--samples", 4), "only for sampling, which needs --model"),
         (("--", "--template", "plain"), "only for sampling, which needs --model"),
         (("--model", "m", "--band", "0:9"), "8 samples of each problem"),

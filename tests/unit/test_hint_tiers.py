@@ -308,7 +308,7 @@ def test_spending_needs_leave_and_goes_on_with_more(server, folder, capsys):
         (("--parts", 4), "belongs to form=scaffold"),
         (("--prompt", "absent.txt"), "cannot be read as text"),
         (("--extra", "[1]"), "expected a JSON object"),
-        (("--max-cost", 1), "without prices nothing costs"),
+        (("--max-cost", 1), "without prices calls cost nothing"),
     ],
 )
 def test_what_the_user_gets_wrong_ends_with_one_line(server, folder, capsys, more, complaint):

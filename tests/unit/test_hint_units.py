@@ -115,7 +115,7 @@ def test_a_character_of_several_tokens_is_one_unit():
 
 
 def test_tokens_that_do_not_stand_for_themselves_are_refused():
-    with pytest.raises(ConfigError, match=r"seele\.hints\.unit: 'token', but .* allowed with it are 'step'"):
+    with pytest.raises(ConfigError, match=r"seele\.hints\.unit: 'token', but .* use 'step' or 'sentence'"):
         check_unit(HintConfig(unit="token"), Prefixed())
     check_unit(HintConfig(unit="sentence"), Prefixed())
     check_unit(HintConfig(unit="token", controller="none"), Prefixed())

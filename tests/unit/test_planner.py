@@ -140,7 +140,7 @@ def test_replacements_are_new_until_there_are_none_and_never_in_flight():
 def test_a_step_that_never_finds_enough_groups_gives_up_with_advice():
     planner = build_planner()
     planner.begin(1)
-    with pytest.raises(DataError, match=r"10 times through all 20 problems .*filter_groups.enable off"):
+    with pytest.raises(DataError, match=r"10 times through all 20 problems .*filter_groups.enable=false"):
         for _ in range(1000):
             planner.begin_more(BATCH, in_flight=[])
 
@@ -223,7 +223,7 @@ def test_a_state_is_of_the_problems_that_it_was_saved_with_in_their_order():
     state = planner.state_dict()
     other = build_planner([f"p{problem}" for problem in reversed(range(NUM_PROBLEMS))])
     before = other.state_dict()
-    with pytest.raises(CheckpointError, match=r"data\.train_files hold other problems .*, or start a new"):
+    with pytest.raises(CheckpointError, match=r"data\.train_files have different .*, or start a new"):
         other.load_state_dict(state)
     assert other.state_dict() == before
 

@@ -129,13 +129,13 @@ def test_a_bad_value_is_named_with_file_row_and_column(tmp_path, change, complai
 
 def test_a_repeated_id_is_named_with_both_rows(tmp_path):
     path = write_rows(tmp_path / "f", ROW, ROW | {"instance_id": "toy/2"}, ROW)
-    with pytest.raises(DataError, match=r"row 2 .*'toy/1' \(str\) already stands in row 0"):
+    with pytest.raises(DataError, match=r"row 2 .*'toy/1' \(str\) already occurs in row 0"):
         read_problems(path)
 
 
 @pytest.mark.parametrize("name", ["trace", "trajectory", "session_id", "sampling_params", "responses", "uid"])
 def test_a_column_that_verl_would_overwrite_is_refused(tmp_path, name):
-    with pytest.raises(DataError, match=rf"columns \['{name}'\] have names that verl uses"):
+    with pytest.raises(DataError, match=rf"columns \['{name}'\] have names that verl reserves"):
         read_problems(write_rows(tmp_path / "f", ROW | {name: "x"}))
 
 

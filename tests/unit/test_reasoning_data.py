@@ -189,7 +189,7 @@ def test_bytes_depend_neither_on_the_processes_nor_on_their_hashes(splits, tmp_p
     ("task", "settings", "message"),
     [
         ("countdown", {"num_train": 0}, "num_train must be >= 1"),
-        ("countdown", {"train_levels": (1, 1)}, "different numbers"),
+        ("countdown", {"train_levels": (1, 1)}, "distinct numbers"),
         ("countdown", {"harder_levels": (3,)}, "harder_levels must not be training levels"),
         ("countdown", {"harder_levels": (40,)}, "sizes from 2 to 9 can be drawn"),
         ("countdown", {"max_value": 0}, "min_value must be from 1 to max_value"),

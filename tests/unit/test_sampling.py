@@ -295,7 +295,7 @@ def test_a_run_takes_the_templates_strings_others_or_none():
     with pytest.raises(ConfigError, match=r"seele.prompt.stop\[0\]: expected str, got 7"):
         stop([7])
     with pytest.raises(
-        ConfigError, match=r"seele.prompt: stop must hold texts that are not empty, got \[''\]"
+        ConfigError, match=r"seele.prompt: stop must contain only non-empty texts, got \[''\]"
     ):
         stop([""])
 

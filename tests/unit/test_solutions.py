@@ -463,7 +463,7 @@ def test_supervised_training_reads_the_same_prompt(problems, chat_tokenizer):
         ({"system": "x"}, "system needs template 'chat'.*; got 'r1_zero'"),
         ({"chat_kwargs": {"a": 1}}, r"chat_kwargs needs template 'chat'.*data.apply_chat_template_kwargs"),
         ({"open_thinking": True}, "open_thinking needs template 'chat'.*; got 'r1_zero'"),
-        ({"template": "chat", "chat_kwargs": {"tokenize": True}}, r"\['tokenize'\] are none"),
+        ({"template": "chat", "chat_kwargs": {"tokenize": True}}, r"\['tokenize'\] are not"),
     ],
 )
 def test_what_would_be_ignored_or_break_the_prompt_is_refused(settings, message):

@@ -333,7 +333,7 @@ def test_a_folder_gives_the_files_of_a_split(tmp_path):
     with pytest.raises(DataError, match=r"no dev\[-\*\] or data/dev\[-\*\] with one of"):
         list(read_source(str(tmp_path), split="dev"))
     (tmp_path / "train.json").write_text("[]")
-    with pytest.raises(DataError, match=r"there as \['\.json', '\.jsonl'\]; name one file"):
+    with pytest.raises(DataError, match=r"exists as \['\.json', '\.jsonl'\]; name one file"):
         list(read_source(str(tmp_path)))
 
 
@@ -358,12 +358,12 @@ GOOD = {"question": "q?", "answer": "1"}
             "line 2, question: expected text in valid Unicode",
         ),
         ([GOOD, {"question": "q2?", "answer": "\ud83d"}], "line 2, answer: expected text in valid Unicode"),
-        ([GOOD, GOOD], "line 2: the question stands in an earlier row with the same answer"),
-        ([GOOD, GOOD | {"answer": "2"}], "line 2: the question stands in an earlier row with another answer"),
+        ([GOOD, GOOD], "line 2: the question occurs in an earlier row with the same answer"),
+        ([GOOD, GOOD | {"answer": "2"}], "line 2: the question occurs in an earlier row with another answer"),
         ([GOOD, ["q2?", "1"]], "line 2: expected a row with columns"),
         (
             [{"question": "q?", "anser": "1"}],
-            r"answer=answer; this row has \['question', 'anser'\]; say which",
+            r"answer=answer; this row has \['question', 'anser'\]; map the columns",
         ),
     ],
 )
@@ -450,7 +450,7 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
         ({"data_source": "a/b"}, "names must consist of letters"),
         ({"max_step": 3}, "unknown key 'max_step'"),
         ({"columns": {"solution": "a", "steps": "b"}}, "not both"),
-        ({"columns": {"answer": None}}, "give that"),
+        ({"columns": {"answer": None}}, "map its column"),
         ({"columns": {"steps": "a"}, "max_steps": 3}, "'a' is a list of steps"),
     ],
 )

@@ -276,7 +276,7 @@ def test_a_first_stage_with_problems_of_its_own(configure, tmp_path):
 def test_a_share_that_leaves_a_stage_without_problems_is_refused(configure):
     for override, error, message in (
         ("seele.sft.share=1.0", ConfigError, "leaves no problems for its RL stage"),
-        ("seele.sft.share=0.0001", DataError, "leaves a stage without any"),
+        ("seele.sft.share=0.0001", DataError, "leaves a stage with none"),
     ):
         config, settings = configure("sft_rl", override)
         with pytest.raises(error, match=message):

@@ -194,12 +194,12 @@ STEP = re.compile(r"(\d)([a-z])([-+*])(\d)=(\d)\n")
 
 INVALID_SETTINGS = [
     pytest.param({"modulus": 11}, "modulus must be from 3 to 10", id="two digits"),
-    pytest.param({"operations": "+/"}, "operations must be different ones", id="unknown operation"),
-    pytest.param({"operations": "++"}, "operations must be different ones", id="operation twice"),
-    pytest.param({"operations": ""}, "operations must be different ones", id="no operation"),
-    pytest.param({"train_levels": ()}, "train_levels must be different numbers", id="no level"),
-    pytest.param({"train_levels": (5, 5)}, "train_levels must be different numbers", id="level twice"),
-    pytest.param({"harder_levels": (0, 9)}, "harder_levels must be different numbers", id="level 0"),
+    pytest.param({"operations": "+/"}, "operations must be distinct", id="unknown operation"),
+    pytest.param({"operations": "++"}, "operations must be distinct", id="operation twice"),
+    pytest.param({"operations": ""}, "operations must be distinct", id="no operation"),
+    pytest.param({"train_levels": ()}, "train_levels must be distinct numbers", id="no level"),
+    pytest.param({"train_levels": (5, 5)}, "train_levels must be distinct numbers", id="level twice"),
+    pytest.param({"harder_levels": (0, 9)}, "harder_levels must be distinct numbers", id="level 0"),
     pytest.param({"harder_levels": (27,)}, "from 1 to 26", id="more operations than letters"),
     pytest.param({"harder_levels": (7, 8)}, r"\[7\] are both", id="level in both"),
     pytest.param({"num_heldout": 0}, "num_heldout must be >= 1", id="empty split"),

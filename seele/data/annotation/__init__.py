@@ -1,1 +1,1 @@
-"""Worked solutions and hints from an annotator: asking, cost, ledger, reading of replies, report."""
+"""Worked solutions and hints from an annotator: requests, cost, ledger, parsing of replies, report."""

@@ -1,9 +1,9 @@
-"""Texts from an annotator: every problem is asked about until a reply is kept or the attempts end.
+"""Texts from an annotator: each problem is sent until a reply is kept or the attempts run out.
 
 Start here; then ``prompt`` and ``tiers`` (what is asked and kept for worked solutions and for hints),
 ``calls`` (with which settings), ``ledger`` (what is never paid for again), ``cost``, ``file`` and ``report``.
-What comes out is a function of the problems, the settings and the replies, whatever was killed and how many
-requests were under way.
+The output depends only on the problems, the settings and the replies, not on interruptions or on the number
+of concurrent requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,45 +29,45 @@ from seele.errors import DataError
 
 _PATH = "/chat/completions"
 
-# This number of problems in a row without a reply is not the problems' fault.
+# If this number of problems in a row gets no reply, the problems are not the cause.
 _LONGEST_STREAK = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one task."""
+    """Result of one task."""
 
     texts: Texts = ()
     """Steps or tiers; empty where none were kept."""
     rejections: tuple[Rejection, ...] = ()
-    """Why the replies before were not kept, in order of the attempts."""
+    """Why the earlier replies were not kept, in order of the attempts."""
     failure: Rejection | None = None
-    """Why there is no further reply: refused, given up, or no money left."""
+    """Why there is no further reply: refused, given up, or out of budget."""
     failure_text: str = ""
-    """In words."""
+    """Description of the failure."""
 
     @property
     def reason(self) -> Rejection | None:
-        """Why there are no texts: what came last. None where there are."""
+        """The last reason why there are no texts; None if there are texts."""
         return None if self.texts else self.failure or self.rejections[-1]
 
     @property
     def replies(self) -> int:
-        """How many were judged."""
+        """Number of replies that were judged."""
         return len(self.rejections) + bool(self.texts)
 
 
 class OutOfBudgetError(Exception):
-    """There is no money for a request."""
+    """The budget does not cover a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """One run's collaborators."""
+    """Everything that one run needs."""
 
     annotator: Annotator
     ledger: CallLedger
-    """Open."""
+    """Must be open."""
     judge: Judge
     prices: Prices
     budget: Budget
@@ -76,24 +76,24 @@ class Annotation:
     def run(
         self, tasks: Iterable[Task], *, concurrency: int, on_outcome: Callable[[Outcome], None]
     ) -> dict[Task, Outcome]:
-        """The outcome of every task.
+        """Return the outcome of every task.
 
         Args:
-            tasks: Different ones.
-            concurrency: Requests under way at the same time.
-            on_outcome: Called in this thread, as outcomes come.
+            tasks: Tasks without duplicates.
+            concurrency: Number of concurrent requests.
+            on_outcome: Called in this thread, as outcomes arrive.
 
         Raises:
-            RefusedError: If the server wants nothing of this kind.
-            DataError: If it does not reply about many problems in a row. What it replied before is recorded.
+            RefusedError: If the server rejects all requests of this kind.
+            DataError: If the server does not reply for many problems in a row. Earlier replies are recorded.
         """
         outcomes: dict[Task, Outcome] = {}
         streak = 0
         with ThreadPoolExecutor(concurrency) as threads:
-            # Within the try: an interrupt while tasks are submitted must cancel them, too.
+            # Within the try: an interrupt while tasks are being submitted must cancel them, too.
             try:
                 left = iter(tasks)
-                # No more than can be under way: each outcome decides whether another task begins.
+                # No more than can run at once: each outcome decides whether another task begins.
                 pending = {threads.submit(self.work_out, task): task for task in islice(left, concurrency)}
                 while pending:
                     for future in wait(pending, return_when=FIRST_COMPLETED).done:
@@ -102,20 +102,20 @@ class Annotation:
                         streak = streak + 1 if outcome.failure and not outcome.replies else 0
                         if streak >= _LONGEST_STREAK and outcome.failure is not Rejection.BUDGET:
                             raise DataError(
-                                f"no reply about {streak} problems in a row, the last time because: "
-                                f"{outcome.failure_text}. What was replied before is kept; the same command "
-                                "goes on"
+                                f"no reply for {streak} problems in a row; the last failure: "
+                                f"{outcome.failure_text}. Earlier replies are kept; run the same command to "
+                                "continue"
                             )
                         if (task := next(left, None)) is not None:
                             pending[threads.submit(self.work_out, task)] = task
             finally:
-                # Whatever is under way is still waited for and recorded: it is paid for.
+                # Requests in flight are still awaited and recorded: they are paid for.
                 self.patience.stop()
                 threads.shutdown(wait=True, cancel_futures=True)
         return outcomes
 
     def work_out(self, task: Task) -> Outcome:
-        """Ask, or look up, until a reply is kept."""
+        """Send requests, or look up recorded replies, until a reply is kept."""
         rejections: list[Rejection] = []
         for attempt in range(self.annotator.attempts):
             call = self.annotator.call(task, attempt)
@@ -141,7 +141,7 @@ class Annotation:
             raise OutOfBudgetError
         paid: float | None = 0.0
         try:
-            # Money may have been waited for until the reply is not waited for any more.
+            # The run may have been stopped while this call waited for budget.
             self.patience.check()
             self.ledger.sent(call)
             paid = None

@@ -1,7 +1,7 @@
-"""The calls of an annotation: whom to ask, for what, with which settings, and what each call is known by.
+"""The calls of an annotation: endpoint, prompt and settings, and the key that identifies each call.
 
-A call is known by its content: model, prompt, settings and number of the attempt. Two problems that read the
-same are one task.
+A call is identified by its content: model, prompt, settings and attempt number. Two problems with the same
+text are one task.
 """
 
 import hashlib
@@ -17,22 +17,22 @@ from seele.endpoint import Endpoint
 from seele.errors import ConfigError
 from seele.records import Instance
 
-# Fewer than English and LaTeX have in most vocabularies (3 to 4), so that estimates are rather too high.
+# At the low end for English and LaTeX in most vocabularies (3 to 4), so estimates tend to be too high.
 BYTES_PER_TOKEN = 3.0
 
-# What the settings themselves say, or what would bring another kind of reply.
+# Fields that the settings determine, or that would change the kind of reply.
 _NOT_EXTRA = frozenset({"model", "messages", "n", "stream"})
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked about one problem, and what its reply must come to. Equal ones are asked once."""
+    """What is asked about one problem, and the answer its reply must reach. Equal tasks are asked once."""
 
     prompt: str
     answer: str
     data_source: str
     instance: Instance = field(compare=False)
-    """The problem, or one of those that read the same."""
+    """The problem, or one of several with the same text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,30 +43,30 @@ class Call:
     model: str
     payload: Mapping[str, Any]
     tokens_in: int
-    """Of the prompt, estimated."""
+    """Estimated tokens of the prompt."""
     tokens_out: int
-    """Most that the reply can have."""
+    """Most tokens that the reply can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotator:
-    """Whom to ask and how."""
+    """The endpoint and model to ask, and the settings of a request."""
 
     endpoint: Endpoint
     model: str
     prompt: Prompt = field(default_factory=AnnotatorPrompt)
     temperature: float = 0.0
-    """Of the first attempt at a problem."""
+    """Temperature of the first attempt at a problem."""
     retry_temperature: float = 0.7
-    """Of the others: where nothing is drawn, the same would come again."""
+    """Temperature of later attempts; greedy decoding would repeat the same reply."""
     max_tokens: int = 4096
-    """Longest reply."""
+    """Most tokens of a reply."""
     attempts: int = 3
-    """Replies that a problem may cost before it is left out."""
+    """Replies that a problem may take before it is skipped."""
     seed: int = 0
-    """The number of the attempt is added to it."""
+    """Seed of the first attempt; the attempt number is added to it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the request beside ours, or instead of them; null leaves a field out."""
+    """Fields that are added to the request or replace ours; null omits a field."""
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "attempts"):
@@ -79,11 +79,11 @@ class Annotator:
             raise ConfigError(f"annotation: {wrong} cannot be set as extra fields of the request")
 
     def task(self, instance: Instance) -> Task:
-        """What to ask about a problem."""
+        """Return the task for a problem."""
         return Task(self.prompt.render(instance), instance.answer, instance.data_source, instance)
 
     def call(self, task: Task, attempt: int) -> Call:
-        """The call of one attempt, counted from 0."""
+        """Return the call of one attempt, counted from 0."""
         payload = {
             "model": self.model,
             "messages": [{"role": "user", "content": task.prompt}],
@@ -92,7 +92,7 @@ class Annotator:
             "seed": self.seed + attempt,
         } | dict(self.extra)
         payload = {name: value for name, value in payload.items() if value is not None}
-        # What the reply is held against, too: a prompt of the user's own need not hold it.
+        # Include what the reply is judged against: a custom prompt need not contain it.
         content = json.dumps([payload, attempt, task.answer, task.data_source], sort_keys=True)
         return Call(
             key=hashlib.sha256(content.encode()).hexdigest()[:32],
@@ -104,5 +104,5 @@ class Annotator:
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text without knowing the vocabulary: one for every three bytes of its UTF-8, rounded up."""
+    """Estimate the tokens of a text without its vocabulary: one per three bytes of UTF-8, rounded up."""
     return math.ceil(len(text.encode(errors="replace")) / BYTES_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""What an annotation costs: by prices per token, estimated beforehand, kept below a limit while it runs."""
+"""Cost of an annotation: prices per token, a forecast before the run, and a limit during it."""
 
 import threading
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """In whatever currency, for a million tokens."""
+    """Prices per million tokens, in any currency."""
 
     per_million_in: float = 0.0
     per_million_out: float = 0.0
@@ -26,41 +26,41 @@ class Prices:
 
     @property
     def are_given(self) -> bool:
-        """Whether anything costs anything."""
+        """True if any price is set."""
         return bool(self.per_million_in or self.per_million_out)
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """The cost of this number of tokens."""
+        """Return the cost of this number of tokens."""
         return (tokens_in * self.per_million_in + tokens_out * self.per_million_out) / _MILLION
 
     def paid(self, account: Account) -> float:
-        """Of all replies."""
+        """Return the cost of all replies."""
         return self.cost(account.tokens_in, account.tokens_out)
 
     def spent(self, account: Account) -> float:
-        """Of all replies, and at most of all requests that are lost."""
+        """Return the cost of all replies, plus the most that lost requests can have cost."""
         return self.paid(account) + self.lost(account)
 
     def lost(self, account: Account) -> float:
-        """Most that requests without a reply can have cost."""
+        """Return the most that requests without a reply can have cost."""
         return self.cost(account.lost_tokens_in, account.lost_tokens_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is left to ask, before anything is asked."""
+    """What is left to ask, computed before anything is asked."""
 
     tasks: int
     """Different problems."""
     calls: int
-    """Of these, that need a reply: none of those that are there is kept, and attempts are left."""
+    """Problems that still need a reply: none of their recorded replies is kept, and attempts are left."""
     tokens_in: int
     tokens_out: int
-    """As expected of one reply for each of these."""
+    """Expected tokens, with one reply for each of these problems."""
     cost: float
-    """Of these."""
+    """Cost of these tokens."""
     most: float
-    """If every problem took all attempts that it has left, and every reply all its tokens."""
+    """Cost if every problem used all its remaining attempts, and every reply all its tokens."""
 
 
 def forecast(
@@ -72,15 +72,15 @@ def forecast(
     *,
     reply_tokens: int,
 ) -> Forecast:
-    """What the annotation of ``tasks`` is expected to cost.
+    """Return what the annotation of ``tasks`` is expected to cost.
 
     Args:
-        tasks: Different ones.
-        annotator: Whom to ask.
-        ledger: Replies that are there cost nothing.
-        judge: Says which of them are kept.
-        prices: By the token.
-        reply_tokens: Expected length of a reply.
+        tasks: Tasks without duplicates.
+        annotator: The annotator to ask.
+        ledger: Recorded replies, which cost nothing.
+        judge: Decides which of these replies are kept.
+        prices: Prices of the tokens.
+        reply_tokens: Expected length of a reply, in tokens.
     """
     left = [calls for task in tasks if (calls := _calls_left(task, annotator, ledger, judge))]
     tokens_in, tokens_out = sum(calls[0].tokens_in for calls in left), len(left) * reply_tokens
@@ -95,7 +95,7 @@ def forecast(
 
 
 def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, judge: Judge) -> list[Call]:
-    """The attempts at a problem that may still be made."""
+    """Return the remaining attempts at a problem."""
     left: list[Call] = []
     for attempt in range(annotator.attempts):
         call = annotator.call(task, attempt)
@@ -108,26 +108,29 @@ def _calls_left(task: Task, annotator: Annotator, ledger: CallLedger, judge: Jud
 
 
 class Budget:
-    """Money that is left. What every request under way can cost at most is set aside for it. Thread-safe."""
+    """The money left. The most that each request in flight can cost is set aside for it. Thread-safe."""
 
     def __init__(self, prices: Prices, *, limit: float, spent: float) -> None:
         """Begin with what earlier processes have spent.
 
         Args:
-            prices: By the token.
-            limit: Most that may be spent in all; infinity for no limit.
-            spent: So far.
+            prices: Prices of the tokens.
+            limit: Most that may be spent in total; infinity for no limit.
+            spent: Amount spent so far.
         """
         self._prices, self._limit = prices, limit
         self._spent, self._set_aside, self._under_way = spent, 0.0, 0
         self._changed = threading.Condition()
 
     def set_aside(self, call: Call) -> bool:
-        """Whether there is money for a request. Waits where that depends on what is under way."""
+        """Set money aside for a request and return True, or return False if there is not enough.
+
+        Waits while that depends on requests in flight.
+        """
         most = self._prices.cost(call.tokens_in, call.tokens_out)
         with self._changed:
             while self._spent + self._set_aside + most > self._limit:
-                # What is under way may come to less than is set aside for it.
+                # Requests in flight may cost less than is set aside for them.
                 if not self._under_way or self._spent + most > self._limit:
                     return False
                 self._changed.wait()
@@ -136,11 +139,11 @@ class Budget:
             return True
 
     def settle(self, call: Call, paid: float | None) -> None:
-        """Take what a request has cost for what was set aside; None: all of it, for the cost is unknown."""
+        """Replace what was set aside for a request by its cost; if that is None, count all of it as spent."""
         most = self._prices.cost(call.tokens_in, call.tokens_out)
         with self._changed:
             self._under_way -= 1
-            # Rounding must not hold anything back for ever.
+            # Rounding errors must not stay set aside forever.
             self._set_aside = self._set_aside - most if self._under_way else 0.0
             self._spent += most if paid is None else paid
             self._changed.notify_all()

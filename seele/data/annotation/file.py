@@ -1,4 +1,4 @@
-"""One annotation from a file of problems to the file with the texts that were kept, and its manifest."""
+"""One annotation: from a file of problems to a file with the texts that were kept, and its manifest."""
 
 import json
 import math
@@ -28,27 +28,27 @@ from seele.records import Instance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationOrder:
-    """Which file, by whom, and for how much."""
+    """What to annotate, by which annotator, and at what cost."""
 
     file: Path
     out: Path
     calls: Path
-    """The ledger; may be shared by several orders, one after the other."""
+    """The ledger; several orders may share it, one after another."""
     annotator: Annotator
     prices: Prices
     max_cost: float | None = None
-    """Most that may be spent on this model in all; None for nothing, or for anything if ``may_exceed``."""
+    """Most that may be spent on this model in total; None means 0, or no limit if ``may_exceed``."""
     may_exceed: bool = False
-    """Whether to start although more is expected to be spent."""
+    """Whether to start even if the expected cost exceeds the limit."""
 
     def __post_init__(self) -> None:
         check_output(self.file, self.out)
         if self.max_cost is not None and not self.prices.are_given:
-            raise ConfigError("--max-cost needs --price-in or --price-out: without prices nothing costs")
+            raise ConfigError("--max-cost needs --price-in or --price-out: without prices calls cost nothing")
 
     @property
     def manifest(self) -> Path:
-        """Beside the file; written last, so that its presence stands for completeness."""
+        """Path of the manifest beside the file; written last, so it marks the file as complete."""
         return self.out.with_suffix(".manifest.json")
 
     @property
@@ -65,17 +65,17 @@ class Report:
 
     text: str
     is_complete: bool
-    """Whether the money sufficed for every problem."""
+    """True if the budget covered every problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedAnnotation:
-    """An order that nothing is wrong with, and what is expected of it."""
+    """A checked order, and its forecast."""
 
     order: AnnotationOrder
     instances: tuple[Instance, ...]
     tasks: tuple[Task, ...]
-    """One for each instance; equal ones are asked once."""
+    """The task of each instance; equal tasks are asked once."""
     ledger: CallLedger
     judge: Judge
     expected: Forecast
@@ -88,22 +88,22 @@ class PreparedAnnotation:
 
     @property
     def num_tasks(self) -> int:
-        """Different ones."""
+        """Number of different tasks."""
         return self.expected.tasks
 
     def check_cost(self) -> None:
-        """Refuse what is expected to cost more than is allowed.
+        """Refuse an order that is expected to cost more than is allowed.
 
         Raises:
-            ConfigError: If it does.
+            ConfigError: If it is.
         """
         order = self.order
         total = self.expected.cost + order.prices.spent(self.ledger.account(order.annotator.model))
         if self.expected.cost and total > order.limit and not order.may_exceed:
             raise ConfigError(
-                f"{total:.2f} in all is expected, which is more than may be spent ({order.limit:.2f}): raise "
-                "--max-cost, or start all the same with --yes; where --max-cost is given, the run then ends "
-                "there, and goes on with a higher one"
+                f"the expected total of {total:.2f} is more than may be spent ({order.limit:.2f}): raise "
+                "--max-cost, or start anyway with --yes; with --max-cost, the run then stops at that amount "
+                "and continues once it is raised"
             )
 
     def annotate(
@@ -118,15 +118,15 @@ class PreparedAnnotation:
         """Ask, then write the file and its manifest.
 
         Args:
-            make: What becomes of the replies.
-            patience: With the server.
-            concurrency: Requests under way at the same time.
-            on_outcome: Called as outcomes come.
-            grader_name: For the manifest, where one says what is kept.
+            make: Makes the output from the replies.
+            patience: How long to retry the server.
+            concurrency: Number of concurrent requests.
+            on_outcome: Called as outcomes arrive.
+            grader_name: Name for the manifest of the grader that decides what is kept, if any.
 
         Raises:
-            RefusedError: If the server wants nothing of this kind.
-            DataError: If it does not reply, or no reply at all was kept; nothing is written then.
+            RefusedError: If the server rejects all requests of this kind.
+            DataError: If the server does not reply, or no reply was kept; nothing is written then.
         """
         order, ledger = self.order, self.ledger
         spent = order.prices.spent(ledger.account(order.annotator.model))
@@ -171,12 +171,12 @@ def prepare(order: AnnotationOrder, judge: Judge, *, reply_tokens: int) -> Prepa
     """Read the problems and the ledger. Nothing is asked or changed.
 
     Args:
-        order: What is wanted.
-        judge: Says which replies are kept.
-        reply_tokens: Expected length of a reply, for the forecast.
+        order: The order.
+        judge: Decides which replies are kept.
+        reply_tokens: Expected length of a reply in tokens, for the forecast.
 
     Raises:
-        DataError: As ``seele.data.storage.schema.read_problems``.
+        DataError: As in ``seele.data.storage.schema.read_problems``.
         CheckpointError: If the ledger is damaged.
     """
     instances = tuple(read_problems(order.file))

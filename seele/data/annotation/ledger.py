@@ -1,8 +1,8 @@
-"""What an annotation has asked and been answered, so that nothing is paid for twice.
+"""A ledger of an annotation's requests and replies, so that nothing is paid for twice.
 
-A line before every request, a line after every reply or refusal. A request without the second was under way
-when the process was killed, or came to nothing that could be read: it may have been paid for, is counted as
-lost, and may be asked again. Replies of several models, prompts and files of problems may share a ledger.
+One line is written before every request, and one after every reply or refusal. A request without the second
+line was in flight when the process was killed, or got no readable reply: it may have been paid for, is
+counted as lost, and may be sent again. Several models, prompts and files of problems may share a ledger.
 """
 
 import json
@@ -23,59 +23,59 @@ from seele.records import Finish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What one model's calls have come to."""
+    """Totals of one model's calls."""
 
     replies: int
     tokens_in: int
     tokens_out: int
     lost_calls: int
-    """Without a reply that was read."""
+    """Calls without a readable reply."""
     lost_tokens_in: int
-    """Most that they can have cost; likewise below."""
+    """Most prompt tokens that the lost calls can have cost."""
     lost_tokens_out: int
 
 
 class CallLedger:
-    """Replies that are there, and replies that come. Thread-safe; open in one process at a time."""
+    """Recorded replies, to which new ones are appended. Thread-safe; open in one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; nothing is changed before ``__enter__``.
+        """Read the file, if it exists; nothing is changed before ``__enter__``.
 
         Raises:
-            CheckpointError: If the file is damaged elsewhere than at its end.
+            CheckpointError: If the file is damaged anywhere but at its end.
         """
         self._path = path
         self._read = read_whole_lines(path)
         self._lock = threading.Lock()
         self.replies: dict[str, Reply] = {}
-        """By the key of their call."""
+        """Replies by the key of their call."""
         self._models: dict[str, str] = {}
         self._requests: dict[str, list[tuple[int, int]]] = {}
-        """Requests without an end, by the key of their call: most tokens in and out."""
+        """Unfinished requests by the key of their call: most tokens in and out."""
         for number, line in enumerate(self._read.lines, start=1):
             try:
                 self._apply(json.loads(line))
             except (ValueError, LookupError, TypeError) as error:
                 raise CheckpointError(
-                    f"{path}: line {number} is damaged ({error}); remove the line, and what it held is "
-                    "asked again"
+                    f"{path}: line {number} is damaged ({error}); remove the line, and its content is "
+                    "requested again"
                 ) from error
 
     def sent(self, call: Call) -> None:
-        """Write that a request is about to go out."""
+        """Record that a request is about to be sent."""
         most = {"tokens_in": call.tokens_in, "tokens_out": call.tokens_out}
         self._append({"event": "sent", "key": call.key, "model": call.model, **most})
 
     def unpaid(self, call: Call) -> None:
-        """Write that a request came back without having cost anything."""
+        """Record that a request came back at no cost."""
         self._append({"event": "unpaid", "key": call.key})
 
     def replied(self, call: Call, reply: Reply) -> None:
-        """Write the reply to a request; it survives the machine once this returns."""
+        """Record the reply to a request; once this returns, it survives a crash of the machine."""
         self._append({"event": "reply", "key": call.key, "reply": asdict(reply)}, durable=True)
 
     def account(self, model: str) -> Account:
-        """What the calls of ``model`` have come to, those of earlier processes included."""
+        """Return the totals of the calls of ``model``, including those of earlier processes."""
         with self._lock:
             replies = [reply for key, reply in self.replies.items() if self._models[key] == model]
             lost = [
@@ -91,7 +91,7 @@ class CallLedger:
         )
 
     def served_as(self, model: str) -> dict[str, int]:
-        """Replies by what the server called ``model``: a name may mean another model next month."""
+        """Count the replies by the name that the server reports for ``model``, which may change over time."""
         with self._lock:
             names = Counter(reply.model for key, reply in self.replies.items() if self._models[key] == model)
         return dict(sorted(names.items()))

@@ -1,11 +1,10 @@
-"""What an annotator is asked, and how its reply becomes the steps of a worked solution.
+"""The prompt for an annotator, and how its reply becomes the steps of a worked solution.
 
-It is asked for few steps, each of which begins with ``Step N:``. The requirements are those of SEELE's
-appendix E (arXiv:2509.06923) in our words; who is asked is in ``seele.data.annotation.annotate``.
+The annotator is asked for a few steps, each of which begins with ``Step N:``. The requirements are those of
+SEELE's appendix E (arXiv:2509.06923) in our words; ``seele.data.annotation.annotate`` sends the requests.
 
 A step of a reply runs from one line that begins with ``Step N:`` to the next, so that the pieces together
-are the reply. What the final answer is worth is the grader's to say. How a reply is cut is in
-``seele.data.annotation.reply``.
+are the reply. The grader checks the final answer. ``seele.data.annotation.reply`` cuts the reply.
 """
 
 from collections.abc import Mapping
@@ -61,16 +60,16 @@ _FIELDS = ("question", "reference", "min_steps", "max_steps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotatorPrompt:
-    """The text that stands around every problem."""
+    """The prompt that every problem is put into."""
 
     template: str = DEFAULT_PROMPT
-    """With ``{question}``, and where they are wanted ``{reference}``, ``{min_steps}`` and ``{max_steps}``."""
+    """Text with ``{question}``, and optionally ``{reference}``, ``{min_steps}`` and ``{max_steps}``."""
     min_steps: int = 2
-    """Of a solution that is kept. Below two there is no hint to give."""
+    """Fewest steps of a solution that is kept. With fewer than two there is no hint to give."""
     max_steps: int = 5
-    """Likewise; the paper's."""
+    """Most steps of a solution that is kept, as in the paper."""
     shows_solution: bool = True
-    """Whether the reference solution is shown where the problem has one, besides its answer."""
+    """Whether to show the worked solution, if the problem has one, in addition to the answer."""
 
     def __post_init__(self) -> None:
         check_template(self.template, _FIELDS)
@@ -81,16 +80,16 @@ class AnnotatorPrompt:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What else decides what is asked and kept."""
+        """Settings besides the template that decide what is asked and kept."""
         return {name: getattr(self, name) for name in ("min_steps", "max_steps", "shows_solution")}
 
     @property
     def sha256(self) -> str:
-        """Tells this prompt from every other, its numbers included: 64 hexadecimal digits."""
+        """Hash that identifies this prompt and its settings: 64 hexadecimal digits."""
         return fingerprint(self.template, *self.settings.values())
 
     def render(self, instance: Instance) -> str:
-        """The prompt for one problem. What the problem says is never taken for a field."""
+        """Return the prompt for one problem. Braces in the problem's text are never taken for fields."""
         solution = "".join(instance.steps).strip() if self.shows_solution else ""
         reference = _REFERENCE.replace("{solution}", solution) if solution else ""
         values = {
@@ -106,7 +105,7 @@ class Grader(Protocol):
     """The part of ``seele.reward.GraderPool`` that annotation needs. Thread-safe."""
 
     def grade_problem(self, text: str, instance: Instance) -> Grade:
-        r"""The verdict on a text by its last ``\boxed{}``."""
+        r"""Grade a text by its last ``\boxed{}``."""
         ...
 
 
@@ -116,14 +115,14 @@ _MARKER = heading("Step")
 def judge(
     reply: Reply, instance: Instance, grader: Grader, *, min_steps: int, max_steps: int
 ) -> tuple[Texts, Rejection | None]:
-    """The steps of a reply and why they are not kept; the reason is None where they are.
+    """Return the steps of a reply and why they are not kept; the reason is None if they are.
 
     Args:
-        reply: What the annotator said.
-        instance: The problem that it is about.
-        grader: Compares the last step's box with its answer.
-        min_steps: Of a reply that is kept.
-        max_steps: Likewise.
+        reply: The annotator's reply.
+        instance: The problem that the reply is about.
+        grader: Compares the last step's box with the problem's answer.
+        min_steps: Fewest steps of a reply that is kept.
+        max_steps: Most steps of a reply that is kept.
     """
     pieces, rejection = cut_reply(reply, _MARKER)
     steps = tuple(piece.text for piece in pieces)

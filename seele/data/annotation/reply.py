@@ -1,7 +1,7 @@
-"""What every annotation has in common: fields of a prompt, pieces of a reply, reasons why it is not kept.
+"""What all annotations share: fields of a prompt, pieces of a reply, reasons why a reply is not kept.
 
 A piece runs from one heading, such as ``Step 2:``, to the next. Headings rather than JSON, because LaTeX in a
-JSON text must escape its backslashes: where that is forgotten, ``\\times`` begins with a tab.
+JSON text must escape its backslashes: where the model forgets to, ``\\times`` begins with a tab.
 """
 
 import hashlib
@@ -17,40 +17,40 @@ from seele.errors import ConfigError
 from seele.records import Finish, Instance
 
 Texts = tuple[str, ...]
-"""What a reply comes to: the steps of a worked solution, or the tiers of a hint."""
+"""The content of a reply: the steps of a worked solution, or the tiers of a hint."""
 
 
 class Rejection(StrEnum):
-    """Why a reply is not kept, or why a problem has none."""
+    """Why a reply is not kept, or why a problem has no reply."""
 
     REFUSED = "refused"
-    """By the model or a filter, without a text; or by the server, for this request."""
+    """The model or a filter refused and gave no text, or the server refused this request."""
     TRUNCATED = "truncated"
     FORMAT = "format"
-    """Text before the first heading, other headings than were asked for, or what is no valid Unicode."""
+    """Text before the first heading, headings other than the requested ones, or invalid Unicode."""
     BLANK_STEP = "blank_step"
     TOO_FEW_STEPS = "too_few_steps"
     TOO_MANY_STEPS = "too_many_steps"
     BLANK_TIER = "blank_tier"
     STATES_ANSWER = "states_answer"
-    """A tier does."""
+    """A tier states the answer."""
     NO_ANSWER = "no_answer"
-    """No closed box in the last step."""
+    """The last step has no closed box."""
     WRONG_ANSWER = "wrong_answer"
     UNGRADED = "ungraded"
-    """The grader came to no verdict."""
+    """The grader reached no verdict."""
     GAVE_UP = "gave_up"
-    """The server did not reply, however often it was asked."""
+    """The server did not reply to any of the repeated requests."""
     BUDGET = "budget"
-    """Not asked, for want of money."""
+    """The problem was not asked because the budget was used up."""
 
 
 Judge = Callable[[Reply, Instance], tuple[Texts, Rejection | None]]
-"""Says what a reply about a problem comes to, and why it is not kept: None where it is. Thread-safe."""
+"""Returns the texts of a reply about a problem, and why it is not kept, None if it is. Thread-safe."""
 
 
 class Prompt(Protocol):
-    """The text that stands around every problem."""
+    """The prompt that every problem is put into."""
 
     @property
     def template(self) -> str:
@@ -58,21 +58,21 @@ class Prompt(Protocol):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What else decides what is asked and kept."""
+        """Settings besides the template that decide what is asked and kept."""
 
     @property
     def sha256(self) -> str:
-        """Tells this prompt from every other, its numbers included: 64 hexadecimal digits."""
+        """Hash that identifies this prompt and its settings: 64 hexadecimal digits."""
 
     def render(self, instance: Instance) -> str:
-        """The prompt for one problem. What the problem says is never taken for a field."""
+        """Return the prompt for one problem. Braces in the problem's text are never taken for fields."""
 
 
 def check_template(template: str, fields: Sequence[str]) -> None:
-    """Refuse a prompt without a question.
+    """Refuse a prompt without ``{question}``.
 
     Raises:
-        ConfigError: With the ``fields`` that it may have.
+        ConfigError: If it is missing; the message lists the ``fields`` that a prompt may have.
     """
     if "{question}" not in template:
         raise ConfigError(
@@ -82,12 +82,12 @@ def check_template(template: str, fields: Sequence[str]) -> None:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with the values in place of the fields, each once."""
+    """Return ``template`` with its fields replaced by the values, in a single pass."""
     return re.sub(r"\{(" + "|".join(values) + r")\}", lambda found: values[found[1]], template)
 
 
 def fingerprint(*parts: object) -> str:
-    """SHA-256 over what decides a prompt: 64 hexadecimal digits."""
+    """Return the SHA-256 over everything that determines a prompt: 64 hexadecimal digits."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
@@ -96,38 +96,38 @@ class Piece:
     """A part of a reply."""
 
     word: str
-    """Of its heading: ``Step``."""
+    """Word of the heading, such as ``Step``."""
     number: int
-    """Likewise."""
+    """Number of the heading."""
     text: str
-    """With the heading; all pieces together are the reply."""
+    """Text with the heading; all pieces together are the reply."""
     body: str
-    """Without it."""
+    """Text without the heading."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing but decoration stands under the heading."""
+        """True if only decoration follows the heading."""
         return not self.body.strip(" \t\r\n*_#-")
 
 
 def heading(*words: str) -> re.Pattern[str]:
-    """Finds lines that begin with one of ``words`` and a number. Some models put them in bold."""
+    """Return a pattern for lines that begin with one of ``words`` and a number, also in bold."""
     return re.compile(
         rf"^[ \t]*(?:#{{1,6}}[ \t]+)?[*_]{{0,3}}({'|'.join(words)})[ \t]+(\d+)[*_]{{0,3}}[.:)][*_]{{0,3}}",
         re.MULTILINE,
     )
 
 
-# Of a server that does not keep the thoughts of a reasoning model apart.
+# Sent by servers that do not separate the thoughts of a reasoning model from its reply.
 _END_OF_THOUGHT = "</think>"
 
 
 def cut_reply(reply: Reply, marker: re.Pattern[str]) -> tuple[list[Piece], Rejection | None]:
-    """The pieces of a reply, or the reason why it has none.
+    """Return the pieces of a reply, or the reason why it has none.
 
     Args:
-        reply: What the annotator said.
-        marker: Of ``heading``.
+        reply: The annotator's reply.
+        marker: Pattern from ``heading``.
     """
     if reply.finish is Finish.LENGTH:
         return [], Rejection.TRUNCATED

@@ -1,4 +1,4 @@
-"""What an annotation came to: the problems with their new texts, the counts, the manifest, the summary."""
+"""Results of an annotation: the problems with their new texts, the counts, the manifest, the summary."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,29 +19,29 @@ ACCEPTED = "accepted"
 ANNOTATED = "annotated"
 HINTED = "hinted"
 TWIN = "twin"
-"""The same as an annotated problem."""
+"""Identical to an annotated problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Counts of an annotation. Each of the two mappings adds up to a whole."""
+    """Counts of an annotation. Each of the two mappings adds up to the total."""
 
     problems: Mapping[str, int]
-    """First the annotated or hinted ones, then the others by the reason for which there are no texts."""
+    """First the annotated or hinted problems, then the others by the reason why there are no texts."""
     replies: Mapping[str, int]
-    """Accepted ones, and the others by the reason for which they were not kept."""
+    """First the accepted replies, then the others by the reason why they were not kept."""
     revealed_early: int | None = None
-    """Annotated problems whose answer shows before the last step; None for hints."""
+    """Annotated problems whose answer appears before the last step; None for hints."""
 
     @property
     def kept(self) -> int:
-        """Annotated or hinted problems."""
+        """Number of annotated or hinted problems."""
         return next(iter(self.problems.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What the replies make of a file of problems."""
+    """Output that is made from a file of problems and the replies."""
 
     counts: Tally
     write: Callable[[Path], None]
@@ -49,13 +49,13 @@ class Output:
 
 
 Maker = Callable[[Path, Sequence[Instance], Sequence[Task], Mapping[Task, Outcome]], Output]
-"""Makes the output of the file, its problems, the task of each of them, and what became of each task."""
+"""Makes the output from the file, its problems, the task of each problem, and the outcome of each task."""
 
 
 def make_solutions(
     file: Path, instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
 ) -> Output:
-    """The problems whose new solution was kept."""
+    """Return the problems whose new solution was kept."""
     annotated = annotated_instances(instances, tasks, outcomes)
     return Output(
         counts=tally(
@@ -72,7 +72,7 @@ def make_solutions(
 def make_hints(
     file: Path, instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
 ) -> Output:
-    """A copy of the file with the tiers of its problems, null where none were kept."""
+    """Return a copy of the file with the tiers of its problems, null where none were kept."""
     return Output(
         counts=tally(HINTED, tasks, outcomes),
         write=lambda out: write_tiers(file, out, [outcomes[task].texts for task in tasks]),
@@ -82,15 +82,15 @@ def make_hints(
 def annotated_instances(
     instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
 ) -> list[Instance]:
-    """The problems whose annotation was kept, with its steps, in their order.
+    """Return the problems whose annotation was kept, with the new steps, in their order.
 
-    Their ids follow from their content, hence are new. Of problems that have become the same in all, because
-    they were asked as one, the first is kept.
+    Ids are derived from content, so they are new. Among problems that became identical because they were
+    asked as one, the first is kept.
 
     Args:
         instances: All problems.
-        tasks: The task of each of them.
-        outcomes: What became of it.
+        tasks: The task of each problem.
+        outcomes: The outcome of each task.
     """
     by_id: dict[str, Instance] = {}
     for instance, task in zip(instances, tasks, strict=True):
@@ -118,10 +118,10 @@ def tally(
     """Count what was kept and what was not.
 
     Args:
-        kept: The word for problems whose texts were.
+        kept: The word for problems whose texts were kept.
         tasks: The task of each problem.
-        outcomes: What became of it.
-        twins: Of the problems whose texts were kept, those that are not written.
+        outcomes: The outcome of each task.
+        twins: Number of problems whose texts were kept but which are not written.
         revealed_early: See ``Tally``.
     """
     problems = Counter(_word(outcomes[task].reason, kept) for task in tasks)
@@ -138,7 +138,7 @@ def tally(
 
 
 def describe_settings(annotator: Annotator, *, grader: str | None) -> dict[str, Any]:
-    """What decides the outcome besides problems and replies. Neither address nor key."""
+    """Return what determines the outcome besides problems and replies, without address and API key."""
     prompt = annotator.prompt
     return {
         "model": annotator.model,
@@ -156,7 +156,7 @@ def describe_settings(annotator: Annotator, *, grader: str | None) -> dict[str, 
 
 
 def describe_costs(account: Account, prices: Prices) -> dict[str, Any]:
-    """Tokens and money for the manifest."""
+    """Return tokens and cost for the manifest."""
     return {
         **asdict(account),
         **asdict(prices),
@@ -166,7 +166,7 @@ def describe_costs(account: Account, prices: Prices) -> dict[str, Any]:
 
 
 def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
-    """What is left to ask, in a sentence or two."""
+    """Describe what is left to ask, in a sentence or two."""
     text = (
         f"{expected.tasks} different problems, {expected.calls} of them still to be asked about: about "
         f"{expected.tokens_in:,} tokens in, {expected.tokens_out:,} out"
@@ -178,7 +178,7 @@ def forecast_text(expected: Forecast, account: Account, prices: Prices) -> str:
 
 
 def summary_text(counts: Tally, account: Account, prices: Prices, outcomes: Iterable[Outcome]) -> str:
-    """The end of a run, a line each: problems, replies, an example of each failure, payments."""
+    """Return the summary of a run, one line each: problems, replies, an example of each failure, payments."""
     early = ""
     if counts.revealed_early is not None:
         early = f"; answer visible before the last step: {counts.revealed_early} of the accepted"
@@ -191,14 +191,14 @@ def summary_text(counts: Tally, account: Account, prices: Prices, outcomes: Iter
     ]
     if account.lost_calls:
         lines.append(
-            f"lost: {account.lost_calls} requests without a reply that could be read, which may have been "
-            f"paid for, at most {prices.lost(account):.4f}"
+            f"lost: {account.lost_calls} requests without a readable reply, which may have been paid for, at "
+            f"most {prices.lost(account):.4f}"
         )
     return "\n".join(lines)
 
 
 def _failure_lines(outcomes: Iterable[Outcome]) -> list[str]:
-    """What the server said, once for each reason."""
+    """Return the server's message, once for each reason."""
     said = {each.failure: " ".join(each.failure_text.split()) for each in outcomes if each.failure_text}
     return [f"{reason}, for instance: {said[reason]}" for reason in Rejection if reason in said]
 
@@ -212,7 +212,7 @@ def _word(reason: Rejection | None, otherwise: str) -> str:
 
 
 def _in_order(counts: Counter[str], first: str) -> dict[str, int]:
-    """All that occur, ``first`` among them in any case, in the order of the reasons."""
+    """Return ``first``, even if its count is 0, then all reasons that occur, in their order."""
     words = [reason.value for reason in Rejection if counts[reason.value]]
     return {word: counts[word] for word in (first, *words)}
 

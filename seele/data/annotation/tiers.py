@@ -1,9 +1,9 @@
-"""Hints in tiers: what an annotator is asked, and how its reply becomes texts that do not state the answer.
+"""Hints in tiers: the prompt for an annotator, and how its reply becomes texts that do not state the answer.
 
-*Levels* are three hints, each by itself, as in SAGE (arXiv:2602.03143): the key concept, the direction,
+*Levels* are three independent hints, as in SAGE (arXiv:2602.03143): the key concept, the direction,
 substantial guidance. A *scaffold* is Scaf-GRPO's (arXiv:2510.19807): knowledge, plan and solution, each in
 parts, of which a tier holds the first one, the first two, and so on; a plan comes without the knowledge. Both
-papers ask for such hints; the words are ours. Hints that state the answer are found as in
+papers ask for such hints; the wording is ours. Hints that state the answer are found as in
 ``seele.data.steps.leakage``.
 """
 
@@ -65,7 +65,7 @@ Problem:
 """.rstrip()
 
 DEFAULT_PROMPTS = {"levels": _LEVELS + _END, "scaffold": _SCAFFOLD + _END}
-"""By form."""
+"""Prompts by form."""
 
 _REFERENCE = """Reference solution, which the learner does not see:
 {solution}
@@ -76,19 +76,19 @@ _ANSWER = "The final answer, which no hint may state: {answer}"
 _FIELDS = ("question", "reference", "parts")
 _KINDS = ("Knowledge", "Plan", "Solution")
 _PARTS = 4
-"""Of Scaf-GRPO's public code."""
+"""Parts of each kind in Scaf-GRPO's public code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiersPrompt:
-    """The text that stands around every problem, and the tiers that a reply must have."""
+    """The prompt that every problem is put into, and the tiers that a reply must have."""
 
     form: str = "levels"
     """``levels`` or ``scaffold``."""
     parts: int | None = None
-    """Of each kind of a scaffold; None for four, and for levels, which have none."""
+    """Parts of each kind of a scaffold; None for four, and for levels, which have no parts."""
     own: str | None = None
-    """In place of ours; with ``{question}``, and where they are wanted ``{reference}`` and ``{parts}``."""
+    """Prompt to use in place of ours, with ``{question}``, and optionally ``{reference}`` and ``{parts}``."""
 
     def __post_init__(self) -> None:
         if self.form not in DEFAULT_PROMPTS:
@@ -107,12 +107,12 @@ class TiersPrompt:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides a reply's tiers, besides the text."""
+        """Settings besides the template that decide a reply's tiers."""
         return {"form": self.form} | ({"parts": self._num_parts} if self.form == "scaffold" else {})
 
     @property
     def sha256(self) -> str:
-        """Tells this prompt from every other, its numbers included: 64 hexadecimal digits."""
+        """Hash that identifies this prompt and its settings: 64 hexadecimal digits."""
         return fingerprint(self.template, *self.settings.values())
 
     @property
@@ -126,7 +126,7 @@ class TiersPrompt:
         return [(kind, number) for kind in _KINDS for number in range(1, self._num_parts + 1)]
 
     def render(self, instance: Instance) -> str:
-        """The prompt for one problem. What the problem says is never taken for a field."""
+        """Return the prompt for one problem. Braces in the problem's text are never taken for fields."""
         solution = "".join(instance.steps).strip()
         reference = _REFERENCE.replace("{solution}", solution) if solution else ""
         values = {
@@ -137,8 +137,8 @@ class TiersPrompt:
         return fill(self.template, values)
 
     def judge(self, reply: Reply, instance: Instance) -> tuple[Texts, Rejection | None]:
-        """The tiers of a reply, from weak to strong, and why they are not kept; the reason is None where they
-        are.
+        """Return the tiers of a reply, from weak to strong, and why they are not kept; the reason is None if
+        they are.
         """
         wanted = self._headings
         pieces, rejection = cut_reply(reply, heading(*dict(wanted)))

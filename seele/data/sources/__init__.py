@@ -1,4 +1,6 @@
-"""Problems from named sources (the YAML files here), a user's own, the Hugging Face hub and local files."""
+"""Problems from named sources (the YAML files here), user-defined sources, the Hugging Face hub and local
+files.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,21 +29,21 @@ __all__ = [
 ]
 
 _INSTEAD = (
-    "Without a network (or with HF_HUB_OFFLINE=1) the cache of an earlier run is read; where there is none, "
+    "Without a network (or with HF_HUB_OFFLINE=1) the cache of an earlier run is read; if there is none, "
     "fetch the files elsewhere and give them with --source PATH"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSplit:
-    """Rows of a split that were found and not yet read."""
+    """Rows of a split that were found but not yet read."""
 
     rows: Iterable[tuple[str, Any]]
-    """Each with its place for messages."""
+    """Each row with its location for messages."""
     origin: Mapping[str, Any]
-    """Where they come from, the same on every machine: name and commit, or files and checksums."""
+    """Where the rows come from, the same on every machine: name and commit, or files and checksums."""
     files: tuple[Path, ...] = ()
-    """Local files that hold them."""
+    """Local files that hold the rows."""
 
 
 def read_source(
@@ -53,19 +55,19 @@ def read_source(
     changes: Mapping[str, Any] | None = None,
     counts: Counts | None = None,
 ) -> Iterator[Instance]:
-    """Problems of a named source, of a data set of the hub, or of a local file.
+    """Yield the problems of a named source, a data set on the hub, or a local file.
 
     Args:
         name_or_reference: As in ``find_settings``.
-        split: Name of our split: ``train``, or another that the settings have.
-        source: Local copy of the source's files; from where the reference says when not given.
+        split: Our name of the split: ``train``, or another one in the settings.
+        source: Local copy of the source's files; None reads them from the reference.
         columns: As in ``find_settings``.
         changes: As in ``find_settings``.
-        counts: Is filled while reading.
+        counts: Filled while reading.
 
     Raises:
-        ConfigError: Unknown name or setting.
-        DataError: The rows cannot be had, or one of them gives no problem.
+        ConfigError: If a name or setting is unknown.
+        DataError: If the rows are unavailable, or one of them gives no problem.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
     settings = find_settings(name_or_reference, columns=columns, changes=changes)
@@ -74,11 +76,11 @@ def read_source(
 
 
 def open_split(settings: SourceSettings, split: str, *, source: Path | None = None) -> OpenSplit:
-    """Find the rows of a split, named as the source names it.
+    """Find the rows of a split, given by the source's name for it.
 
     Raises:
-        ConfigError: The reference is a function that is not there, or ``source`` is given beside one.
-        DataError: They cannot be had.
+        ConfigError: If the reference is a function that does not exist, or ``source`` is given with one.
+        DataError: If the rows are unavailable.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
     if is_function(settings.reference):
@@ -93,7 +95,7 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
         return _open_hub(reference, split, columns)
     path = source if source is not None else Path(settings.reference).expanduser()
     files = find_files(path, split, configs)
-    # The folder's own name would make the manifest differ from machine to machine.
+    # With the folder's name, the manifest would differ from machine to machine.
     root = path if path.is_dir() else path.parent
     return OpenSplit(
         rows=chain.from_iterable(iterate_file(file, columns) for file in files),
@@ -118,5 +120,5 @@ def _open_hub(reference: HubReference, split: str, columns: list[str] | None) ->
 
 
 def _top_level(settings: SourceSettings) -> list[str]:
-    """Columns that are read: a path may be the very name of one."""
+    """Return the columns to read: a path may itself be a column name."""
     return [name for path in settings.columns.named.values() for name in {path, str(parse_path(path)[0])}]

@@ -14,17 +14,17 @@ from seele.errors import DataError
 SUFFIXES = (".parquet", ".jsonl", ".json")
 
 Row = tuple[str, Any]
-"""Its place for messages, and what stands there."""
+"""A row's location for messages, and its content."""
 
 
 def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
-    """Files of a split: ``path`` itself where it is a file, else those of the folder in the order of names.
+    """Return the files of a split: ``path`` itself if it is a file, else those in the folder, sorted by name.
 
-    Below a folder they are called ``SPLIT.*`` or ``SPLIT-*.*``, also within ``data`` and, for a data set with
-    configurations, within ``CONFIG``. A folder with one file in all holds just that.
+    In a folder they are called ``SPLIT.*`` or ``SPLIT-*.*``, also within ``data`` and, for a data set with
+    configurations, within ``CONFIG``. If a folder contains a single file, that file is used.
 
     Raises:
-        DataError: If there is none, or the found ones are of several kinds.
+        DataError: If there are no such files, or they have different formats.
     """
     if path.is_file():
         return [path]
@@ -39,19 +39,19 @@ def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
         wanted = " or ".join(f"{folder.relative_to(path) / split}[-*]" for folder in folders)
         raise DataError(f"{path}: no {wanted} with one of {SUFFIXES}; name the file itself, or another split")
     if len(kinds := {file.suffix for file in found}) > 1:
-        raise DataError(f"{path}: {split!r} is there as {sorted(kinds)}; name one file")
+        raise DataError(f"{path}: {split!r} exists as {sorted(kinds)}; name one file")
     return found
 
 
 def iterate_file(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
-    """Each row of a file with its place for messages.
+    """Yield each row of a file with its location for messages.
 
     Args:
-        path: A parquet, JSONL or JSON file, the last a list of rows, which is read at once.
-        columns: Columns that are needed; a parquet file's others are not read. None for all.
+        path: A parquet, JSONL or JSON file. A JSON file is a list of rows and is read at once.
+        columns: Columns that are needed; other columns of a parquet file are not read. None for all.
 
     Raises:
-        DataError: If it is of another kind, or cannot be read.
+        DataError: If the file has another format, or cannot be read.
     """
     match path.suffix:
         case ".jsonl":
@@ -76,7 +76,7 @@ def _rows_of_json(path: Path) -> Iterator[Row]:
     try:
         rows = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as JSON ({error}); one row a line is .jsonl") from error
+        raise DataError(f"{path}: cannot be read as JSON ({error}); one row per line is .jsonl") from error
     if not isinstance(rows, list):
         raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
     for number, row in enumerate(rows):
@@ -99,7 +99,7 @@ def _rows_of_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[Row]
 
 
 def _with_short_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with columns of single precision as people wrote them: 0.1, not 0.10000000149011612."""
+    """Return the batch with float32 columns as they were written: 0.1, not 0.10000000149011612."""
     columns = [
         column.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(column.type) else column
         for column in batch.columns

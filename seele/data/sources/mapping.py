@@ -1,8 +1,8 @@
-"""Values within a row by path, and the columns of a data set without a map, found by their usual names.
+"""Values within a row by path, and the columns of an unmapped data set, found by their usual names.
 
-A value is a text, a number or a level. Names and their order follow other loaders of the field (LZE's among
-them); which columns were taken is said and recorded. What is found here may be wrong: that the reference
-answers can be met is checked later.
+A value is a text, a number or a level. Names and their order follow other loaders in the field, such as
+LZE's; the columns chosen are printed and recorded. The choice may be wrong: whether the reference answers can
+be met is checked later.
 """
 
 import itertools
@@ -20,17 +20,17 @@ from seele.errors import ConfigError
 from seele.maths.boxed import OPENING
 
 Keys = Sequence[str | int]
-"""How to get from a row to a value: keys of mappings, places in lists."""
+"""The path from a row to a value: keys of mappings, indices of lists."""
 
 _PART = re.compile(r"([^.\[\]]+)((?:\[-?\d+\])*)")
 _NUMBER = re.compile(r"\d+")
 
 
 def parse_path(path: str) -> Keys:
-    """``prompt[0].content`` as ``("prompt", 0, "content")``.
+    """Parse a path: ``prompt[0].content`` becomes ``("prompt", 0, "content")``.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If ``path`` is not a path.
     """
     keys: list[str | int] = []
     for part in path.split("."):
@@ -42,7 +42,7 @@ def parse_path(path: str) -> Keys:
 
 
 def look_up(row: Mapping[str, Any], path: str, *, default: Any = None) -> Any:
-    """Value at ``path``, or ``default`` where there is none. A column of the very name comes first."""
+    """Return the value at ``path``, or ``default`` if there is none. A column named ``path`` comes first."""
     if path in row:
         return row[path]
     value: Any = row
@@ -58,7 +58,7 @@ def look_up(row: Mapping[str, Any], path: str, *, default: Any = None) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A text, or a finite number as people write it: 27.0 is ``27``. None for anything else."""
+    """Return a text, or a finite number in its usual form: 27.0 is ``27``. None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -71,13 +71,13 @@ def as_text(value: Any) -> str | None:
 
 
 def as_level(value: Any) -> int:
-    """A difficulty as an integer >= 0, where 0 is unknown.
+    """Return a difficulty as an integer >= 0, where 0 is unknown.
 
-    Numbers are rounded down, below 1 they are 0; of a text, the first number counts: ``Level 3`` is 3, and
-    ``Level ?`` is 0.
+    Numbers are rounded down, and below 1 they become 0. In a text, the first number counts: ``Level 3`` is 3,
+    and ``Level ?`` is 0.
 
     Raises:
-        ValueError: If it is neither a number, nor a text, nor nothing.
+        ValueError: If the value is neither a number, a text nor None.
     """
     if value is None:
         return 0
@@ -104,9 +104,9 @@ _LEVELS = ("level", "difficulty")
 
 
 def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSettings]:
-    """The same rows, and settings with a column for each of ``settings.detect`` that the first rows have.
+    """Return the same rows, and settings with the columns of ``settings.detect`` found in the first rows.
 
-    A column that is not found keeps the name that the settings have for it.
+    A column that is not found keeps its name from the settings.
     """
     iterator: Iterator[tuple[str, Any]] = iter(rows)
     first = list(itertools.islice(iterator, _ROWS_TO_LOOK_AT))
@@ -125,7 +125,7 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
 
 
 def _find(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str]) -> dict[str, str | None]:
-    """Column by what it holds, for what was found."""
+    """Return the columns that were found, by what they hold."""
     found: dict[str, str | None] = {}
     if "question" in wanted and (path := _first(rows, _questions(), _is_text)):
         found["question"] = path
@@ -159,7 +159,7 @@ def _first(
 
 
 def _all(rows: Sequence[Mapping[str, Any]], path: str, holds: Callable[[Any], bool]) -> bool:
-    """Whether some row has a value there, and all values are of the kind."""
+    """Return True if any row has a value at ``path``, and all such values satisfy ``holds``."""
     values = [value for row in rows if (value := look_up(row, path)) is not None]
     return bool(values) and all(map(holds, values))
 

@@ -1,5 +1,5 @@
-"""A source's problems in a prepared folder, split by split: what ``seele data prepare SOURCE`` does, and what
-a run does whose data files are references.
+"""Preparation of a source's problems in a folder, split by split, for ``seele data prepare SOURCE`` and for
+runs whose data files are references.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,17 +30,18 @@ def prepare_source(
 
     Args:
         out: Folder for files and manifest.
-        settings: The source, of ``find_settings``.
-        source: Local copy of its files; from where the reference says when not given.
+        settings: The source, from ``find_settings``.
+        source: Local copy of its files; None reads them from the reference.
         check_golds: As in ``prepare``.
-        choose: Passes those problems on that are kept, and counts the others.
-        about: What the manifest says beside the source's settings.
+        choose: Yields the problems to keep, and counts the others.
+        about: Entries of the manifest besides the source's settings.
 
     Returns:
         The manifest.
 
     Raises:
-        ConfigError, DataError, OSError: As ``open_split`` and ``prepare``, or two splits are the same rows.
+        ConfigError, DataError, OSError: As in ``open_split`` and ``prepare``, or if two splits have the same
+            rows.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
 
@@ -72,14 +73,14 @@ def prepare_source(
 
 
 def _part_of(instances: Iterable[Instance], share: float, *, heldout: bool) -> Iterator[Instance]:
-    """Those that are, or are not, among the share that is held out."""
+    """Yield the problems that are, or are not, in the share that is held out."""
     for instance in instances:
         if is_in_first_part(instance.instance_id, share=share, seed=0) is heldout:
             yield instance
 
 
 def _about(settings: SourceSettings) -> Mapping[str, Any]:
-    """What the manifest says of a source; of a local file the name, without its folder."""
+    """Return the manifest's entries about a source; for a local file, its name without the folder."""
     said = asdict(settings)
     if "://" not in settings.reference:
         said["reference"] = Path(settings.reference).name

@@ -1,7 +1,7 @@
-"""Where rows come from, as a user writes it: a data set on the hub, a local file or folder, or a function.
+"""References to rows, as a user writes them: a data set on the hub, a local file or folder, or a function.
 
 A user's function is for data that no mapping of columns can read. It takes the source's name of a split and
-yields a row a problem, a mapping of columns.
+yields one row per problem, a mapping of columns.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from seele.errors import ConfigError, DataError
 from seele.plugins import find_part, is_import_path, where_in
 
 _HUB_HOSTS = frozenset({"huggingface.co", "hf.co", "www.huggingface.co"})
-# Other loaders of the field call them so.
+# Names that other loaders in the field use.
 _PARAMETERS = {
     "config": "config",
     "subset": "config",
@@ -39,21 +39,21 @@ class HubReference:
     name: str
     """``owner/name``."""
     configs: tuple[str, ...] = ()
-    """Configurations, read one after another; empty for the only one."""
+    """Configurations, read one after another; empty if the data set has only one."""
     split: str | None = None
-    """The split to train on, where the reference names it."""
+    """The split to train on, if the reference names it."""
     revision: str = LATEST
 
     @property
     def text(self) -> str:
-        """The reference as ``parse_reference`` takes it."""
+        """The reference in the form that ``parse_reference`` accepts."""
         parameters = {"config": ",".join(self.configs), "split": self.split, "revision": self.revision}
         query = "&".join(f"{key}={value}" for key, value in parameters.items() if value)
         return f"hf://{self.name}?{query}"
 
 
 def parse_reference(text: str) -> HubReference | Path:
-    """What ``text`` refers to; a path need not exist.
+    """Return what ``text`` refers to; a path need not exist.
 
     ``hf://owner/name`` and ``https://huggingface.co/datasets/owner/name``, the latter also as
     ``.../viewer/config/split`` or ``.../tree/revision``, take ``config`` (several with commas), ``split`` and
@@ -86,8 +86,10 @@ def parse_reference(text: str) -> HubReference | Path:
 
 
 def beside(folder: Path, reference: str) -> str:
-    """A reference in a file of ``folder``, where its relative paths begin. ``path/to/file.py:function`` is a
-    path, too; a data set of the hub and ``package.module:function`` stay as they are.
+    """Return a reference from a file in ``folder`` with relative paths resolved against that folder.
+
+    ``path/to/file.py:function`` is a path, too; data sets on the hub and ``package.module:function`` are
+    unchanged.
     """
     location, colon, _ = reference.rpartition(":")
     if colon and not location.endswith(".py"):
@@ -96,7 +98,7 @@ def beside(folder: Path, reference: str) -> str:
 
 
 def _from_path(rest: list[str]) -> dict[str, str]:
-    """What a page of the hub says in its path."""
+    """Return the parameters in the path of a hub page."""
     match [part for part in rest if part]:
         case ["viewer", config, split]:
             return {"split": split} | ({} if config == "default" else {"config": config})
@@ -115,17 +117,17 @@ def _from_query(query: str, text: str) -> dict[str, str]:
 
 
 def is_function(reference: str) -> bool:
-    """True for ``path/to/file.py:function`` and ``package.module:function``."""
+    """Return True for ``path/to/file.py:function`` and ``package.module:function``."""
     return is_import_path(reference) and not Path(reference).expanduser().exists()
 
 
 def open_function(reference: str, split: str) -> tuple[Iterator[tuple[str, Any]], dict[str, Any]]:
-    """The rows of a split, each with its place for messages, and their origin: the function, the checksum of
-    its file, the split.
+    """Return the rows of a split, each with its location for messages, and their origin: the function, the
+    checksum of its file, the split.
 
     Raises:
-        ConfigError: There is no such function, or its module cannot be imported.
-        DataError: While reading: the function raises, or gives nothing that can be read row by row.
+        ConfigError: If there is no such function, or its module cannot be imported.
+        DataError: While reading, if the function raises or its result cannot be read row by row.
     """
     function = find_part(reference, key="reference", group="data_sources", built_in={})
     if not inspect.isroutine(function):
@@ -134,7 +136,7 @@ def open_function(reference: str, split: str) -> tuple[Iterator[tuple[str, Any]]
             f"got {type(function).__name__}"
         )
     code = Path(inspect.getfile(inspect.unwrap(function)))
-    # The folder's own name would make the manifest differ from machine to machine.
+    # With the folder's name, the manifest would differ from machine to machine.
     name = Path(reference).name
     origin = {"function": name, "sha256": file_sha256(code), "split": split}
     return _rows(function, name, split), origin
@@ -149,5 +151,5 @@ def _rows(function: Callable[[str], Any], name: str, split: str) -> Iterator[tup
     except Exception as error:
         raise DataError(
             f"{where_in(function, error)}: {name}({split!r}), row {number} (counted from 0): "
-            f"{type(error).__name__}: {error}; it must yield a mapping of columns a row (docs/data.md)"
+            f"{type(error).__name__}: {error}; it must yield one mapping of columns per row (docs/data.md)"
         ) from error

@@ -1,4 +1,4 @@
-"""From the row of a source to a problem, or to the reason why it gives none."""
+"""Conversion of a source's row to a problem, or to the reason why it gives none."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from seele.records import Instance
 
 _END_OF_THINKING = "</think>"
 
-# A mapped column that none of this many rows has is a mistake in the mapping.
+# A mapped column that is missing in this many rows is a mistake in the mapping.
 _ROWS_TO_SEE_A_COLUMN = 1000
 _ABSENT = object()
 
@@ -32,13 +32,13 @@ class Counts:
 
     read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    """Rows by reason."""
+    """Number of skipped rows by reason."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Column by what it holds, where columns were looked for."""
+    """Columns by what they hold, if columns were detected."""
 
 
 class _Unusable(Exception):
-    """Why a row gives no problem; leaves this module as a count or a ``DataError``."""
+    """A row gives no problem. Outside this module it appears as a count or a ``DataError``."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -48,16 +48,16 @@ class _Unusable(Exception):
 def to_instances(
     rows: Iterable[tuple[str, Any]], settings: SourceSettings, counts: Counts
 ) -> Iterator[Instance]:
-    """The problem of each row, in their order, without those that the settings leave out.
+    """Yield the problem of each row, in order, without those that the settings skip.
 
     Args:
-        rows: Each with its place for messages.
-        settings: How a row says a problem.
-        counts: Is filled while reading.
+        rows: Each row with its location for messages.
+        settings: How a row encodes a problem.
+        counts: Filled while reading.
 
     Raises:
-        DataError: A row is no mapping, or gives no problem for a reason that is not to be left out, or a
-            mapped column is in none of the rows.
+        DataError: If a row is not a mapping, a row gives no problem for a reason that is not in
+            ``leave_out``, or no row has a mapped column.
     """
     if settings.detect:
         rows, settings = with_columns(rows, settings)
@@ -96,14 +96,14 @@ def to_instances(
 def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
     wrong = ", ".join(f"{name}={path}" for path, name in unseen.items())
     raise DataError(
-        f"{at}: no row so far has the column of {wrong}; this row has {_paths(row)}; "
-        'say which columns hold what with --map "question=COLUMN answer=COLUMN solution=COLUMN"; answer= '
+        f"{at}: no row so far has the column in {wrong}; this row has {_paths(row)}; "
+        'map the columns with --map "question=COLUMN answer=COLUMN solution=COLUMN"; answer= '
         "without a column reads the last box of the solution"
     )
 
 
 def _paths(row: Mapping[str, Any]) -> list[str]:
-    """Its columns, and the keys within them."""
+    """Return the columns of a row, and the keys within them."""
     within = [f"{name}.{key}" for name, value in row.items() if isinstance(value, Mapping) for key in value]
     return [*row, *within]
 
@@ -137,7 +137,7 @@ def _gsm8k_instance(row: Mapping[str, Any], at: str, settings: SourceSettings) -
     instance = _checked(row, at, settings, question=question, steps=steps, answer=answer)
     if settings.data_source != GSM8K:
         return instance
-    # As `seele data prepare gsm8k` names it.
+    # The same id as from `seele data prepare gsm8k`.
     return replace(instance, instance_id=problem_id(asked, look_up(row, str(settings.columns.solution))))
 
 
@@ -150,7 +150,7 @@ def _checked(
     steps: tuple[str, ...],
     answer: str,
 ) -> Instance:
-    """The problem with its level, unless it is too long."""
+    """Return the problem with its level, unless it is too long."""
     columns = settings.columns
     if settings.max_chars is not None and len(question) + sum(map(len, steps)) > settings.max_chars:
         raise _Unusable(Reason.TOO_LONG, f"question and solution exceed max_chars={settings.max_chars}")
@@ -191,7 +191,7 @@ def _solution(row: Mapping[str, Any], at: str, settings: SourceSettings) -> str:
         )
     if settings.thinking == "drop":
         thoughts, end, said = text.rpartition(_END_OF_THINKING)
-        # Never ended: cut off while thinking.
+        # Without an end, the solution was cut off while thinking.
         text = said if end or "<think>" not in thoughts + said else ""
     return text.strip()
 
@@ -222,5 +222,5 @@ def _check_new(instance: Instance, answer_of_question: dict[bytes, bytes]) -> No
         same = earlier == answer
         raise _Unusable(
             Reason.DUPLICATE if same else Reason.OTHER_ANSWER,
-            f"the question stands in an earlier row with {'the same' if same else 'another'} answer",
+            f"the question occurs in an earlier row with {'the same' if same else 'another'} answer",
         )

@@ -1,7 +1,7 @@
-"""Settings of a source: where its rows lie, and how a row says a problem.
+"""Settings of a source: where its rows are, and how a row encodes a problem.
 
-The sources that have a name are YAML files in this folder, a user's own are YAML files anywhere; their keys
-are the fields below.
+Named sources are YAML files in this folder; a user's own are YAML files anywhere. Their keys are the fields
+below.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ GENERATED = ("arc_1d", "chains", "countdown", "gsm8k", "zebra")
 """Sources with commands of their own."""
 
 ENTRY_POINTS = "data_sources"
-"""Installed packages name sources in this group of ``seele.plugins``."""
+"""Group of ``seele.plugins`` in which installed packages register sources."""
 
 DETECTED = ("question", "answer", "solution", "level")
-"""What columns are looked for, where none are named."""
+"""Contents for which columns are detected if none are named."""
 
 
 class Reason(StrEnum):
@@ -35,7 +35,7 @@ class Reason(StrEnum):
     NO_QUESTION = "no_question"
     NO_ANSWER = "no_answer"
     DUPLICATE = "duplicate"
-    """An earlier row has the same question, blanks aside, and the same answer."""
+    """An earlier row has the same question, ignoring whitespace, and the same answer."""
     OTHER_ANSWER = "other_answer"
     """An earlier row has the same question with another answer."""
     TOO_LONG = "too_long"
@@ -43,7 +43,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Which column holds what. ``a.b`` is a key within a key, ``prompt[0].content`` an item of a list."""
+    """Columns by what they hold. ``a.b`` is a nested key, ``prompt[0].content`` a key in a list item."""
 
     question: str = "question"
     answer: str | None = "answer"
@@ -51,19 +51,19 @@ class Columns:
     solution: str | None = None
     """Text of the worked solution, which is then cut into steps."""
     steps: str | None = None
-    """List of the steps where the source has them; not together with ``solution``."""
+    """List of the steps, if the source has them; not together with ``solution``."""
     level: str | None = None
-    """Difficulty: a number, or a text with one in it, such as ``Level 3``."""
+    """Difficulty: a number, or a text that contains one, such as ``Level 3``."""
 
     def __post_init__(self) -> None:
         if self.solution and self.steps:
             raise ValueError(f"give solution ({self.solution!r}) or steps ({self.steps!r}), not both")
         if not self.answer and not self.solution:
-            raise ValueError("without an answer's column the answer is read from the solution: give that")
+            raise ValueError("without an answer column, the answer is read from the solution: map its column")
 
     @property
     def named(self) -> dict[str, str]:
-        """Column by what it holds, for those that are given."""
+        """The given columns by what they hold."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value}
 
@@ -73,40 +73,40 @@ class SourceSettings:
     """One source."""
 
     data_source: str
-    """Goes into every problem: what checkers and metrics tell data sets apart by."""
+    """Stored in every problem: the name by which graders and metrics tell data sets apart."""
     reference: str
-    """See ``seele.data.sources.reference`` and ``seele.data.sources.reference``."""
+    """See ``seele.data.sources.reference``."""
     title: str = ""
     licence: str = "unknown"
     splits: Mapping[str, str] = field(default_factory=lambda: {"train": "train"})
-    """Split of the source by the name of ours."""
+    """Our split name -> the source's split name."""
     heldout_share: float = 0.0
-    """Share of the problems of ``train`` that are written as ``heldout`` instead, for sources without such a
-    split. Chosen by a hash of the problem: the same ones whatever the order of the rows.
+    """Share of the problems of ``train`` that are written to ``heldout`` instead, for sources without such a
+    split. They are chosen by a hash of the problem, so the order of the rows does not matter.
     """
     columns: Columns = field(default_factory=Columns)
     question_prefix: str = ""
-    """Text that is taken off the question where it begins with it."""
+    """Text that is removed from the beginning of the question, if present."""
     question_suffix: str = ""
-    """Text that is taken off the question where it ends with it."""
+    """Text that is removed from the end of the question, if present."""
     thinking: str = "keep"
-    """``drop``: the solution is what stands after the last ``</think>``; a solution that never ends its
-    thinking is none.
+    """``drop``: the solution is the text after the last ``</think>``; a solution whose thinking never ends
+    counts as missing.
     """
     solution_form: str = "text"
-    """``gsm8k``: the solution is lines with calculator marks, the last one ``#### NUMBER``, which is the
-    answer; a step is a line, and there is no column for the answer.
+    """``gsm8k``: the solution consists of lines with calculator marks, the last of which is ``#### NUMBER``,
+    the answer; each line is a step, and there is no column for the answer.
     """
     separator: str = "\n"
-    """Stands between the steps of a list."""
+    """Text between the steps of a list."""
     max_steps: int | None = None
-    """Merge the steps that a solution is cut into until there are at most this many."""
+    """Most steps of a solution that is cut here; neighbouring steps are merged."""
     max_chars: int | None = None
-    """Leave out problems whose question and solution together are longer."""
+    """Skip problems whose question and solution together are longer."""
     detect: tuple[str, ...] = ()
-    """What columns hold that are found by their usual names (``seele.data.sources.mapping``)."""
+    """Contents whose columns are found by their usual names (``seele.data.sources.mapping``)."""
     leave_out: tuple[str, ...] = ()
-    """Reasons for which a row is left out and counted; any other bad row ends the preparation."""
+    """Reasons for which a row is skipped and counted; any other bad row ends the preparation."""
 
     def __post_init__(self) -> None:
         if self.thinking not in ("keep", "drop"):
@@ -138,7 +138,7 @@ class SourceSettings:
 
 
 def source_names() -> list[str]:
-    """Names of the sources that have a file here."""
+    """Return the names of the sources with a file in this folder."""
     return sorted(
         file.name.removesuffix(".yaml")
         for file in files(__package__).iterdir()
@@ -152,19 +152,19 @@ def find_settings(
     columns: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> SourceSettings:
-    """Settings of a named source, of a user's own, or those that a reference begins with, with changes.
+    """Return the settings of a named source, a user's source, or the defaults for a reference, with changes.
 
-    A reference to the repository of a named source gets that source's columns; in any other, columns that
-    are not given are looked for.
+    A reference to the repository of a named source gets that source's columns; for any other reference,
+    columns that are not given are detected.
 
     Args:
         name_or_reference: One of ``source_names``; a YAML file; an entry point of ``seele.data_sources`` or
             ``package.module:SOURCE``, a mapping with a YAML file's keys; or a reference.
-        columns: Column by what it holds, in place of the source's own; an empty one takes a column away.
+        columns: Columns by what they hold, replacing the source's own; an empty one removes a column.
         changes: Values of other fields.
 
     Raises:
-        ConfigError: Unknown name, bad reference, or a bad value.
+        ConfigError: If a name is unknown, or a reference or a value is invalid.
     """
     raw = _settings_of(name_or_reference)
     mapped = {key: value or None for key, value in (columns or {}).items()}
@@ -193,8 +193,8 @@ def _settings_of(name_or_reference: str) -> dict[str, Any]:
 
 
 def _own(raw: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
-    """Settings of a user's own source. Its paths begin at ``folder``; columns that it does not name are
-    looked for.
+    """Return the settings of a user's source, with paths relative to ``folder``; columns are detected unless
+    it names them.
     """
     if missing := [key for key in ("data_source", "reference") if not isinstance(raw.get(key), str)]:
         raise ConfigError(f"{name}: expected a text under {missing[0]!r}, got {raw.get(missing[0])!r}")
@@ -219,7 +219,7 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
             own = parse_reference(source["reference"])
             if isinstance(own, HubReference) and own.name.lower() == parsed.name.lower():
                 whole = reference if parsed.configs else replace(parsed, configs=own.configs).text
-                # What is held out of a source is its own choice; a reference means the rows that it names.
+                # A named source decides what is held out; a reference means exactly the rows that it names.
                 source.pop("heldout_share", None)
                 return source | {"reference": whole, "splits": {"train": split}}
     elif is_function(reference):
@@ -230,7 +230,7 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
         raise ConfigError(
             f"{reference}: neither a file or folder nor a source; sources are "
             f"{[*dict.fromkeys((*source_names(), *installed_names(ENTRY_POINTS), *GENERATED))]}, a data set "
-            "of the hub is hf://OWNER/NAME?config=...&split=...&revision=..., and a source of your own is a "
+            "on the hub is hf://OWNER/NAME?config=...&split=...&revision=..., and a source of your own is a "
             "YAML file (docs/data.md)"
         )
     return {

@@ -1,1 +1,1 @@
-"""Worked solutions as steps: where a hint may end, and where it shows the answer."""
+"""Worked solutions as steps: where a hint may end, and where it reveals the answer."""

@@ -1,17 +1,17 @@
-"""Worked solutions as steps, the places where a hint may end.
+"""Worked solutions cut into steps, after each of which a hint may end.
 
-``"".join(steps)`` is the solution's text, so a step carries its own trailing blanks; no step is blank; every
-cut is legal (``seele.data.steps.protected``): never within maths, code, a table or braces. Which cuts are
-made follows from how the text is laid out: numbered steps or headings, else paragraphs, else lines, else
-sentences; a piece that holds most of the text is looked at once more. docs/steps.md has examples.
+``"".join(steps)`` is the solution's text, so a step includes its trailing whitespace; no step is blank. Every
+cut is legal (``seele.data.steps.protected``): never within maths, code, a table or braces. The layout of the
+text decides where it is cut: at numbered steps or headings, else paragraphs, else lines, else sentences; a
+piece that holds most of the text is cut further. docs/steps.md has examples.
 
-Numbered are ``Step 2:``, ``**Step 3**``, ``## Step 4``, ``1.``, ``(2)``, ``### Title``. A list counts from 0
-or 1 without gaps, at one indentation, so that a list within an item does not count. What follows the last
-item is cut at its paragraphs.
+Numbered steps and headings look like ``Step 2:``, ``**Step 3**``, ``## Step 4``, ``1.``, ``(2)`` or
+``### Title``. A list counts from 0 or 1 without gaps, at one indentation, so that a nested list does not
+count. The text after the last item is cut at its paragraphs.
 
-A sentence ends at ``.``, ``!`` or ``?`` before a blank and the beginning of another one. None ends within a
-decimal, after an abbreviation (``e.g.``, ``Fig. 3``), an initial (``J. Smith``) or the number of a list item
-(``2. Compute``).
+A sentence ends at ``.``, ``!`` or ``?`` before whitespace and the beginning of another sentence. It does not
+end within a decimal, after an abbreviation (``e.g.``, ``Fig. 3``), an initial (``J. Smith``) or the number of
+a list item (``2. Compute``).
 """
 
 import bisect
@@ -28,7 +28,7 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    # Within its line: from paragraph to paragraph, the rest of the text would be read every time.
+    # Within one line: otherwise the rest of the text would be scanned at each paragraph.
     r"[^\w\n]*+(?:therefore|thus|hence|so|(?:in )?conclusion|(?:the )?(?:final )?answer)\b"
     r"|\#\#\#\#|[^\n]*\\boxed",
     re.IGNORECASE,
@@ -36,13 +36,13 @@ _CONCLUSION = re.compile(
 
 
 def numbered_cuts(text: str, line_starts: Sequence[int], paragraphs: Sequence[int]) -> list[int]:
-    """Where numbered steps begin, or else headings, and what follows them; nothing where there are fewer than
-    two of them.
+    """Return where numbered steps begin, or else headings, and the text after the last; empty if there are
+    fewer than two of them.
 
     Args:
         text: The text.
         line_starts: Starts of lines at which a cut is legal, in order.
-        paragraphs: Those of them that begin a paragraph.
+        paragraphs: The line starts that begin a paragraph.
     """
     steps: list[int] = []
     headings: list[int] = []
@@ -80,8 +80,9 @@ def _with_tail(text: str, heads: list[int], paragraphs: Sequence[int], *, is_lis
     return [*heads, *tail]
 
 
-# Closing quotes, brackets and dollars still belong to the sentence; what begins the next is no lower-case
-# letter and no operator. Chinese and Japanese sentences end without a blank, as does a displayed formula.
+# Closing quotes, brackets and dollars still belong to the sentence; the next one does not begin with a
+# lower-case letter or an operator. Chinese and Japanese sentences end without a blank, as does a displayed
+# formula.
 _CLOSING = r"(?:[\"'\u201d\u2019)\]*_$]|\\[)\]])*+"
 _END = re.compile(
     rf"(?<![.!?])(?P<mark>[.!?]++){_CLOSING}\s++"
@@ -90,7 +91,7 @@ _END = re.compile(
     r"|(?:\\\]|\$\$|\\end\{[a-z]{1,12}\*?\})\s*+(?=[A-Z])"
 )
 _LAST_WORD = re.compile(r"[^\s(\[{\"'\u201c\u2018$]*\Z")
-_BEFORE = 40  # characters before the mark that are looked at; no abbreviation with its context is longer
+_BEFORE = 40  # characters examined before the mark; no abbreviation with its context is longer
 
 _ABBREVIATIONS = """
     e.g i.e cf vs viz resp approx w.l.o.g w.r.t s.t a.k.a fig figs eq eqs eqn eqns sec thm lem prop cor def mr
@@ -109,7 +110,7 @@ _NUMBER = re.compile(r"\(?(?:\d{1,3}|[ivx]{1,4}|[a-hA-H])\)?")
 
 
 def sentence_ends(text: str) -> Iterator[int]:
-    """Positions at which a sentence begins after another one, blanks between them passed; in order."""
+    """Yield the positions at which a sentence begins after another one, past any whitespace, in order."""
     begin = 0
     for match in _END.finditer(text):
         if match["mark"] is None or _is_end(text, match, begin):
@@ -143,7 +144,7 @@ def _is_end(text: str, match: re.Match[str], begin: int) -> bool:
 
 
 def _is_initial(text: str, before: str, match: re.Match[str]) -> bool:
-    """Whether a capital is part of a name: ``J. Smith``, ``Donald E. Knuth``, but not ``at point D. The``."""
+    """True if a capital is part of a name: ``J. Smith``, ``Donald E. Knuth``, but not ``at point D. The``."""
     following = re.match(r"\w*", text[match.end() : match.end() + _BEFORE])
     word = following[0] if following else ""
     if word.lower() in _STARTERS or not word[:1].isupper():
@@ -156,8 +157,8 @@ def _is_initial(text: str, before: str, match: re.Match[str]) -> bool:
 _LINE_END = re.compile(r"\n(?:[ \t\r]*\n)*")
 _DISPLAY = re.compile(r"\s*(?:\\\[|\$\$|\\begin\b)")
 _UNFINISHED = re.compile(r"[:,]\W*\Z|[A-Za-z,;]\s*\Z")
-_WRAPPED_CHARS = 60  # a line at least so long that ends within a sentence is wrapped, not finished
-_DOMINANT = 2 / 3  # of the text's characters; a piece of at least this many is cut further
+_WRAPPED_CHARS = 60  # a line of at least this length that ends within a sentence is wrapped, not finished
+_DOMINANT = 2 / 3  # share of the text's characters from which on a piece is cut further
 
 
 def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
@@ -165,10 +166,10 @@ def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
 
     Args:
         text: The solution. Marks may be unbalanced; nothing is cut after one that is never closed.
-        max_steps: Merge neighbours into at most this many steps of similar length; None leaves them.
+        max_steps: Merge neighbours into at most this many steps of similar length; None merges nothing.
 
     Returns:
-        The steps, whose concatenation is ``text``. None for a blank text.
+        The steps, whose concatenation is ``text``; empty for a blank text.
     """
     spans = protected_spans(text)
     line_ends = [match.span() for match in _LINE_END.finditer(text) if match.end() < len(text)]
@@ -183,20 +184,20 @@ def split_steps(text: str, *, max_steps: int | None = None) -> tuple[str, ...]:
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
-    """Cut a text at its lines and sentences, with the promises of ``split_steps``."""
+    """Cut a text at its lines and sentences, with the guarantees of ``split_steps``."""
     ends = {match.end() for match in _LINE_END.finditer(text)} | set(sentence_ends(text))
     return _pieces(text, legal_cuts(sorted(ends), protected_spans(text)))
 
 
 def join_steps(steps: Sequence[str], *, separator: str) -> tuple[str, ...]:
-    """Make a source's own list of steps legal: pieces are merged until every cut between them is.
+    """Make a source's own list of steps legal by merging steps until every cut between them is legal.
 
     Args:
-        steps: The source's steps, blank ones and halves of formulas among them.
-        separator: What stood between them in the original text; each step gets its own at its end.
+        steps: The source's steps, which may include blank ones and parts of formulas.
+        separator: Text between the steps in the original; it is appended to each step but the last.
 
     Returns:
-        Steps whose concatenation is ``separator.join(steps)``. None where all steps are blank.
+        Steps whose concatenation is ``separator.join(steps)``; empty if all steps are blank.
     """
     text = separator.join(steps)
     ends = itertools.accumulate(len(step) + len(separator) for step in steps[:-1])
@@ -204,7 +205,7 @@ def join_steps(steps: Sequence[str], *, separator: str) -> tuple[str, ...]:
 
 
 def _pieces(text: str, cuts: Sequence[int]) -> tuple[str, ...]:
-    """The text between the cuts; a blank piece goes to the one before it, or else to the one after it."""
+    """Return the text between the cuts; a blank piece joins the one before it, or else the one after it."""
     pieces: list[str] = []
     start = 0
     for cut in (*cuts, len(text)):
@@ -220,8 +221,8 @@ def _pieces(text: str, cuts: Sequence[int]) -> tuple[str, ...]:
 
 
 def _refined(span: tuple[int, int], levels: Sequence[Sequence[int]], total: int) -> Iterator[int]:
-    """The cuts of the first level that has some within ``span``, and of later ones within a large piece that
-    is no numbered item.
+    """Yield the cuts of the first level that has any in ``span``, and those of later levels within a large
+    piece that is not a numbered item.
     """
     start, end = span
     for depth, cuts in enumerate(levels):
@@ -237,7 +238,7 @@ def _refined(span: tuple[int, int], levels: Sequence[Sequence[int]], total: int)
 
 
 def _goes_on(text: str, cut: int) -> bool:
-    """Whether a cut at this end of a line would tear a sentence from its rest or from its formula."""
+    """Return True if a cut at this line end would split a sentence, or separate it from its formula."""
     before = text[max(0, cut - _WRAPPED_CHARS - 20) : cut].rstrip()
     after = text[cut : cut + _WRAPPED_CHARS].lstrip()
     if _DISPLAY.match(after) or before.endswith(":"):
@@ -248,7 +249,7 @@ def _goes_on(text: str, cut: int) -> bool:
 
 
 def _merge(steps: tuple[str, ...], max_steps: int | None) -> tuple[str, ...]:
-    """Neighbours merged into ``max_steps`` groups whose ends come closest to equal shares of the text."""
+    """Merge neighbours into ``max_steps`` groups whose ends come closest to equal shares of the text."""
     if max_steps is None or len(steps) <= max_steps:
         return steps
     if max_steps < 1:

@@ -1,8 +1,8 @@
-"""What a hint is cut into: steps as they are stored, sentences, or tokens; and how far a hint may go.
+"""Units of a hint (stored steps, sentences, or tokens), and how much a hint may reveal.
 
-A problem is turned into the one that a run works with: its steps become the units of ``seele.hints.unit``;
-hints end before the last box, since what is graded must be the response's own, and with
-``seele.hints.revealing=forbid`` before the answer is stated at all. Nothing of this is stored.
+A problem is converted to the form that a run uses: its steps become the units of ``seele.hints.unit``. Hints
+end before the last box, since the response itself must produce what is graded, and with
+``seele.hints.revealing=forbid`` before the answer is first stated. The converted problem is not stored.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from seele.errors import ConfigError
 from seele.maths.boxed import OPENING
 from seele.records import Instance
 
-_LONGEST_RUN = 32  # tokens that make up a unit at most, so that a step is cut in linear time
+_LONGEST_RUN = 32  # most tokens in a unit, so that a step is cut in linear time
 _PROBE = "There are 12 apples and 30 pears."
 
 
@@ -25,28 +25,29 @@ class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that cutting needs."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Token ids of ``text``."""
+        """Return the token ids of ``text``."""
         ...
 
     def decode(self, token_ids: Sequence[int], *, clean_up_tokenization_spaces: bool) -> str:
-        """The text of tokens."""
+        """Return the text of tokens."""
         ...
 
     def __hash__(self) -> int:
-        """Tokens are remembered by tokenizer."""
+        """Return a hash: results are cached per tokenizer."""
         ...
 
 
 def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> Instance:
-    """The problem as a run with these settings gives hints for it; unchanged where it gives none.
+    """Return the problem in the form from which a run with these settings gives hints; unchanged if it gives
+    none.
 
-    With ``seele.hints.kind=tiers`` a problem without tiers has no hint.
+    With ``seele.hints.kind=tiers``, a problem without tiers has no hint.
 
-    The answer's first statement is looked up again where the units are not the stored steps, or where it
-    is not stored. Cut into tokens, a solution has the tokens of its steps, exactly.
+    The first statement of the answer is located again if the units are not the stored steps, or if it is not
+    stored. A solution cut into tokens has exactly the tokens of its steps.
 
     Raises:
-        ConfigError: As ``check_unit``.
+        ConfigError: As in ``check_unit``.
     """
     if not hints.gives_hints:
         return instance
@@ -77,9 +78,9 @@ def for_hints(instance: Instance, hints: HintConfig, tokenizer: Tokenizer) -> In
 
 
 def _start_of_answer(steps: Sequence[str], unit: str) -> int:
-    """The characters of the solution that a hint may reveal: those before the last box.
+    """Return the number of leading characters that a hint may reveal: those before the last box.
 
-    Without a box anything but the whole, in steps; smaller units keep out of the last step.
+    Without a box, a hint of steps may reveal anything but the whole; smaller units stop before the last step.
     """
     text = "".join(steps)
     box = text.rfind(OPENING)
@@ -94,27 +95,27 @@ def _cuts_text(tokenizer: Tokenizer) -> bool:
 
 
 def check_unit(hints: HintConfig, tokenizer: Tokenizer) -> None:
-    """Refuse tokens as units where the tokenizer has none that stand for themselves.
+    """Refuse tokens as units if the tokenizer cannot encode them one by one.
 
     Raises:
-        ConfigError: If a text cut between tokens would not have the same tokens, as where SentencePiece puts
-            a blank before every text.
+        ConfigError: If a text cut between tokens would have different tokens, as when SentencePiece puts a
+            blank before every text.
     """
     if hints.unit == "token" and hints.gives_hints and not _cuts_text(tokenizer):
         raise ConfigError(
-            "seele.hints.unit: 'token', but the parts of a text have other tokens than the whole under this "
-            "model's tokenizer; allowed with it are 'step' and 'sentence'"
+            "seele.hints.unit: 'token', but with this model's tokenizer, the parts of a text have different "
+            "tokens than the whole; use 'step' or 'sentence'"
         )
 
 
 def split_tokens(text: str, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Cut a text into pieces that are encoded one by one into the tokens of the whole.
+    """Cut a text into pieces that, encoded one by one, give the tokens of the whole.
 
-    A piece is one token where that is a text of its own, and not blank; otherwise it is joined with the next
-    ones (a character of several tokens, the blanks before a word).
+    A piece is one token if that decodes to a text on its own and is not blank; otherwise it is joined with
+    the next ones (a character of several tokens, the blanks before a word).
 
     Returns:
-        Pieces whose concatenation is ``text``; none for a blank text.
+        Pieces whose concatenation is ``text``; empty for a blank text.
     """
     if not text.strip():
         return ()
@@ -137,8 +138,8 @@ def split_tokens(text: str, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def _standalone_runs(ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:
-    """Texts of the shortest runs of tokens that stand for themselves, from the start, each with the number of
-    tokens passed; ends where no such run follows.
+    """Yield the texts of the shortest runs of tokens that can be encoded on their own, from the start, each
+    with the number of tokens up to its end; stops where no such run follows.
     """
     first = position = 0
     while first < len(ids):
@@ -154,7 +155,7 @@ def _standalone_runs(ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Ite
 
 @functools.lru_cache(maxsize=1 << 17)
 def _standalone_text(tokenizer: Tokenizer, ids: tuple[int, ...]) -> str | None:
-    """The tokens' text, if it is not blank and is encoded into just these tokens."""
+    """Return the tokens' text if it is not blank and encodes to exactly these tokens, else None."""
     text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     is_same = text.strip() and tokenizer.encode(text, add_special_tokens=False) == list(ids)
     return text if is_same else None

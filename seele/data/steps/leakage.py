@@ -1,13 +1,13 @@
-r"""Where a worked solution shows its answer: hints beyond that leave nothing to be found.
+r"""Where a worked solution reveals its answer: a longer hint leaves nothing to find.
 
-*Stated*: the answer stands as a result, in ``\boxed{}``, after "the answer is", "Answer:" or ``####``, or as
+*Stated*: the answer appears as a result, in ``\boxed{}``, after "the answer is", "Answer:" or ``####``, or as
 a whole side of a relation (``= 12``, ``is 12 apples``, ``\geq 12``, ``12 = x``, but not ``= 12 + 3``); or it
-stands anywhere, if it is too long to do so by chance. *Mentioned*: it stands anywhere. How often these rules
-err is in docs/steps.md.
+appears anywhere, if it is too long to do so by chance. *Mentioned*: it appears anywhere. docs/steps.md
+reports how often these rules err.
 
-However it is written: ``1234`` is also ``1,234``, ``1{,}234`` and ``\$1234.00``; ``\frac{1}{2}`` is also
-``\dfrac12`` and ``1/2``; blanks, braces, ``\left`` and ``\text`` count for nothing. ``12`` is in none of
-``123``, ``1.12``, ``12/5`` and ``x^{12}``; ``5`` is not ``-5``. A single capital is an option, found in
+Notation does not matter: ``1234`` is also ``1,234``, ``1{,}234`` and ``\$1234.00``; ``\frac{1}{2}`` is also
+``\dfrac12`` and ``1/2``; blanks, braces, ``\left`` and ``\text`` are ignored. ``12`` does not occur in
+``123``, ``1.12``, ``12/5`` or ``x^{12}``; ``5`` is not ``-5``. A single capital is an option, found in
 ``(A)``, ``A)`` and at the end of a line. Values are not compared: ``0.5`` is not ``1/2``. Repetitions are
 possessive or bounded, so that a search takes time linear in the text.
 """
@@ -23,7 +23,7 @@ from seele.maths.boxed import canonical_number
 MINUS = r"[-\u2212]"
 _SILENT = r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|text|textbf|mathrm|mathbf|mbox)(?![a-zA-Z])"
 BLANKS = rf"(?:[\s~]|\\[,;:!\s]|{_SILENT})*+"
-"""What may stand between two parts of an answer without meaning anything."""
+"""Pattern for text between two parts of an answer that has no meaning."""
 
 _OUTER = re.compile(r"(?:\$+|\\\(|\\\[|\\boxed\{)(?P<inner>.*?)(?:\$+|\\\)|\\\]|\})\s*\.?", re.DOTALL)
 _SIDE = re.compile(r"[A-Za-z]\w*\s*=(?P<side>[^=]+)")
@@ -38,7 +38,7 @@ _IGNORED = re.compile(rf"[~${{}}]|\\[,;:!\s]|{_SILENT}")
 _MOST_TOKENS = 400
 
 _UNIT = r"(?:[kcm]?m|kg|g|mg|ml|L|lbs?|oz|ft|in|mph|hrs?|h|min|s|sec|am|pm)\b"
-# Neither part of a longer number or word nor an exponent or an index.
+# Not part of a longer number or word, and not an exponent or an index.
 _NUMBER_IN_TEXT = re.compile(
     r"(?<![\w.^\\])(?<!\d,)(?<![\^_]\{)"
     r"(?P<digits>(?:\d{1,3}(?:(?:,|\{,\}|,?\\[,!])\d{3}(?!\d))++|\d++)(?:\.\d++)?+|\.\d++)"
@@ -48,7 +48,7 @@ _UNARY_MINUS = re.compile(rf"(?:\A|[=(,\s{{\[$:<>]){MINUS}\s?\Z|={MINUS}\s\Z")
 
 
 def mentions(text: str, answer: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each place at which ``answer`` stands in ``text``, in order."""
+    """Yield the start and end of each occurrence of ``answer`` in ``text``, in order."""
     answer = bare_answer(answer)
     if number := _NUMBER.fullmatch(answer):
         yield from _number_mentions(
@@ -59,7 +59,7 @@ def mentions(text: str, answer: str) -> Iterator[tuple[int, int]]:
 
 
 def bare_answer(answer: str) -> str:
-    r"""``answer`` without what merely encloses it: ``$x = \frac{1}{2}$`` is ``\frac{1}{2}``."""
+    r"""Return ``answer`` without what merely encloses it: ``$x = \frac{1}{2}$`` becomes ``\frac{1}{2}``."""
     answer = answer.strip()
     while (outer := _OUTER.fullmatch(answer)) and outer["inner"].strip():
         answer = outer["inner"].strip()
@@ -105,7 +105,7 @@ def _written(token: str) -> str:
     return re.escape(token)
 
 
-# What may stand between "the answer is" or "=" and the answer itself; a dozen of them at most.
+# What may come between "the answer is" or "=" and the answer itself; at most a dozen of them.
 _FILLER = (
     rf"(?:{BLANKS}(?:[$€£*_`:(\[{{\"']|\\[$(\[]|\\boxed|Rs\.?"
     r"|(?i:the|a|an|of|to|option|choice|equal|exactly|about|approximately|only|simply|total|value)\b)){0,12}?"
@@ -120,7 +120,7 @@ _AFTER_RELATION = re.compile(
     r"(?:=|≈|≡|⇒|→|≤|≥|\\(?:approx|equiv|Rightarrow|implies|to|[lg]eq?q?)(?![a-zA-Z])"
     rf"|\b(?:is|are|equals?|gives|get|obtain|yields)\b){_FILLER}(?:[-\u2212]\s?)?\Z"
 )
-_LOOK_BACK = 80  # characters before the answer that are looked at
+_LOOK_BACK = 80  # characters examined before the answer
 _BLANK_MATHS = r"(?:\s|\\[,;:! ]|[$]|\\\)|\\(?:text|mathrm)\s?\{[^{}]{0,40}\})*+"
 _OPERATOR = re.compile(
     rf"{_BLANK_MATHS}(?:x\s?\d|[-+*/\u00d7÷·<>\u2212]|\^(?!\{{?\s?\\circ)"
@@ -133,22 +133,22 @@ _TELLING_CHARS = 6  # letters and digits; shorter answers also occur by chance
 
 
 def revealed_at(steps: Sequence[str], answer: str) -> int:
-    """The fewest leading steps that state the answer.
+    """Return the smallest number of leading steps that state the answer.
 
     Returns:
-        1 to ``len(steps)``; ``len(steps)`` also where only the last step states it, or none does. 0 without
-        steps.
+        1 to ``len(steps)``; ``len(steps)`` if only the last step states the answer or none does; 0 if there
+        are no steps.
     """
     return fewest_steps(steps, stated_end("".join(steps), answer))
 
 
 def mentioned_at(steps: Sequence[str], answer: str) -> int:
-    """As ``revealed_at``, for the first place at which the answer stands at all: never more steps."""
+    """Like ``revealed_at``, for the first place at which the answer appears at all: never more steps."""
     return fewest_steps(steps, mentioned_end("".join(steps), answer))
 
 
 def stated_end(text: str, answer: str) -> int | None:
-    """Where the first statement of the answer ends in ``text``, or None."""
+    """Return where the first statement of the answer ends in ``text``, or None."""
     bare = re.sub(r"\\[a-zA-Z]+", "", bare_answer(answer))
     is_telling = sum(map(str.isalnum, bare)) >= _TELLING_CHARS
     return next(
@@ -157,7 +157,7 @@ def stated_end(text: str, answer: str) -> int | None:
 
 
 def mentioned_end(text: str, answer: str) -> int | None:
-    """Where the first mention of the answer ends in ``text``, or None."""
+    """Return where the first mention of the answer ends in ``text``, or None."""
     return next((end for _, end in mentions(text, answer)), None)
 
 
@@ -171,7 +171,7 @@ def _is_result(text: str, start: int, end: int) -> bool:
 
 
 def fewest_steps(steps: Sequence[str], end: int | None) -> int:
-    """The fewest leading steps that hold the first ``end`` characters; all for None."""
+    """Return the smallest number of leading steps that hold the first ``end`` characters; all for None."""
     if end is None:
         return len(steps)
     ends = list(itertools.accumulate(map(len, steps)))

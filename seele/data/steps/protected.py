@@ -2,15 +2,15 @@ r"""Where a text must not be cut: within maths, code, tables and braces.
 
 A cut is legal where everything that was opened before it has been closed: ``$..$``, ``$$..$$``, ``\(..\)``,
 ``\[..\]``, environments (``\begin{align}``, ``tabular``, ...), braces (``\boxed{..}`` among them), ``[asy]``
-drawings, fenced and inline code, HTML and markdown tables. So what stands before a legal cut is balanced, and
-what stands after it too where the whole text is: nothing is cut after a mark that is never closed, or that
-closes what was never opened. Time grows linearly with the text, whatever it holds.
+drawings, fenced and inline code, HTML and markdown tables. So the text before a legal cut is balanced, and so
+is the text after it if the whole text is: nothing is cut after a mark that is never closed, or that closes
+what was never opened. Time is linear in the length of any text.
 
 Some dollar signs enclose maths, others are money: ``It costs $5, and $x$ is free`` has one formula. The
-dollars are read from left to right, each as opening, closing or literal, in the way that costs least over
-the whole text: a literal dollar is free before a number, a formula is dear when it holds prose or a blank
-line. Costs decide between readings and mean nothing else. What is escaped (``\$``) or stands in code is no
-dollar to begin with.
+dollars are read from left to right, each as opening, closing or literal, so as to minimise the cost over the
+whole text: a literal dollar is free before a number, and a formula is expensive if it holds prose or a blank
+line. Costs only serve to choose between readings. A dollar that is escaped (``\$``) or in code does not
+count.
 """
 
 import math
@@ -26,7 +26,7 @@ _WORDS_OF_MATHS = re.compile(r"\\(?:text\w*|mbox|mathrm|operatorname)\s*\{[^{}]*
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 _LITERAL = 1.0
-_LITERAL_AFTER_NUMBER = 0.5  # "12$", which may as well close a formula
+_LITERAL_AFTER_NUMBER = 0.5  # "12$", which may equally close a formula
 _LITERAL_DOUBLE = 3.0
 _WITHIN_DISPLAY = 0.25  # \text{where $x$ is ...}
 _UNCLOSED = (0.0, 0.9, 2.0)
@@ -37,8 +37,8 @@ _BEFORE_DIGIT = _AFTER_NUMBER = _EMPTY = 1.0
 
 
 def dollar_spans(text: str, marks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Start and end of each formula in ``$`` or ``$$``, dollars included, in order; one that is never closed
-    ends with the text.
+    """Return the start and end of each formula in ``$`` or ``$$``, dollars included, in order; one that is
+    never closed ends with the text.
 
     Args:
         text: The whole text.
@@ -50,7 +50,7 @@ def dollar_spans(text: str, marks: Sequence[tuple[int, int]]) -> list[tuple[int,
     for start, width in marks:
         options = _readings(text, formula_start, start, width)
         best = [
-            # Of two equal ways the one with the formula.
+            # Among equal costs, prefer the reading with the formula.
             min((costs[before] + cost, -before) for before, cost in options[state])
             for state in (_TEXT, _INLINE, _DISPLAY)
         ]
@@ -62,7 +62,7 @@ def dollar_spans(text: str, marks: Sequence[tuple[int, int]]) -> list[tuple[int,
 
 
 def _readings(text: str, formula_start: int, start: int, width: int) -> list[list[tuple[int, float]]]:
-    """For each state after the mark, from which states it can be reached and at what cost."""
+    """Return, for each state after the mark, the states from which it can be reached and the costs."""
     formula = _formula_cost(text, formula_start, start)
     if width == 1:
         formula += _BEFORE_DIGIT * text[start + 1 : start + 2].isdigit()
@@ -94,7 +94,7 @@ def _literal_cost(text: str, start: int) -> float:
 
 
 def _states(costs: Sequence[float], came_from: Sequence[tuple[int, int, int]]) -> list[int]:
-    """State after each mark on the cheapest way to the end of the text."""
+    """Return the state after each mark on the cheapest path to the end of the text."""
     state = min(range(3), key=lambda last: costs[last] + _UNCLOSED[last])
     states = []
     for previous in reversed(came_from):
@@ -129,15 +129,15 @@ _RULE_OF_TABLE = re.compile(r"[ \t\r|:+=-]*-[ \t\r|:+=-]*")
 
 
 def protected_spans(text: str) -> list[Span]:
-    """Stretches of ``text`` within which no cut is legal, in order and without overlap. A cut at the start
-    or the end of one is legal.
+    """Return the spans of ``text`` within which no cut is legal, in order and without overlap. A cut at the
+    start or the end of a span is legal.
     """
     code = _merged(_code_spans(text))
     return _merged([*code, *_latex_spans(text, code), *_table_spans(text)])
 
 
 def legal_cuts(candidates: Iterable[int], spans: Sequence[Span]) -> list[int]:
-    """Those of the positions that lie within no span. Both come in order."""
+    """Return the positions that lie within no span. Both arguments are sorted."""
     legal = []
     remaining = iter(spans)
     start, end = next(remaining, (0, 0))
@@ -184,7 +184,7 @@ def _latex_spans(text: str, code: Sequence[Span]) -> Iterator[Span]:
             opened[mark].append(match.start())
         elif mark in _OPENING:
             starts = opened[_OPENING[mark]]
-            # Closes what was never opened: nothing after it is balanced.
+            # A closing mark that was never opened: nothing after it is balanced.
             yield (starts.pop(), match.end()) if starts else (match.start(), len(text))
         elif mark[0] == "$":
             dollars.append((match.start(), len(mark)))
@@ -201,7 +201,7 @@ def _marks_outside(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
 
 
 def _table_spans(text: str) -> Iterator[Span]:
-    """Neighbouring lines with bars: with a rule among them, or two of them framed by bars."""
+    """Yield runs of adjacent lines with bars, if one of them is a rule or two are framed by bars."""
     start, end, num_framed, has_rule = 0, -1, 0, False
     for match in _LINE_WITH_BAR.finditer(text):
         line = match[0].strip()

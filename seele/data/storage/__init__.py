@@ -1,1 +1,1 @@
-"""Files of problems: parquet rows, their rules, and files that are complete or absent."""
+"""Storage of problems: parquet rows, their rules, and files that are either complete or absent."""

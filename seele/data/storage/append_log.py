@@ -1,8 +1,8 @@
-"""Files that grow line by line while somebody pays for the lines, and that a kill cannot spoil.
+"""Append-only files of paid-for lines that a killed process cannot corrupt.
 
-A line is whole or, where the process was killed while it wrote, cut off at the end of the file; what was cut
-off is removed before anything is appended, and nothing else in the file is ever changed. What the lines say
-is the caller's.
+A line is whole or, if the process was killed while writing, cut off at the end of the file; the cut-off line
+is removed before anything is appended, and nothing else in the file is ever changed. The caller defines the
+content of the lines.
 """
 
 import fcntl
@@ -18,18 +18,18 @@ from seele.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class WholeLines:
-    """What a file held when it was read."""
+    """Content of a file when it was read."""
 
     lines: tuple[bytes, ...] = ()
-    """Without the newlines at their ends."""
+    """The whole lines, without their newlines."""
     whole_bytes: int = 0
-    """Bytes of the lines with their newlines."""
+    """Bytes of the whole lines with their newlines."""
     total_bytes: int = 0
-    """Bytes of the file: a part of a line may follow the whole ones."""
+    """Bytes of the file, which may end in a partial line."""
 
 
 def read_whole_lines(path: Path) -> WholeLines:
-    """The lines of ``path`` up to its last newline; none where there is no such file."""
+    """Return the lines of ``path`` up to its last newline; none if the file does not exist."""
     if not path.exists():
         return WholeLines()
     content = path.read_bytes()
@@ -41,12 +41,12 @@ class LineAppender:
     """Appends lines; open in one process at a time. Thread-safe."""
 
     def __init__(self, path: Path, *, whole_bytes: int, total_bytes: int) -> None:
-        """Open the file, which is made where it is missing, and cut off what follows its whole lines.
+        """Open the file, creating it if needed, and cut off a partial line at its end.
 
         Args:
-            path: Its folder must exist.
-            whole_bytes: As ``read_whole_lines`` found them.
-            total_bytes: Likewise.
+            path: The file; its folder must exist.
+            whole_bytes: As returned by ``read_whole_lines``.
+            total_bytes: As returned by ``read_whole_lines``.
 
         Raises:
             ConfigError: If another process writes to the file, or has written since it was read.
@@ -62,15 +62,15 @@ class LineAppender:
             ) from error
         if os.fstat(self._descriptor).st_size != total_bytes:
             os.close(self._descriptor)
-            raise ConfigError(f"{path}: another process has written to it meanwhile; start again")
+            raise ConfigError(f"{path}: another process has written to it meanwhile; rerun the command")
         os.ftruncate(self._descriptor, whole_bytes)
 
     def append(self, line: str, *, durable: bool = False) -> None:
-        """Write one more line, without its newline; it survives this process once this returns.
+        """Append a line, which survives a crash of this process once this returns.
 
         Args:
-            line: A lone surrogate becomes its JSON escape.
-            durable: Whether it shall survive the machine, too. Takes milliseconds.
+            line: The line without its newline; a lone surrogate becomes its JSON escape.
+            durable: Whether it must also survive a crash of the machine, which takes milliseconds.
         """
         content = f"{line}\n".encode(errors="backslashreplace")
         with self._lock:
@@ -88,6 +88,6 @@ class LineAppender:
         self.close()
 
     def close(self) -> None:
-        """Bring all lines to the disk, and let others write."""
+        """Flush all lines to disk, and release the lock."""
         os.fsync(self._descriptor)
         os.close(self._descriptor)

@@ -1,7 +1,7 @@
-"""Files that are either complete or absent, their checksums, and files with a JSON value a line.
+"""Files that are either complete or absent, their checksums, and files with one JSON value per line.
 
-What the values must be is checked by those who read them; see ``seele.data.storage.schema`` for parquet.
-Where a file of problems is absent, the commands that make it are named here.
+The readers check the values; see ``seele.data.storage.schema`` for parquet. If a file of problems is absent,
+this module names the commands that make it.
 """
 
 import contextlib
@@ -20,15 +20,14 @@ from seele.errors import ConfigError, DataError
 
 
 class PartialFile:
-    """A file that is written piece by piece beside its place and gets its name when it is complete.
+    """A file that is written under a temporary name in the same folder and renamed when it is complete.
 
-    ``stream`` takes the bytes; then ``commit`` or ``discard``. A killed process leaves a hidden
-    ``.NAME.*.partial`` behind, which the next ``PartialFile`` of that name removes, never a truncated
-    ``path``.
+    Write the bytes to ``stream``, then call ``commit`` or ``discard``. A killed process never leaves a
+    truncated ``path``, only a hidden ``.NAME.*.partial``; the next ``PartialFile`` of that name removes it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Make folders as needed, clear what killed processes left, and open the stream.
+        """Create folders as needed, remove leftovers of killed processes, and open the stream.
 
         Raises:
             OSError: If the folder cannot be written.
@@ -39,16 +38,16 @@ class PartialFile:
         # Same folder, hence same file system: the final rename is atomic.
         self._partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
         self.stream = self._partial.open("xb")
-        # Lets others tell a file that is being written from one whose writer is gone. A file system without
-        # locks keeps its leftovers.
+        # The lock distinguishes a file that is being written from one whose writer is gone. A file system
+        # without locks keeps its leftovers.
         with contextlib.suppress(OSError):
             fcntl.flock(self.stream, fcntl.LOCK_EX)
 
     def commit(self) -> None:
-        """Put the file in its place; what stood there before is gone.
+        """Move the file to ``path``, replacing any file there.
 
         Raises:
-            OSError: If the disk is full; what stood there before is then untouched.
+            OSError: If the disk is full; an existing file is then untouched.
         """
         self.stream.flush()
         os.fsync(self.stream.fileno())
@@ -56,18 +55,18 @@ class PartialFile:
         self.stream.close()
 
     def discard(self) -> None:
-        """Leave no trace. After ``commit`` this does nothing."""
+        """Remove the file. After ``commit`` this does nothing."""
         self.stream.close()
         self._partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to ``path`` so that half of it is never seen; folders are made as needed.
+    """Write ``content`` to ``path`` so that a partial file is never visible; folders are created as needed.
 
     Text is UTF-8 and its line endings are kept.
 
     Raises:
-        OSError: If the folder cannot be written; the file that stood there before is then untouched.
+        OSError: If the folder cannot be written; an existing file is then untouched.
     """
     partial = PartialFile(path)
     try:
@@ -79,35 +78,35 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def _clear_leftovers(path: Path) -> None:
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        # Gone or locked: another process is at it.
+        # Gone or locked: another process is using it.
         with contextlib.suppress(OSError), leftover.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
 
 
 def check_output(file: Path, out: Path) -> None:
-    """Refuse an output that would take the place of something else.
+    """Refuse an output that would replace something else.
 
     Raises:
-        ConfigError: If it is a folder or the file of problems itself.
+        ConfigError: If ``out`` is a folder or the file of problems itself.
     """
     if out.is_dir() or out.resolve() == file.resolve():
         raise ConfigError(f"--out {out}: is a folder or the file of problems; name another file")
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of the file's bytes, 64 hexadecimal digits."""
+    """Return the SHA-256 of the file's bytes, 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys and values of a YAML file of settings.
+    """Return the keys and values of a YAML file of settings.
 
     Raises:
-        ConfigError: It is missing, is no YAML, or holds no keys.
+        ConfigError: If the file is missing, is not YAML, or has no keys.
     """
-    # Every command imports this module, and few read YAML: a sixth of the time of `seele --help`.
+    # Every command imports this module, but few read YAML; the import takes a sixth of `seele --help`.
     import yaml
 
     try:
@@ -120,12 +119,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path) -> list[tuple[str, Any]]:
-    """As ``iterate_json_lines``, all at once."""
+    """Return all items of ``iterate_json_lines``."""
     return list(iterate_json_lines(path))
 
 
 def iterate_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """The value of each line that is not blank, with its place for messages: ``FILE: line N``, from 1.
+    """Yield the value of each non-blank line, with its location for messages: ``FILE: line N``, from 1.
 
     Raises:
         DataError: If the file is missing, or a line is not JSON in UTF-8.
@@ -145,7 +144,7 @@ def iterate_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
                     ) from error
 
 
-# Files that take more than `seele data prepare NAME --out FOLDER`; {folder} is where they were looked for.
+# Files that need more than `seele data prepare NAME --out FOLDER`; {folder} is where they are expected.
 _SEVERAL_COMMANDS = {
     ("deepmath", "annotated.parquet"): (
         "seele data prepare deepmath --out {folder}",
@@ -160,25 +159,25 @@ _SEVERAL_COMMANDS = {
     ),
 }
 _OPTIONS = {"openr1_46k": " --set heldout_share=0.01 --grader math_verify"}
-"""LUFFY's problems have one split; without some of it held out there is nothing to validate on. Its runs
+"""LUFFY's problems have one split; unless some of it is held out, there is nothing to validate on. Its runs
 grade with Math-Verify, so golds are checked with it.
 """
 
 
 def how_to_make(path: Path) -> str:
-    """The end of a message on a file of problems that is not there."""
+    """Return the end of a message about a missing file of problems."""
     commands = commands_that_make(path) or ("seele data prepare",)
     return "make it with " + ", then ".join(f"`{command}`" for command in commands)
 
 
 def commands_that_make(path: Path) -> tuple[str, ...]:
-    """Commands to run one after the other, or none where the file's name tells no source.
+    """Return the commands to run one after the other; empty if the path names no source.
 
     Args:
-        path: Where the problems were looked for, such as ``data/prepared/countdown/train.parquet``: the
-            folder has the name of a source.
+        path: Where the problems are expected, such as ``data/prepared/countdown/train.parquet``: the folder
+            has the name of a source.
     """
-    # Here, because sources import the schema, and that this file.
+    # Imported here, because sources import the schema, which imports this file.
     from seele.data.sources.settings import GENERATED, source_names
 
     name, folder = path.parent.name, path.parent.as_posix()

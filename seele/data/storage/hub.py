@@ -1,7 +1,7 @@
-"""Rows of a data set on the Hugging Face hub at one commit, so that they never change under a run.
+"""Rows of a data set on the Hugging Face hub, pinned to one commit so that they never change.
 
-``datasets`` keeps what it fetched in its cache and falls back on it when the hub cannot be reached, whatever
-revision lies there; here another revision than the one asked for is refused.
+``datasets`` caches what it fetches and falls back on the cache when the hub cannot be reached, whatever
+revision it holds; this module refuses a revision other than the requested one.
 """
 
 import re
@@ -16,12 +16,12 @@ from seele.errors import DataError, DependencyError
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Waits between attempts at the hub, in seconds."""
 
-# Codes with which a server asks to be tried again.
+# Status codes after which a request may be retried.
 _PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
-# How ``datasets`` says that a data set has several configurations, of the hub and of its cache.
+# Messages of ``datasets`` for a data set with several configurations, on the hub and in the cache.
 _SEVERAL_CONFIGS = re.compile(r"config name is missing|multiple '.*' configurations in the cache", re.I)
 
 _NO_SUCH_CONFIG = re.compile(r"builderconfig .* not found|couldn't find cache for .* for config", re.I)
@@ -38,9 +38,9 @@ class HubSource:
     """``owner/name``."""
     split: str
     revision: str
-    """Commit of the data set's repository; a branch such as ``main`` is whatever it is on that day."""
+    """Commit of the data set's repository; a branch such as ``main`` changes over time."""
     config: str | None = None
-    """Name of the configuration, where the data set has several."""
+    """Name of the configuration, if the data set has several."""
 
     def __str__(self) -> str:
         config = f", {self.config}" if self.config else ""
@@ -48,7 +48,7 @@ class HubSource:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the revision is a commit, which never changes."""
+        """True if the revision is a commit, which never changes."""
         return _COMMIT.fullmatch(self.revision) is not None
 
 
@@ -57,14 +57,14 @@ class SeveralConfigs(DataError):
 
 
 def read_hub_rows(source: HubSource, *, instead: str) -> list[tuple[str, Any]]:
-    """The rows in the order of the source, each with its place for messages.
+    """Return the rows in the order of the source, each with its location for messages.
 
     Args:
         source: What to fetch; the ``datasets`` library keeps it in its cache.
         instead: What to do without a network, for the message.
 
     Raises:
-        DataError: If the hub cannot be reached or does not hand the data set out.
+        DataError: If the hub cannot be reached or denies access to the data set.
         DependencyError: If ``datasets`` is not installed.
     """
     rows = open_hub_rows(source, instead=instead)
@@ -78,11 +78,11 @@ def open_configs(
     instead: str,
     columns: Sequence[str] | None = None,
 ) -> list[tuple[Any, HubSource]]:
-    """``open_hub_rows`` of each of ``configs``, with what was opened. Where none is named, that of the only
-    one or of the data set's default, and otherwise of all there are.
+    """Return ``open_hub_rows`` of each of ``configs``, with its source. If none is named, open the only or
+    the default configuration, and otherwise all of them.
 
     Raises:
-        DataError, DependencyError: As ``open_hub_rows``.
+        DataError, DependencyError: As in ``open_hub_rows``.
     """
 
     def open_each(names: Sequence[str | None]) -> list[tuple[Any, HubSource]]:
@@ -104,18 +104,18 @@ def open_configs(
 
 
 def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | None = None) -> Any:
-    """The data set of ``datasets``, fetched or from its cache, not yet read.
+    """Return the data set from ``datasets``, fetched or cached, but not yet read.
 
-    A network that fails is tried again after each of ``RETRY_DELAYS_S``; nothing is tried with
-    ``HF_HUB_OFFLINE=1``.
+    Network failures are retried after each of ``RETRY_DELAYS_S``; with ``HF_HUB_OFFLINE=1`` there are no
+    retries.
 
     Args:
         source: What to fetch.
         instead: What to do without a network, for the message.
-        columns: Read only those of them that there are; None for all.
+        columns: Columns to read, if they exist; None for all.
 
     Raises:
-        DataError: As ``read_hub_rows``, or the cache holds another revision.
+        DataError: As in ``read_hub_rows``, or if the cache holds another revision.
         DependencyError: If ``datasets`` is not installed.
     """
     try:
@@ -140,13 +140,13 @@ def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | N
 
 
 def iterate_hub_rows(rows: Any, source: HubSource) -> Iterator[tuple[str, Any]]:
-    """Each row of ``open_hub_rows`` with its place for messages."""
+    """Yield each row of ``open_hub_rows`` with its location for messages."""
     for number, row in enumerate(rows):
         yield f"{source}: row {number} (counted from 0)", row
 
 
 def commit_of(rows: Any) -> str | None:
-    """Commit that rows of ``open_hub_rows`` come from, as the cache of ``datasets`` names its folder."""
+    """Return the commit of rows from ``open_hub_rows``, taken from the folder name in the cache."""
     for file in getattr(rows, "cache_files", ()):
         if _COMMIT.fullmatch(folder := Path(file["filename"]).parent.name):
             return folder
@@ -154,7 +154,7 @@ def commit_of(rows: Any) -> str | None:
 
 
 def _cannot_fetch(source: HubSource, error: Exception, instead: str) -> DataError:
-    """What the library says in one line, and what to do about it."""
+    """Return an error with the library's message in one line, and what to do about it."""
     said = " ".join(str(error).split()).removesuffix(".")
     kind = SeveralConfigs if source.config is None and _SEVERAL_CONFIGS.search(said) else DataError
     remedies = []
@@ -171,7 +171,7 @@ def _cannot_fetch(source: HubSource, error: Exception, instead: str) -> DataErro
 
 
 def _status_of(error: BaseException | None) -> int | None:
-    """Status of the hub's answer that an error comes from."""
+    """Return the HTTP status of the hub's response that caused an error."""
     while error is not None:
         if (status := getattr(getattr(error, "response", None), "status_code", None)) is not None:
             return int(status)
@@ -191,7 +191,7 @@ def _with_retries(attempt: Callable[[], Any]) -> Any:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether the same request may succeed later: no answer, or one that asks for patience."""
+    """Return True if the same request may succeed later: no response, or one that asks to retry."""
     link: BaseException | None = error
     is_network = False
     while link is not None:
@@ -205,7 +205,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _library_errors() -> tuple[type[Exception], ...]:
-    """What ``load_dataset`` raises where a data set is missing, gated, broken or out of reach."""
+    """Return the exceptions of ``load_dataset`` for a missing, gated, broken or unreachable data set."""
     of_python = (OSError, ValueError, RuntimeError)
     try:
         from datasets.exceptions import DatasetsError
@@ -215,7 +215,7 @@ def _library_errors() -> tuple[type[Exception], ...]:
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:
-    """What the hub's client raises when a request fails on the way."""
+    """Return the exceptions of the hub's client for a request that fails in transit."""
     try:
         from httpx import TransportError
     except ImportError:

@@ -1,6 +1,6 @@
 """Parquet files written row by row in bounded memory: the same rows give the same bytes, complete or absent.
 
-Nothing here knows what the columns mean; see ``seele.data.storage.schema``.
+This module is independent of the meaning of the columns; see ``seele.data.storage.schema``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,20 +12,20 @@ import pyarrow.parquet as pq
 
 from seele.data.storage.files import PartialFile
 
-# A row group is encoded at once: it ends at whichever comes first, and depends on the rows alone.
+# A row group is encoded in one piece: it ends at whichever limit comes first, and depends only on the rows.
 MAX_GROUP_ROWS = 10_000
 MAX_GROUP_CHARS = 32_000_000
 
 
 class ParquetSink:
-    """A parquet file of one schema that takes rows one by one.
+    """A writer for a parquet file of one schema that takes rows one by one.
 
-    Under one pyarrow, the same rows in the same order give the same bytes. As a context manager it removes
-    what was not committed.
+    With one version of pyarrow, the same rows in the same order give the same bytes. As a context manager, it
+    removes a file that was not committed.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        """Open it beside its place; ``commit`` gives it its name.
+        """Open a temporary file beside ``path``; ``commit`` renames it.
 
         Raises:
             OSError: If the folder cannot be written.
@@ -49,7 +49,7 @@ class ParquetSink:
 
         Args:
             row: Value by column; a missing one is null.
-            num_chars: About how many characters it holds, which bounds the memory of a row group.
+            num_chars: Approximate number of characters in the row, which bounds the memory of a row group.
         """
         self._rows.append(row)
         self._chars += num_chars
@@ -57,16 +57,16 @@ class ParquetSink:
             self._end_group()
 
     def finish(self) -> None:
-        """Write what is left, and the footer. The file has no name yet."""
+        """Write the remaining rows and the footer. The file keeps its temporary name."""
         self._end_group()
         self._writer.close()
 
     def commit(self) -> None:
-        """Put the finished file in its place."""
+        """Move the finished file to its path."""
         self._file.commit()
 
     def discard(self) -> None:
-        """Leave no trace of a file that was not committed."""
+        """Remove a file that was not committed."""
         if self._writer.is_open:
             self._writer.close()
         self._file.discard()
@@ -79,7 +79,7 @@ class ParquetSink:
 
 
 def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
-    """Copy the rows that ``keep`` says, one claim a row in the file's order, with all their columns.
+    """Copy the rows for which ``keep``, one value per row in the file's order, is true, with all columns.
 
     Raises:
         OSError: If a file cannot be read or written.
@@ -90,13 +90,13 @@ def copy_rows(source: Path, target: Path, keep: Iterable[bool]) -> None:
 
 
 def set_column(source: Path, target: Path, field: pa.Field, values: Iterable[Any]) -> None:
-    """Copy a file with a column more, or another one of its name; the other columns stay as they are.
+    """Copy a file, adding or replacing one column; the other columns are unchanged.
 
     Args:
         source: The file.
-        target: Where the copy goes; may be ``source``.
+        target: Path of the copy; may be ``source``.
         field: Name and type of the column.
-        values: One a row, in the file's order.
+        values: One value per row, in the file's order.
 
     Raises:
         OSError: If a file cannot be read or written.

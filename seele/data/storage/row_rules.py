@@ -1,4 +1,4 @@
-"""What a row of a file of problems must be, with the place in the message where it is not."""
+"""Validation of the rows of a file of problems, with messages that locate the violation."""
 
 import reprlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ def check_row(row: Mapping[str, Any], at: str) -> None:
     """Refuse a row that breaks the rules of ``seele.data.storage.schema.read_problems``.
 
     Raises:
-        DataError: With the place, the column, what came and what is allowed.
+        DataError: If it does; the message has the location, the column, the value and what is allowed.
     """
     steps = row["steps"]
     _check_texts(steps, f"{at}, column 'steps'", "step")
@@ -59,7 +59,7 @@ def _check_milestones(milestones: Any, solution_chars: int, at: str) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written: half a surrogate pair, which JSON can escape, cannot."""
+    """Return True if ``text`` can be encoded; half a surrogate pair, which JSON can escape, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -68,10 +68,10 @@ def is_unicode(text: str) -> bool:
 
 
 def check_unicode(text: str, at: str) -> None:
-    """Refuse what ``is_unicode`` denies.
+    """Refuse a text that is not valid Unicode.
 
     Raises:
-        DataError: With the place and what came.
+        DataError: If it is not; the message has the location and the text.
     """
     if not is_unicode(text):
         raise DataError(f"{at}: expected text in valid Unicode, got half a surrogate pair in {shown(text)}")
@@ -95,14 +95,14 @@ def _check_texts(values: Any, at: str, what: str) -> None:
 
 
 class UniqueIds:
-    """Refuses the second row of an id."""
+    """Refuses a second row with the same id."""
 
     def __init__(self, at: str) -> None:
         self._at = at
         self._first_row: dict[str, int] = {}
 
     def check(self, instance_id: str, number: int) -> None:
-        """Note the id of a row.
+        """Record the id of a row.
 
         Raises:
             DataError: If an earlier row has it.
@@ -111,11 +111,11 @@ class UniqueIds:
         if earlier != number:
             raise DataError(
                 f"{self._at}: row {number} (counted from 0), column 'instance_id': "
-                f"{shown(instance_id)} already stands in row {earlier}; ids must be unique, "
-                "the hint controller remembers problems by them"
+                f"{shown(instance_id)} already occurs in row {earlier}; ids must be unique, "
+                "because the hint controller identifies problems by them"
             )
 
 
 def shown(value: Any) -> str:
-    """A value and its type for a message, shortened."""
+    """Return a value, shortened, and its type for a message."""
     return "nothing (null)" if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"

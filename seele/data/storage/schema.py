@@ -1,9 +1,9 @@
-"""The parquet file of problems: one row an instance, checked when it is written and when it is read.
+"""The parquet file of problems: one row per instance, checked when it is written and when it is read.
 
-Our own columns come first and say everything; ``prompt``, ``reward_model`` and ``extra_info`` repeat it in
-the form that verl's data set expects, are written for it, and are ignored here. Other columns are ignored
-too, unless verl's agent loop uses their name for something of its own. Where problems come from does not live
-here: see ``seele.data.sources``. The columns are documented in ``docs/data.md``.
+Our own columns come first and hold everything; ``prompt``, ``reward_model`` and ``extra_info`` repeat it in
+the form that verl's data set expects, and are ignored here. Other columns are ignored, too, unless verl's
+agent loop reserves their name. For where problems come from, see ``seele.data.sources``. The columns are
+documented in ``docs/data.md``.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from seele.errors import DataError
 from seele.records import Instance, Milestone
 
 SCHEMA_VERSION = 1
-"""Counts changes of the columns after which earlier files cannot be read any more."""
+"""Version of the columns, raised when earlier files become unreadable."""
 
 SCHEMA = pa.schema(
     [
@@ -50,11 +50,11 @@ SCHEMA = pa.schema(
 REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
 OPTIONAL_COLUMNS = ("level", "revealed_at", "milestones", "tiers")
 
-# verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, beside these of its own ...
+# verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, along with these of its own ...
 _ARGUMENTS = "sampling_params session_id trace trajectory"
 # ... reads these as instructions ...
 _INSTRUCTIONS = "__do_sample__ __rollout_n__ agent_name interaction_kwargs tools_kwargs"
-# ... and writes the columns over what the data set, the rollout or the trainer returned under these names.
+# ... and lets the columns overwrite what the data set, the rollout or the trainer returned by these names.
 _OUTPUTS = """
     __num_turns__ advantages attention_mask dummy_tensor entropy entropys global_steps input_ids loss_mask
     multi_modal_data multi_modal_inputs old_log_probs position_ids prompts raw_prompt ref_log_prob
@@ -66,24 +66,24 @@ RESERVED_COLUMNS = frozenset(f"{_ARGUMENTS} {_INSTRUCTIONS} {_OUTPUTS}".split())
 
 
 def content_id(data_source: str, question: str, steps: Sequence[str], answer: str) -> str:
-    """Id of a problem that follows from what it says: another order or another file leaves it alone.
+    """Return the id of a problem, derived from its content: it does not depend on the file or the row order.
 
-    ``<data_source>-<16 hexadecimal digits>``, of SHA-256 over the parts. How the text of a solution is cut
-    counts, because a controller remembers a problem's curve over its steps.
+    The id is ``<data_source>-<16 hexadecimal digits>``, from SHA-256 over the parts. It depends on how the
+    solution is cut, because a controller stores a problem's curve over its steps.
     """
-    # Lengths before the parts: no two lists of parts give one text.
+    # The lengths precede the parts, so that different lists of parts give different texts.
     parts = (data_source, question, answer, *steps)
     digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode())
     return f"{data_source}-{digest.hexdigest()[:16]}"
 
 
 def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> None:
-    """Write ``instances`` as one parquet file; under one pyarrow, the same instances give the same bytes.
+    """Write ``instances`` as one parquet file; with one pyarrow, the same instances give the same bytes.
 
-    They are taken one by one, so that a generator of a million needs little memory.
+    They are consumed one by one, so that a generator of a million needs little memory.
 
     Raises:
-        DataError: An instance breaks the rules of ``read_problems``; the message has its row. Nothing is
+        DataError: If an instance breaks the rules of ``read_problems``; the message has its row. Nothing is
             written then.
     """
     with ParquetSink(path, SCHEMA) as sink:
@@ -94,10 +94,10 @@ def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> 
 
 
 def fill(sink: ParquetSink, instances: Iterable[Instance], *, split: str) -> Iterator[Instance]:
-    """Check each instance, append it as a row of ``SCHEMA``, and pass it on.
+    """Check each instance, append it as a row of ``SCHEMA``, and yield it.
 
     Raises:
-        DataError: As ``write_problems``.
+        DataError: As in ``write_problems``.
     """
     ids = UniqueIds(split)
     for index, instance in enumerate(instances):
@@ -112,27 +112,28 @@ def fill(sink: ParquetSink, instances: Iterable[Instance], *, split: str) -> Ite
 def read_problems(path: Path) -> list[Instance]:
     """Read and check a file of problems.
 
-    Required are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank), ``question``
-    (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and ``answer`` (not
-    blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps, or null),
-    ``milestones`` (a list of the fields of ``Milestone``, or null) and ``tiers`` (a list of texts, none of
-    them blank, or null) may be absent. Instances with fewer than two steps are kept: see
+    The required columns are ``instance_id`` (not blank, unique in the file), ``data_source`` (not blank),
+    ``question`` (not blank), ``steps`` (a list of texts, none of them blank; the list may be empty) and
+    ``answer`` (not blank). ``level`` (integer >= 0), ``revealed_at`` (integer from 0 to the number of steps,
+    or null), ``milestones`` (a list of the fields of ``Milestone``, or null) and ``tiers`` (a list of texts,
+    none of them blank, or null) may be absent. Instances with fewer than two steps are kept: see
     ``count_unhintable``.
 
     Raises:
-        DataError: Missing or unreadable file, no rows, a missing or reserved column, or a row that breaks the
-            rules above; the message has file, row (counted from 0), column, what came and what is allowed.
+        DataError: If the file is missing, unreadable or has no rows, a column is missing or reserved, or a
+            row breaks the rules above; the message has file, row (counted from 0), column, the value and what
+            is allowed.
     """
     return list(iterate_problems(path))
 
 
 def read_problem_files(files: str | Sequence[str], max_samples: int = -1) -> list[tuple[Instance, Path]]:
-    """The problems of one file or of several, in their order, each with its file: what a run's
-    ``data.train_files`` or ``data.val_files`` mean. ``max_samples`` keeps the first problems of them all, -1
-    keeps everything.
+    """Return the problems of one or several files, in order, each with its file, as a run reads
+    ``data.train_files`` or ``data.val_files``. ``max_samples`` keeps the first problems over all files, -1
+    keeps all problems.
 
     Raises:
-        DataError: As ``read_problems`` does.
+        DataError: As in ``read_problems``.
     """
     paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
     problems = [(instance, path) for path in paths for instance in read_problems(path)]
@@ -140,7 +141,7 @@ def read_problem_files(files: str | Sequence[str], max_samples: int = -1) -> lis
 
 
 def iterate_problems(path: Path) -> Iterator[Instance]:
-    """The problems of ``read_problems``, one by one, with its errors as they are met."""
+    """Yield the problems of ``read_problems`` one by one, raising its errors as they are found."""
     file = _open(path)
     if not file.metadata.num_rows:
         raise DataError(f"{path}: the file has no rows; prepare it again with `seele data prepare`")
@@ -154,17 +155,17 @@ def iterate_problems(path: Path) -> Iterator[Instance]:
 
 
 def write_milestones(path: Path, out: Path, milestones: Iterable[Sequence[Milestone]]) -> None:
-    """Copy a file of problems with these milestones, one sequence a row; ``out`` may be ``path``."""
+    """Copy a file of problems with these milestones, one sequence per row; ``out`` may be ``path``."""
     set_column(path, out, SCHEMA.field("milestones"), map(_milestone_rows, milestones))
 
 
 def write_tiers(path: Path, out: Path, tiers: Iterable[Sequence[str]]) -> None:
-    """Copy a file of problems with these tiers, one sequence a row, null where it is empty."""
+    """Copy a file of problems with these tiers, one sequence per row, null where it is empty."""
     set_column(path, out, SCHEMA.field("tiers"), (list(each) or None for each in tiers))
 
 
 def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The values of some columns, whether or not they are ours, row by row in the file's order.
+    """Return the values of any columns, ours or not, row by row in the file's order.
 
     Args:
         path: A file of problems.
@@ -172,8 +173,8 @@ def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
             the structured column ``extra_info``.
 
     Raises:
-        DataError: As ``read_problems`` for the file and its columns, or an unknown column, or a value that is
-            missing or of another type.
+        DataError: As in ``read_problems`` for the file and its columns, or if a column is unknown, or a value
+            is missing or of another type.
     """
     file = _open(path)
     keys_of_column = dict(_plain_columns(file.schema_arrow))
@@ -190,7 +191,7 @@ def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def count_unhintable(instances: Iterable[Instance]) -> int:
-    """Number of instances whose solution has fewer than two steps, so that no hint can be given."""
+    """Return the number of instances with fewer than two steps, for which no hint can be given."""
     return sum(len(instance.steps) < 2 for instance in instances)
 
 
@@ -237,7 +238,7 @@ def _open(path: Path) -> pq.ParquetFile:
 
 
 def _rows(file: pq.ParquetFile, columns: Sequence[str], path: Path) -> Iterator[dict[str, Any]]:
-    """Rows with these columns; without any, as many empty rows as there are."""
+    """Yield rows with these columns; if there are none, yield an empty dict for each row."""
     if not columns:
         yield from ({} for _ in range(file.metadata.num_rows))
         return
@@ -260,7 +261,7 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
         )
     if reserved := sorted(RESERVED_COLUMNS.intersection(names)):
         raise DataError(
-            f"{path}: columns {reserved} have names that verl uses for values of its own; rename them"
+            f"{path}: columns {reserved} have names that verl reserves for its own values; rename them"
         )
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{path}: columns {repeated} occur more than once; keep one of each")
@@ -269,7 +270,7 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
 def _plain_columns(
     fields: Iterable[pa.Field], parents: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each column that is no struct, and each field of one that is: dotted name and keys to get there."""
+    """Yield each column that is not a struct, and each field of a struct: dotted name and path of keys."""
     for field in fields:
         keys = (*parents, field.name)
         if pa.types.is_struct(field.type):
@@ -282,7 +283,7 @@ def _read_value(row: dict[str, Any], keys: Sequence[str], at: str) -> Any:
     value: Any = row
     for key in keys:
         value = None if value is None else value[key]
-    # Not equal to itself: NaN, which pandas writes for a missing number.
+    # NaN, which pandas writes for a missing number, is not equal to itself.
     if not isinstance(value, str | int | float) or value != value:
         raise DataError(
             f"{at}, column {'.'.join(keys)!r}: expected a text, a number or a boolean, got {shown(value)}"

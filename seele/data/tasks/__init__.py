@@ -1,1 +1,1 @@
-"""Tasks whose problems and worked solutions are made here, or read line by line."""
+"""Tasks whose problems and worked solutions are generated here, or read line by line."""

@@ -1,6 +1,6 @@
 r"""Chains of modular arithmetic: a task with worked steps that a very small model can learn.
 
-``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step an operation, the answer boxed::
+``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step per operation, the answer boxed::
 
     7a+5=2
     2b-3=9
@@ -9,9 +9,9 @@ r"""Chains of modular arithmetic: a task with worked steps that a very small mod
 The letters name the operations: finding the next one by counting is harder for a small model than the
 arithmetic. A teacher who skips steps writes ``7a+5b-3=9`` at once.
 
-The difficulty (``Instance.level``) is the number of operations. Here live the problems and the *student*
-whose solutions the base model is trained on: it has some facts wrong (``7+5=3``) most of the time and
-carries on from what it wrote. Files, tokenizers and models do not live here. Everything is drawn from
+The difficulty (``Instance.level``) is the number of operations. This module has the problems and the
+*student* whose solutions the base model is trained on: it gets some facts wrong (``7+5=3``) most of the time
+and continues from what it wrote. Files, tokenizers and models are handled elsewhere. Everything is drawn from
 ``random.Random`` seeded with text, hence the same on every machine. Pure Python; the task is this project's
 own.
 """
@@ -36,25 +36,25 @@ Operations = Sequence[tuple[str, int]]
 
 _EVALUATE = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
-# One letter an operation.
+# One letter per operation.
 _LEVELS = range(1, len(ascii_lowercase) + 1)
 
-# A level whose questions are nearly used up would be drawn from for ever.
+# Drawing from a level whose questions are nearly used up would take forever.
 _MAX_SHARE_OF_QUESTIONS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainsConfig:
-    """The problems: which chains, and how many of them in each split."""
+    """Settings of the problems: which chains, and how many of them in each split."""
 
     seed: int = 0
-    """Everything that is drawn depends on it."""
+    """Seed of everything that is drawn."""
 
     modulus: int = 10
     """Values lie in 0 .. modulus - 1; from 3 to 10, so that each is one digit."""
 
     operations: str = "+-"
-    """Which of ``+``, ``-`` and ``*`` occur."""
+    """The operations that occur, out of ``+``, ``-`` and ``*``."""
 
     train_levels: tuple[int, ...] = (6, 7)
     """Numbers of operations in the splits ``train`` and ``heldout``, each equally often."""
@@ -67,13 +67,13 @@ class ChainsConfig:
     num_harder: int = 128
 
     operations_per_step: int = 1
-    """Of the worked solutions, 1 or 2; of an odd number of operations, the first has a step of its own. The
-    problems do not depend on it.
+    """Operations per step of the worked solutions, 1 or 2; if the number of operations is odd, the first has
+    a step of its own. The problems do not depend on it.
     """
 
     answer_values: int = 1
-    """Values that the answer consists of: the last one, the one two operations before, and so on. A guess is
-    right with probability modulus ** -answer_values.
+    """Number of values in the answer: the last one, the one two operations before, and so on. A guess is
+    correct with probability modulus ** -answer_values.
     """
 
     def __post_init__(self) -> None:
@@ -82,14 +82,14 @@ class ChainsConfig:
         if self.answer_values < 1:
             raise ValueError(f"answer_values must be >= 1, got {self.answer_values}")
         if not 3 <= self.modulus <= 10:
-            raise ValueError(f"modulus must be from 3 to 10 (one digit a value), got {self.modulus}")
+            raise ValueError(f"modulus must be from 3 to 10 (one digit per value), got {self.modulus}")
         if not self.operations or len(set(self.operations) & set(_EVALUATE)) != len(self.operations):
-            raise ValueError(f"operations must be different ones of '+-*', got {self.operations!r}")
+            raise ValueError(f"operations must be distinct, from '+-*', got {self.operations!r}")
         for name in ("train_levels", "harder_levels"):
             levels = getattr(self, name)
             if not levels or len(set(levels)) != len(levels) or not set(levels) <= set(_LEVELS):
                 raise ValueError(
-                    f"{name} must be different numbers from {_LEVELS[0]} to {_LEVELS[-1]}, got {levels}"
+                    f"{name} must be distinct numbers from {_LEVELS[0]} to {_LEVELS[-1]}, got {levels}"
                 )
         if shared := sorted(set(self.train_levels) & set(self.harder_levels)):
             raise ValueError(f"harder_levels must not be training levels, but {shared} are both")
@@ -117,21 +117,21 @@ class StudentConfig:
     """The student that writes the base model's training text.
 
     A misconceived fact comes out wrong in one fixed way with probability ``believed``, right with
-    ``doubted``, and as any value otherwise; every other fact comes out right, but for slips.
+    ``doubted``, and as any value otherwise; every other fact comes out right, apart from slips.
     """
 
     seed: int = 0
     misconceived: float = 0.36
-    """Share of the facts of each operation that the student has wrong."""
+    """Share of the facts of each operation that the student gets wrong."""
     believed: float = 0.62
     doubted: float = 0.3
     slip: float = 0.06
     """Probability of any value instead of the right one on a fact that the student knows."""
 
     skipping: float = 0.0
-    """Share of the solutions that begin like a teacher's who does two operations a step."""
+    """Share of the solutions that begin with two operations per step, like a teacher who skips steps."""
     returning: float = 0.25
-    """Probability, after each such step, that the solution goes on with one operation a step."""
+    """Probability, after each such step, that the solution continues with one operation per step."""
     skipping_slip: float = 0.5
     """Probability of any value at the end of such a step, whatever the student recalled on the way."""
 
@@ -165,10 +165,10 @@ class Chain:
 
 
 def right_operands(operation: str, modulus: int) -> tuple[int, ...]:
-    """Right operands for which the operation maps different left operands to different values.
+    """Return the right operands for which the operation maps different left operands to different values.
 
-    No operation then hides an earlier mistake: two mistakes may cancel, one never does. Operands that leave
-    the value alone are left out.
+    No operation then hides an earlier mistake: two mistakes may cancel, but one always shows. Operands that
+    leave the value unchanged are excluded.
     """
     if operation == "*":
         return tuple(b for b in range(2, modulus) if math.gcd(b, modulus) == 1)
@@ -176,16 +176,16 @@ def right_operands(operation: str, modulus: int) -> tuple[int, ...]:
 
 
 def evaluate(fact: Fact, modulus: int) -> int:
-    """Value of ``a operation b`` modulo ``modulus``."""
+    """Return the value of ``a operation b`` modulo ``modulus``."""
     left, operation, right = fact
     return int(_EVALUATE[operation](left, right)) % modulus
 
 
 def misconceptions(config: ChainsConfig, student: StudentConfig) -> dict[Fact, int]:
-    """The facts that the student has wrong, each with the value it believes.
+    """Return the facts that the student gets wrong, each with the value it believes.
 
     It always overshoots, by 1 or 2: mistakes in sums and differences add up and rarely cancel, so that a
-    right answer almost always means right steps.
+    correct answer almost always means correct steps.
     """
     rng = random.Random(f"chains/misconceptions/{student.seed}")
     believed: dict[Fact, int] = {}
@@ -201,7 +201,7 @@ def misconceptions(config: ChainsConfig, student: StudentConfig) -> dict[Fact, i
 
 
 def generate_splits(config: ChainsConfig) -> dict[str, list[Instance]]:
-    """The problems of ``train``, ``heldout`` (same levels) and ``harder``; no question occurs twice."""
+    """Return the problems of ``train``, ``heldout`` (same levels) and ``harder``; all questions differ."""
     taken: set[str] = set()
     splits: dict[str, list[Instance]] = {}
     for split, levels, count in (
@@ -223,7 +223,7 @@ def generate_splits(config: ChainsConfig) -> dict[str, list[Instance]]:
 def student_solutions(
     config: ChainsConfig, student: StudentConfig, *, levels: Iterable[int]
 ) -> Iterator[tuple[str, str]]:
-    """A question of each of ``levels``, in their order, with the student's solution.
+    """Yield one question for each of ``levels``, in their order, with the student's solution.
 
     The questions of ``heldout`` and ``harder`` do not occur.
     """
@@ -267,7 +267,7 @@ def _recall(
 
 
 def _draw_sizes(level: int, student: StudentConfig, rng: random.Random) -> list[int]:
-    """Operations of each step of a solution of the student's."""
+    """Draw the number of operations in each step of one of the student's solutions."""
     skips = student.skipping > 0.0 and rng.random() < student.skipping
     sizes = [1] * (level % 2) if skips else []
     while skips and sum(sizes) < level:
@@ -279,7 +279,7 @@ def _draw_sizes(level: int, student: StudentConfig, rng: random.Random) -> list[
 def _write_steps(
     chain: Chain, sizes: Iterable[int], work_step: Callable[[int, Operations], int], *, answer_values: int
 ) -> tuple[tuple[str, ...], str]:
-    """The solution in steps of this many operations, and its answer; a mistake is carried on."""
+    """Return the solution in steps of ``sizes`` operations, and its answer; mistakes are carried forward."""
     steps: list[str] = []
     value, labelled = chain.start, list(zip(ascii_lowercase, chain.operations, strict=False))
     # Operations left -> value.

@@ -1,8 +1,8 @@
 r"""GSM8K (arXiv:2110.14168): grade-school problems whose solutions are written line by line.
 
 A step is one line of the original solution without its ``<<48/2=24>>`` calculator marks; the last step states
-the final answer in ``\boxed{}``, so that every hint stops before it. The rows come from a local folder with
-the original ``train.jsonl`` and ``test.jsonl``, or from the Hugging Face hub.
+the final answer in ``\boxed{}``, so every hint stops before it. The rows come from a local folder with the
+original ``train.jsonl`` and ``test.jsonl``, or from the Hugging Face hub.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ DATA_SOURCE = "gsm8k"
 
 HUB_NAME = "openai/gsm8k"
 HUB_REVISION = "e53f048856ff4f594e959d75785d2c2d37b678ee"
-"""Commit of the data set on the hub, so that the problems never change under a run."""
+"""Commit of the data set on the hub, pinned so that the problems never change."""
 
 LICENCE = "MIT"
 
@@ -34,16 +34,16 @@ _FINAL_LINE = re.compile(r"#### *(?P<number>-?\$?[0-9][0-9,]*(?:\.[0-9]+)?)\s*")
 
 
 def read_gsm8k(split: Split, *, folder: Path | None = None, max_chars: int | None = None) -> list[Instance]:
-    """The problems of ``split``, in the order of the source.
+    """Return the problems of ``split``, in the order of the source.
 
     Args:
         split: ``train`` (7,473 problems) or ``test`` (1,319).
-        folder: Where ``train.jsonl`` and ``test.jsonl`` lie; from the hub when not given.
-        max_chars: Leave out problems whose question and solution together are longer; None keeps all.
+        folder: Folder with ``train.jsonl`` and ``test.jsonl``; None reads from the hub.
+        max_chars: Skip problems whose question and solution together are longer; None keeps all.
 
     Raises:
-        DataError: Missing file, unreachable hub, or a row that is not ``{"question": text, "answer": text}``
-            whose answer ends in ``#### number``.
+        DataError: If the file is missing, the hub cannot be reached, or a row is not
+            ``{"question": text, "answer": text}`` with an answer that ends in ``#### number``.
         DependencyError: If the hub is needed and ``datasets`` is not installed.
     """
     rows = _rows_of_hub(split) if folder is None else read_json_lines(folder / f"{split}.jsonl")
@@ -59,14 +59,14 @@ def divide(
     warm_start: float = 0.0,
     tuning: float = 0.0,
 ) -> dict[str, list[Instance]]:
-    """The files of a preparation, by name: ``train``, ``heldout``, and parts of the training split.
+    """Return the files of a preparation, by name: ``train``, ``heldout``, and parts of the training split.
 
     Args:
         train: Problems of the training split.
         test: Problems of the test split.
-        steps: Allowed numbers of steps, the one that states the answer included; None allows all.
-        warm_start: Share of the training split, by a hash of the ids, that supervised training is to have.
-        tuning: Share of it that settings are to be tuned on.
+        steps: Allowed numbers of steps, including the one that states the answer; None allows all.
+        warm_start: Share of the training split, by a hash of the ids, reserved for supervised training.
+        tuning: Share of the training split reserved for tuning settings.
 
     Raises:
         ConfigError: If the shares leave nothing to train on.
@@ -113,13 +113,13 @@ def split_solution(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def is_gsm8k_solution(text: str) -> bool:
-    """Whether a text is an original solution: whether ``split_solution`` takes it."""
+    """Return True if a text is an original solution, which ``split_solution`` accepts."""
     return _FINAL_LINE.fullmatch(text.strip().rpartition("\n")[2]) is not None
 
 
 def problem_id(question: str, solution: str) -> str:
-    """Id of a problem, of the texts of its original row."""
-    # Of the content and not of the row number: a shuffled or shortened copy keeps its ids.
+    """Return the id of a problem, derived from the texts of its original row."""
+    # From the content, not the row number: a shuffled or shortened copy keeps its ids.
     digest = hashlib.sha256(f"{question}\n{solution}".encode()).hexdigest()
     return f"{DATA_SOURCE}-{digest[:16]}"
 

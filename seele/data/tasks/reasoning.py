@@ -1,8 +1,8 @@
 """Countdown, Zebra puzzles and ARC-1D at SEC's levels of difficulty (arXiv:2505.14970, section 3.1).
 
 A level is a size: 3 to 6 numbers, 3 to 6 houses with as many attributes, rows of 10 to 40 digits. Levels 1 to
-3 are trained on and held out from, level 4 is kept for problems harder than any seen. Here live the settings
-and the splits; what a problem is, in ``seele.data.tasks.reasoning_tasks``.
+3 are used for training and held-out problems; level 4 is reserved for problems harder than any in training.
+This module has the settings and the splits; ``seele.data.tasks.reasoning_tasks`` makes a problem.
 """
 
 import functools
@@ -19,19 +19,19 @@ from seele.data.tasks.reasoning_tasks import TASKS, Puzzle, Values, check_librar
 from seele.errors import DataError
 from seele.records import Instance
 
-# A level whose problems are used up would be drawn from for ever.
+# Drawing from a level whose problems are used up would take forever.
 _DRAWS_PER_PROBLEM = 50
 
-# Problems that a process draws at a time: enough to be worth a message, few enough to end together.
+# Problems that a process draws at a time: enough to justify a message, few enough to finish together.
 _CHUNK = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningConfig:
-    """The problems of one task: which levels, and how many problems of each. Numbers are SEC's."""
+    """Settings of one task: which levels, and how many problems of each. The defaults are SEC's."""
 
     seed: int = 0
-    """Everything that is drawn depends on it."""
+    """Seed of everything that is drawn."""
 
     num_train: int = 10_000
     """Problems of each training level in the split ``train``."""
@@ -44,19 +44,19 @@ class ReasoningConfig:
 
     train_levels: tuple[int, ...] = (1, 2, 3)
     harder_levels: tuple[int, ...] = (4,)
-    """None of them a training level."""
+    """Levels of the split ``harder``; none of them is a training level."""
 
     first_size: int = 3
     """Size of a problem of level 1."""
 
     growth: int = 1
-    """How much larger a problem is on each further level."""
+    """Increase in size per level."""
 
     compact: bool = False
-    """Whether questions and steps come without words, for models that read bytes."""
+    """True for questions and steps without words, for byte-level models."""
 
     sizes: ClassVar[range] = range(2, 8)
-    """What the library can draw."""
+    """Sizes that the library can draw."""
 
     def __post_init__(self) -> None:
         for name in ("num_train", "num_heldout", "num_harder", "growth"):
@@ -65,7 +65,7 @@ class ReasoningConfig:
         for name in ("train_levels", "harder_levels"):
             levels = getattr(self, name)
             if not levels or len(set(levels)) != len(levels) or min(levels) < 1:
-                raise ValueError(f"{name} must be different numbers from 1, got {levels}")
+                raise ValueError(f"{name} must be distinct numbers from 1, got {levels}")
             if wrong := [level for level in levels if self.size_of(level) not in self.sizes]:
                 raise ValueError(
                     f"{name}: level {wrong[0]} has size {self.size_of(wrong[0])} (first_size + growth * "
@@ -75,24 +75,24 @@ class ReasoningConfig:
             raise ValueError(f"harder_levels must not be training levels, but {shared} are both")
 
     def size_of(self, level: int) -> int:
-        """Numbers, houses or digits of a problem of that level."""
+        """Return the number of numbers, houses or digits in a problem of ``level``."""
         return self.first_size + self.growth * (level - 1)
 
     @property
     def num_problems(self) -> int:
-        """Of all splits together."""
+        """Number of problems in all splits together."""
         of_level = self.num_train + self.num_heldout
         return len(self.train_levels) * of_level + len(self.harder_levels) * self.num_harder
 
     @property
     def values(self) -> Values:
-        """Range of the numbers, where the task has numbers."""
+        """Range of the numbers, if the task has numbers."""
         return Values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountdownConfig(ReasoningConfig):
-    """Countdown: a level's size is how many numbers there are. SEC does not say how large; as the library."""
+    """Countdown: a level's size is the count of numbers. Their range is the library's; SEC states none."""
 
     min_value: int = 1
     max_value: int = 100
@@ -123,7 +123,7 @@ class CountdownConfig(ReasoningConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZebraConfig(ReasoningConfig):
-    """Zebra puzzles: a level's size is the number of houses, and of attributes with the name."""
+    """Zebra puzzles: a level's size is the number of houses, and of attributes including the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ CONFIGS: Mapping[str, type[ReasoningConfig]] = {
     "zebra": ZebraConfig,
     "arc_1d": Arc1dConfig,
 }
-"""By data source."""
+"""Settings classes by data source."""
 
 _FEW: Mapping[str, Any] = {"compact": True, "num_train": 64, "num_heldout": 16, "num_harder": 16}
 
@@ -152,7 +152,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "arc_1d": {**_FEW, "first_size": 8, "growth": 4},
     },
 }
-"""Settings by name and task: SEC's own, and short problems for a small model on a CPU."""
+"""Settings by preset and task: SEC's own, and short problems for a small model on a CPU."""
 
 
 def generate_splits(
@@ -162,19 +162,21 @@ def generate_splits(
     workers: int = 1,
     on_problem: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Instance]]:
-    """The problems of ``train``, ``heldout`` (same levels) and ``harder``, levels in turn; none occurs twice.
+    """Return the problems of ``train``, ``heldout`` (same levels) and ``harder``, alternating between levels.
+
+    No problem occurs twice.
 
     ``heldout`` and ``harder`` are drawn first and do not depend on the number of training problems.
 
     Args:
         task: A key of ``CONFIGS``.
-        config: Of that task.
-        workers: Processes that draw; the problems do not depend on it.
+        config: Settings of that task.
+        workers: Number of processes that draw; the problems do not depend on it.
         on_problem: Called after each problem.
 
     Raises:
         DependencyError: If reasoning-gym is not installed as ``seele.data.tasks.reasoning_tasks`` needs it.
-        DataError: If a level has fewer different problems than asked for.
+        DataError: If a level has fewer different problems than requested.
     """
     check_library()
     taken: set[str] = set()
@@ -198,7 +200,7 @@ def generate_splits(
 
 
 def _draw(task: str, config: ReasoningConfig, stream: str, level: int, number: int) -> Puzzle | None:
-    """The candidate of that number in a stream that no other split or level shares."""
+    """Draw candidate ``number`` of a stream that no other split or level shares."""
     seed = int.from_bytes(hashlib.sha256(f"{stream}/{number}".encode()).digest()[:8])
     return TASKS[task](seed, size=config.size_of(level), values=config.values, compact=config.compact)
 
@@ -206,7 +208,7 @@ def _draw(task: str, config: ReasoningConfig, stream: str, level: int, number: i
 def _map_in_order(
     processes: ProcessPoolExecutor | None, draw: Callable[[int], Puzzle | None], numbers: Iterable[int]
 ) -> Iterator[Puzzle | None]:
-    """``map``, whatever draws, a few messages ahead of what is asked for."""
+    """Like ``map``, in this process or in ``processes``, drawing a few messages ahead of the consumer."""
     if processes is None:
         yield from map(draw, numbers)
         return
@@ -234,7 +236,7 @@ def _keep_new(
     if len(kept) < count:
         raise DataError(
             f"{task}, level {level}: found {len(kept)} different problems in {_DRAWS_PER_PROBLEM * count} "
-            f"draws, {count} are wanted; ask for fewer, or for larger sizes or a wider range of numbers"
+            f"draws, but need {count}; ask for fewer, or for larger sizes or a wider range of numbers"
         )
     return kept
 

@@ -1,18 +1,18 @@
-r"""One problem of each reasoning task, from what reasoning-gym draws: question, steps and reference answer.
+r"""One problem of each reasoning task, drawn with reasoning-gym: question, steps and reference answer.
 
-The library (Apache-2.0, by the authors that SEC took its problems from) draws numbers, clues and grids. The
-words around them are ours, after the examples in SEC's appendix C (arXiv:2505.14970): what is given, what is
-asked for, and a ``\boxed{}`` for it. A problem depends on nothing but its seed and its size. Levels and
-splits do not live here.
+The library (Apache-2.0, by the authors whose problems SEC uses) draws numbers, clues and grids. The text
+around them is ours, modelled on the examples in SEC's appendix C (arXiv:2505.14970): what is given, what is
+asked for, and a ``\boxed{}`` for it. A problem depends only on its seed and its size. Levels and splits are
+defined elsewhere.
 
-A Countdown expression as a worked solution has one operation a step, then the expression itself:
+A worked solution of Countdown has one operation per step, then the expression itself:
 
     91 + 17 = 108. Left: 5, 108.
     108 + 5 = 113. Left: 113.
     \boxed{91 + 17 + 5}
 
-Each step says which numbers are left, so that a prefix of the solution is a smaller game of its own. What
-the steps show is read off the expression; nothing is searched for here.
+Each step states which numbers are left, so that a prefix of the solution leaves a smaller game. The steps
+follow from the expression; there is no search here.
 """
 
 import functools
@@ -39,16 +39,16 @@ from seele.maths.arithmetic import (
 
 
 def countdown_steps(expression: Expression, numbers: Sequence[int], *, compact: bool) -> tuple[str, ...]:
-    """The steps, the last of which holds nothing but the expression in its box.
+    """Return the steps, the last of which consists of the boxed expression.
 
     Args:
-        expression: Without negations, over ``numbers``.
-        numbers: In the order of the question.
-        compact: ``91+17=108|5 108`` instead of a sentence.
+        expression: Expression over ``numbers``, without negations.
+        numbers: The numbers, in the order of the question.
+        compact: Write ``91+17=108|5 108`` instead of a sentence.
 
     Raises:
         ValueError: If a number is used that is not left, or a negation occurs.
-        ZeroDivisionError: If something is divided by zero.
+        ZeroDivisionError: If the expression divides by zero.
     """
     left = [Fraction(number) for number in numbers]
     steps: list[str] = []
@@ -57,12 +57,12 @@ def countdown_steps(expression: Expression, numbers: Sequence[int], *, compact: 
 
 
 def _work(expression: Expression, left: list[Fraction], steps: list[str], *, compact: bool) -> Fraction:
-    """Value of the expression, after one step for each of its operations."""
+    """Append one step for each operation of the expression, and return its value."""
     match expression:
         case int():
             return Fraction(expression)
         case Negation():
-            raise ValueError(f"a minus that does not subtract: {write(expression)}")
+            raise ValueError(f"unary minus in the expression: {write(expression)}")
         case Operation(sign, first, second):
             one = _work(first, left, steps, compact=compact)
             other = _work(second, left, steps, compact=compact)
@@ -85,7 +85,7 @@ def _sentence(
 
 LIBRARY = "reasoning-gym"
 VERSION = "0.1.25"
-"""The release that problems are drawn with; another one may draw others from the same seed."""
+"""The release that draws the problems; another one may draw different problems from the same seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +104,14 @@ class Puzzle:
 
     question: str
     steps: tuple[str, ...]
-    """Empty where the library knows the answer but no way to it."""
+    """Empty if the library gives an answer but no solution."""
     answer: str
     identity: str
-    """What two problems share that are the same but for words and order."""
+    """Equal for two problems that differ only in wording and order."""
 
 
 def draw_countdown(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
-    """A game with ``size`` numbers; None where the library finds none for this seed."""
+    """Draw a game with ``size`` numbers; None if the library finds none for this seed."""
     settings = {"min_numbers": size, "max_numbers": size, **asdict(values)}
     try:
         drawn = _dataset("games.countdown", "Countdown", tuple(settings.items()))[seed]["metadata"]
@@ -142,11 +142,11 @@ def draw_countdown(seed: int, *, size: int, values: Values, compact: bool) -> Pu
 
 
 def draw_zebra(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
-    """A puzzle of ``size`` houses, whose inhabitants differ in ``size`` ways, their names among them."""
+    """Draw a puzzle of ``size`` houses, whose inhabitants differ in ``size`` attributes, name included."""
     settings = (("num_people", size), ("num_characteristics", size))
     drawn = _dataset("logic.zebra_puzzles", "Zebra", settings)[seed]
     puzzle, _, asked = drawn["question"].rpartition("\nWhat is ")
-    assert asked.startswith("Name of the person who lives in House 1?"), "the library asks something else"
+    assert asked.startswith("Name of the person who lives in House 1?"), "the library asks another question"
     if compact:
         question = f"{puzzle[puzzle.index(':') + 1 :].strip()}\nName in house 1?"
     else:
@@ -158,7 +158,7 @@ def draw_zebra(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle
 
 
 def draw_arc_1d(seed: int, *, size: int, values: Values, compact: bool) -> Puzzle | None:
-    """Three examples of a rule on rows of ``size`` digits, and a row to apply it to; None where that row is
+    """Draw three examples of a rule on rows of ``size`` digits, and a row to apply it to; None if that row is
     one of the examples.
     """
     settings = (("min_size", size), ("max_size", size), ("num_train", 3))
@@ -185,29 +185,29 @@ def draw_arc_1d(seed: int, *, size: int, values: Values, compact: bool) -> Puzzl
 
 
 Draw = Callable[..., Puzzle | None]
-"""``draw(seed, size=..., values=..., compact=...)``."""
+"""Called as ``draw(seed, size=..., values=..., compact=...)``."""
 
 TASKS: Mapping[str, Draw] = {"countdown": draw_countdown, "zebra": draw_zebra, "arc_1d": draw_arc_1d}
-"""By data source."""
+"""Draw functions by data source."""
 
 
 def check_library() -> None:
-    """Raise ``DependencyError`` unless the library is installed in the version that we draw with."""
+    """Raise ``DependencyError`` unless the required version of the library is installed."""
     try:
         found = importlib.metadata.version(LIBRARY)
     except importlib.metadata.PackageNotFoundError:
         found = "none"
     if found != VERSION:
         raise DependencyError(
-            f"{LIBRARY} {VERSION} draws these problems, found {found}; run: pip install {LIBRARY}=={VERSION}"
+            f"these problems need {LIBRARY} {VERSION}, found {found}; run: pip install {LIBRARY}=={VERSION}"
         )
 
 
 @functools.cache
 def _dataset(module: str, name: str, settings: tuple[tuple[str, int], ...]) -> Any:
-    """The library's data set of these settings; its item i is drawn with seed i."""
+    """Return the library's data set with these settings; item i is drawn with seed i."""
     with warnings.catch_warnings():
-        # Of the library's own dependencies, about their source.
+        # The library's dependencies warn about their own source.
         warnings.simplefilter("ignore")
         found = importlib.import_module(f"reasoning_gym.{module}")
     config = getattr(found, f"{name}Config")(seed=0, **dict(settings))
