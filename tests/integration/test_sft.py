@@ -134,13 +134,27 @@ def test_every_metric_of_a_supervised_run_is_documented(sft_command, resumed):
     assert sorted(name for name in logged if not any(pattern.fullmatch(name) for pattern in patterns)) == []
 
 
+def tracked(run: Path, name: str) -> dict[int, float]:
+    """A metric's values by step, as TensorBoard's files have them."""
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    values = {}
+    for file in (run / "tensorboard").rglob("events*"):
+        events = reader.EventAccumulator(str(file)).Reload()
+        if name in events.Tags()["scalars"]:
+            values |= {event.step: event.value for event in events.Scalars(name)}
+    return values
+
+
 def test_what_a_supervised_run_leaves(sft_command, resumed, finish, python):
     run, _ = sft_command
     card = json.loads((run / "run_card.json").read_text())
     assert (card["status"], card["resumed_at_step"], card["steps"]) == ("finished", STOPPED_AFTER, STEPS)
     # Forward and backward, and nothing else.
     assert card["flops"] == 6 * card["parameters"] * card["tokens"]["trained"]
-    assert list((run / "tensorboard").rglob("events*"))
+    assert tracked(run, "actor/sft_loss").keys() >= {1, STEPS}
+    heldout = "val/accuracy/chains/heldout"
+    measured = {line["step"]: line[heldout] for line in rows_of(run / "metrics.jsonl") if heldout in line}
+    assert tracked(run, heldout) == pytest.approx(measured)
     merged = finish([python, "-m", "seele_verl.merge", str(run)]).splitlines()[-1]
     assert (Path(merged) / "model.safetensors").is_file()
     finish([sys.executable, "-m", "seele.cli.main", "report", str(run), "--out", str(run / "report")])

@@ -76,7 +76,7 @@ def patient_raylet() -> Iterator[None]:
     before it starts. They are free then; the agents open them seconds later.
     """
     from ray._private import services
-    from ray._raylet import persist_port
+    from ray._raylet import persist_port  # type: ignore[attr-defined]
 
     start = services.start_raylet
 

@@ -8,10 +8,12 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from omegaconf import DictConfig
+from verl.utils.tracking import Tracking
 
 from seele_verl.checks.preflight import Preflight
 from seele_verl.merge import whole_model
@@ -47,10 +49,13 @@ def train_supervised(
             return
     last = max(done, total_steps)
     last_warning = ""
-    for step, metrics, warning in _measure(run, due_models(config, run, last_step=last), python):
-        RunLog(run).amend(step, metrics)
-        print(format_step({"step": step} | metrics, total_steps), file=terminal)
-        last_warning = warning
+    if models := due_models(config, run, last_step=last):
+        with _trackers(config) as tracking:
+            for step, metrics, warning in _measure(run, models, python):
+                RunLog(run).amend(step, metrics)
+                tracking.log(metrics, step)
+                print(format_step({"step": step} | metrics, total_steps), file=terminal)
+                last_warning = warning
     # Warn only of the last model: the first ones have yet to learn how to answer.
     RunLog(run).warn(last_warning)
     terminal.write(last_warning)
@@ -95,12 +100,22 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
     return {step: model for step, model in models.items() if step not in measured}
 
 
+@contextmanager
+def _trackers(config: DictConfig) -> Iterator[Tracking]:
+    """Open verl's trackers for the accuracies, as a run NAME-accuracy: that of training has ended."""
+    trainer = config.trainer
+    names = [name for name in trainer.logger if name != "console"]
+    tracking = Tracking(trainer.project_name, f"{trainer.experiment_name}-accuracy", names, config={})
+    try:
+        yield tracking
+    finally:
+        tracking.finish()
+
+
 def _measure(
     run: Path, models: Mapping[int, Path], python: str
 ) -> Iterator[tuple[int, dict[str, float], str]]:
     """Yield step, metrics and warning of each model, as soon as they are known."""
-    if not models:
-        return
     command = [python, "-m", "seele_eval.validation", "--attached", "--run", str(run), "--models"]
     command += [f"{step}={model}" for step, model in models.items()]
     # Nothing is written to its standard input, which ends when this process does.
