@@ -20,7 +20,7 @@ def report_command(
     run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/report by default.")] = None,
 ) -> None:
-    """Write index.html with figures, and summary.json, from a run folder.
+    """Write index.html with figures, and summary.json, from a run folder; print its un-hinted accuracies.
 
     Raises:
         CheckpointError: If RUN is not a run folder.
@@ -32,8 +32,13 @@ def report_command(
     folder = run / "report" if out is None else out
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder}: is a file; expected a folder, or a path where one can be made")
-    for name, content in build_report(run).items():
+    files = build_report(run)
+    for name, content in files.items():
         write_atomically(folder / name, content)
+    for split, points in json.loads(files["summary.json"])["unhinted_accuracy"].items():
+        ends = [points["first"], points["last"]]
+        accuracies = ", ".join(f"{end['accuracy']:.1%} at step {end['step']}" for end in ends)
+        typer.echo(f"correct without hints on {split}: {accuracies}")
     typer.echo(folder / "index.html")
 
 

@@ -703,12 +703,14 @@ def test_the_command_writes_the_report_and_says_where(tmp_path, monkeypatch, opt
     from seele.cli.main import app
 
     monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "run" / "metrics.jsonl", [{"step": 1}])
+    lines = [{"step": step, "val/accuracy/chains": step / 8} for step in (0, 2)]
+    write_lines(tmp_path / "run" / "metrics.jsonl", lines)
     result = CliRunner().invoke(app, ["report", "run", *options])
     assert result.exit_code == 0, result.output
     page = Path(options[1] if options else "run/report") / "index.html"
-    assert result.output.strip() == str(page)
-    assert {path.name for path in page.parent.iterdir()} == {"index.html", "summary.json"}
+    accuracies = "correct without hints on chains: 0.0% at step 0, 25.0% at step 2"
+    assert result.output.splitlines() == [accuracies, str(page)]
+    assert {path.name for path in page.parent.iterdir()} == {"index.html", "summary.json", "accuracy.png"}
 
 
 def test_the_command_refuses_bad_places_and_writes_nothing(run, tmp_path):
