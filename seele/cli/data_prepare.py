@@ -43,7 +43,7 @@ prepare_app = typer.Typer(
     no_args_is_help=True,
     help="Write DIR/<split>.parquet and DIR/manifest.json. "
     "Sources: deepmath, openr1_46k, dapo_17k, math, gsm8k, hf://OWNER/NAME, a file, a YAML file of your own "
-    "(docs/data.md), or a command below.",
+    "(docs/data.md), or a generator: chains, countdown, zebra, arc_1d.",
 )
 
 OutOption = Annotated[Path, typer.Option(help="Folder to write to.", file_okay=False, show_default=False)]

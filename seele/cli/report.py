@@ -31,7 +31,7 @@ def report_command(
 
     folder = run / "report" if out is None else out
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--out {folder}: is a file; expected a folder, or a path where one can be made")
+        raise ConfigError(f"--out {folder}: is a file; give a folder, or a path that does not exist")
     files = build_report(run)
     for name, content in files.items():
         write_atomically(folder / name, content)
@@ -87,7 +87,7 @@ def compare_command(
     from seele.report.comparison.tables import markdown
 
     if out is not None and out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file; expected a folder, or a path where one can be made")
+        raise ConfigError(f"--out {out}: is a file; give a folder, or a path that does not exist")
     comparison = compare(
         runs,
         by=by or (),

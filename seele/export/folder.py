@@ -114,7 +114,7 @@ def check_out(wish: Wish, *, base_folder: Path | None) -> None:
     """
     run, out = wish.run.resolve(), wish.out.resolve()
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {wish.out}: is a file; expected a folder, or a path where one can be made")
+        raise ConfigError(f"--out {wish.out}: is a file; give a folder, or a path that does not exist")
     needed = [run, *([base_folder.resolve()] if base_folder else [])]
     of_run = [run / MERGED, *run.glob("global_step_*")]
     if any(each.is_relative_to(out) for each in needed) or any(out.is_relative_to(each) for each in of_run):
