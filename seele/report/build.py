@@ -47,6 +47,7 @@ def build_report(run_folder: Path) -> dict[str, bytes]:
         run_folder,
         name=run.name,
         metrics=run.metrics,
+        validation_files=run.validation_files,
         curves={curve.instance_id: curve for curve in controller.curves()} if controller else {},
         target_accuracy=aimed_accuracy(run),
     )
@@ -61,11 +62,12 @@ def build_report(run_folder: Path) -> dict[str, bytes]:
 def summarise(run: RunFolder) -> dict[str, Any]:
     """Summarise a run; missing parts are None or empty."""
     metrics = run.metrics
+    splits = validation_splits(metrics, run.validation_files)
     return {
         "run": run.name,
         "method": run.setting("seele.method"),
         "last_step": int(metrics[-1]["step"]) if metrics else None,
-        "unhinted_accuracy": {split: _milestones(metrics, split) for split in validation_splits(metrics)},
+        "unhinted_accuracy": {split: _milestones(metrics, split) for split in splits},
         "last_third": _last_third(metrics),
         "hint_ratio": _ends(metrics, "hint_ratio/mean"),
         "accuracy": _ends(metrics, "accuracy/mean"),

@@ -57,7 +57,7 @@ def accuracy_against_tokens(run: RunFolder) -> Figure | None:
     """
     generates = any(generated_totals(run.metrics))
     over_costs = by_tokens if generates else by_step
-    splits = validation_splits(run.metrics)
+    splits = validation_splits(run.metrics, run.validation_files)
     training = over_costs(run.metrics, "accuracy/mean")
     if not splits and not training:
         return None

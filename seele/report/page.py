@@ -131,16 +131,18 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"{percent(split['first']['accuracy'])} → {percent(split['last']['accuracy'])}", f"{name}, no hint")
         for name, split in summary["unhinted_accuracy"].items()
     ]
-    if (late := (summary["last_third"] or {}).get("accuracy_of_rounds_2_and_later")) is not None:
-        tiles.append((percent(late), "rounds 2 and later, last third"))
+    last_third = summary["last_third"] or {}
+    if (late := last_third.get("accuracy_of_rounds_2_and_later")) is not None:
+        last_round = len(last_third["accuracy_by_round"])
+        rounds = "round 2" if last_round == 2 else f"rounds 2 to {last_round}"
+        tiles.append((percent(late), f"of rollouts right in {rounds}, last third of the steps"))
     if hints := summary["hint_ratio"]:
         tiles.append((f"{percent(hints['first'])} → {percent(hints['last'])}", "mean hint ratio"))
     tokens = summary["tokens"]
     tiles.append((amount(tokens["generated"]), "generated tokens"))
     tiles.append((amount(tokens["trained"]), "trained tokens"))
-    for name, label in (("packed", "trained, packed"), ("informative", "trained, packed, with gradient")):
-        if f"trained_{name}" in tokens:
-            tiles.append((amount(tokens[f"trained_{name}"]), label))
+    if "trained_packed" in tokens:
+        tiles.append((amount(tokens["trained_packed"]), "trained, packed"))
     if seconds := summary["seconds"]["steps"]:
         tiles.append((_duration(seconds), "in training steps"))
     steps = summary["last_step"]

@@ -88,6 +88,12 @@ class RunFolder:
     notes: tuple[str, ...]
     """Missing and damaged parts, one sentence each."""
 
+    @property
+    def validation_files(self) -> list[str]:
+        """Names of the validation files, without folder and ending, in the settings' order."""
+        files = self.setting("data.val_files") or []
+        return [Path(str(file)).stem for file in (files if isinstance(files, list) else [files])]
+
     def setting(self, dotted: str) -> Any:
         """The setting under a dotted key such as ``seele.hints.rounds``, or None if it is missing."""
         value: Any = self.settings

@@ -68,10 +68,17 @@ def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:
     return sorted(name for name in rest if "/" not in name)
 
 
-def validation_splits(metrics: Sequence[Metrics]) -> list[str]:
-    """Names of the un-hinted validation splits, in the order in which they were logged."""
+def validation_splits(metrics: Sequence[Metrics], files: Sequence[str] = ()) -> list[str]:
+    """Names of the un-hinted validation splits, in the order of their ``files`` as in
+    ``RunFolder.validation_files``; then those of no known file, in the order in which they were logged.
+    """
     names = [key.removeprefix(VALIDATION) for row in metrics for key in row if key.startswith(VALIDATION)]
-    return list(dict.fromkeys(names))
+
+    def place(name: str) -> int:
+        file = name.rpartition("/")[2]  # a split is <data set>/<file>
+        return files.index(file) if file in files else len(files)
+
+    return sorted(dict.fromkeys(names), key=place)
 
 
 def num_rounds(metrics: Sequence[Metrics]) -> int:
@@ -102,8 +109,9 @@ def moving_mean(series: Series, *, window: int) -> Series:
     )
 
 
-def courses(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
-    """Yield kind, name and series of each curve of a run: hints, rounds, and each validation split.
+def courses(metrics: Sequence[Metrics], files: Sequence[str] = ()) -> Iterator[tuple[str, str, Series]]:
+    """Yield kind, name and series of each curve of a run: hints, rounds, and each validation split, in the
+    order of ``validation_splits``.
 
     A kind is ``hint``, ``first``, ``late`` or ``unhinted``; the name of the last is its split. A series may
     be empty.
@@ -114,7 +122,7 @@ def courses(metrics: Sequence[Metrics]) -> Iterator[tuple[str, str, Series]]:
     rows = [(row["step"], [row[name] for name in late if name in row]) for row in metrics]
     seen = [(step, fmean(values)) for step, values in rows if values]
     yield "late", "accuracy, later rounds", Series(tuple(x for x, _ in seen), tuple(y for _, y in seen))
-    for split in validation_splits(metrics):
+    for split in validation_splits(metrics, files):
         yield "unhinted", split, by_step(metrics, VALIDATION + split)
 
 

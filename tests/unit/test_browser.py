@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
+from importlib.resources import files
 
 import pytest
 import uvicorn
@@ -22,7 +23,7 @@ from seele.errors import CheckpointError, ConfigError
 from seele.report.browser import history
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
-from seele.report.browser.drawings import MAX_POINTS, draw_timeline
+from seele.report.browser.drawings import MAX_POINTS, SPLIT_COLOURS, draw_timeline
 from seele.report.browser.history import INDEX, History
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import Filters, filter_problems, read_step
@@ -162,16 +163,32 @@ def test_the_timeline_has_hints_rounds_and_validation():
         {"step": 5, "hint_ratio/mean": 1.0, "accuracy/round_0": 0.5, "accuracy/round_1": 0.25},
         {"step": 10, "hint_ratio/mean": 0.5, "accuracy/round_0": 0.5, "accuracy/round_2": 0.75},
     ]
-    drawn = draw_timeline(rows)
+    drawn = draw_timeline(rows, step=5)
     points = {each.kind: each.points for each in drawn.lines}
     assert points == {
         "hint": "500.0,0.0 1000.0,100.0",
         "first": "500.0,100.0 1000.0,100.0",
         "late": "500.0,150.0 1000.0,50.0",
-        "unhinted": "0.0,180.0",
+        "unhinted-0": "0.0,180.0",
     }
+    assert [each.value for each in drawn.lines] == [1.0, 0.5, 0.25, None]
+    assert {each.value for each in draw_timeline(rows).lines} == {None}
     assert (drawn.x(0), drawn.x(10), drawn.x(99)) == (0, 1000, 1000)
     assert draw_timeline([]) is None
+
+
+def test_splits_have_their_own_colours_in_the_order_of_the_validation_files():
+    splits = ("chains/harder", "chains/heldout", "chains/train", "sums/heldout")
+    rows = [{"step": 1} | {f"val/accuracy/{split}": 0.5 for split in splits}]
+    drawn = draw_timeline(rows, files=["heldout", "harder"]).lines
+    assert [(each.kind, each.name) for each in drawn] == [
+        ("unhinted-0", "chains/heldout, no hint"),
+        ("unhinted-1", "sums/heldout, no hint"),
+        ("unhinted-2", "chains/harder, no hint"),
+        ("unhinted-3", "chains/train, no hint"),
+    ]
+    style = (files("seele.report") / "templates/browser/view.css").read_text()
+    assert style.count(".line.unhinted-") == SPLIT_COLOURS == 4
 
 
 def test_long_runs_are_drawn_with_few_points():
@@ -275,6 +292,10 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         opened = get(f"{site}/?step=2&open=hard2")
         assert "data-state" not in opened and opened.count("<article") == 4
         assert "<mark>one\none\n</mark>so 5" in opened
+        assert "<span>4 hint + 10 generated tokens</span>" in opened
+        # The values of the step that is shown, which was not validated.
+        assert "hint ratio 60 %</span>" in opened and "heldout, no hint</span>" in opened
+        assert "heldout, no hint 30 %</span>" in get(f"{site}/?step=3")
         assert "/problem?step=2&amp;open=hard2&amp;id=hard2" in opened
         filtered = get(f"{site}/?step=2&verdict=correct&open=hard2&sort=hardest")
         assert filtered.count("rollout wrong dim") == 3
@@ -284,6 +305,17 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         assert get(f"{site}/?step=2&page=-4").count('class="row"') == 2
         problem = get(f"{site}/problem?id=easy")
         assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
+
+
+def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run):
+    extra = {"why": "too long: 72 > 60", "<b>length": 0.25}
+    write_step(run, 9, [line("x", reward_extra=extra)])
+    with served(run) as site:
+        opened = get(f"{site}/?step=9&open=x")
+    written = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
+    for page in (opened, written):
+        assert "<span>reward 0</span>\n<span>why: too long: 72 &gt; 60</span>" in page
+        assert "<span>&lt;b&gt;length: 0.25</span>" in page
 
 
 def test_two_runs_stand_side_by_side(run, tmp_path):
@@ -374,7 +406,7 @@ def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_pa
 
 def test_what_a_model_wrote_does_nothing_in_a_browser(run, visit):
     fields = ("question", "hint", "text", "answer", "instance_id", "data_source", "finish", "reason")
-    tokens = {"tokens": [ATTACK], "token_advantages": [1.0]}
+    tokens = {"tokens": [ATTACK], "token_advantages": [1.0], "reward_extra": {ATTACK: ATTACK}}
     write_step(run, 9, [line("x", **dict.fromkeys(fields, ATTACK), **tokens)])
     with served(run) as site:
         query = urllib.parse.urlencode({"step": 9, "open": ATTACK, "problem": ATTACK, "text": ATTACK})

@@ -21,6 +21,7 @@ from seele.report.comparison.curves import COSTS, accuracy_at, first_crossing, m
 from seele.report.comparison.figures import accuracy_against
 from seele.report.comparison.runs import read_arms
 from seele.report.comparison.tables import amount, markdown, summarise
+from seele.report.comparison.verdicts import verdicts
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compare.md"
 
@@ -213,7 +214,39 @@ def test_too_few_seeds_have_no_interval_and_that_is_said(runs, num_seeds):
     assert seele.accuracy.interval_95 is seele.difference.interval_95 is None
     assert seele.cost_of_accuracy.interval_95 is None
     assert f"Fewer than 3 seeds, so no interval: grpo ({num_seeds}), seele ({num_seeds})." in comparison.notes
-    assert " none | +" in markdown(comparison)
+    text = markdown(comparison)
+    assert " none | +" in text
+    seeds = ("1 seed per arm", "seele minus grpo: 2 common seeds, and an interval needs 3")[num_seeds - 1]
+    assert text.startswith(f"# Comparison: grpo, seele\n\n{seeds}: no difference can be claimed.\n\n- ")
+    # One seed has no p: it would be 1 whatever the difference.
+    assert f"none | none | {num_seeds} | {('-', '0.5')[num_seeds - 1]} |" in text
+
+
+def test_the_first_sentence_says_by_which_costs_an_interval_excludes_zero(tmp_path):
+    folders = []
+    for seed in range(3):
+        folders.append(make_run(tmp_path / f"grpo-{seed}", straight(0.1, 0.3), seed=seed))
+        better = straight(0.1, 0.5 + 0.01 * seed)
+        # By its tokens it is level with grpo, on the whole.
+        tokens = (130, 200, 300)[seed]
+        folders.append(make_run(tmp_path / f"seele-{seed}", better, method="seele", seed=seed, tokens=tokens))
+    comparison = compare(folders, costs=["steps", "tokens_generated", "seconds"])
+    (verdict,) = verdicts(comparison)
+    assert verdict.startswith(
+        "seele minus grpo on chains/heldout: the 95 % interval by Student's t, in points, excludes zero at "
+        "equal steps (+18.52 to +23.48), seconds of training (+18.52 to +23.48); includes zero at equal "
+        "tokens generated (-"
+    )
+    page = build_files(comparison)["index.html"].decode()
+    assert page.index("minus grpo on chains/heldout: the 95 %") < page.index("<h2>Figures")
+    assert verdicts(compare(folders[::2])) == []
+
+
+def test_seconds_come_last_with_what_they_need(runs):
+    note = "Seconds compare only runs that had the machine to themselves."
+    assert compare(runs, costs=["seconds", "steps"]).costs == ["steps", "seconds"]
+    assert note in markdown(compare(runs, costs=["seconds", "steps"]))
+    assert note not in markdown(compare(runs, costs=["steps"]))
 
 
 # Differences
@@ -248,7 +281,7 @@ def test_arms_without_a_common_seed_have_no_difference(tmp_path):
         ]
     )
     assert result_of(comparison).arms["seele"].difference is None
-    assert "| none |  |  | 0 |  |" in markdown(comparison)
+    assert "| none |  |  | 0 | - |" in markdown(comparison)
 
 
 def test_the_reference_is_grpo_or_the_first_or_the_one_that_is_named(runs, tmp_path):

@@ -189,8 +189,23 @@ def test_the_page_states_accuracies_intervals_and_the_run_card(run):
         "verl: 0.9.1, torch: 2.13.0",
         "generated: 1,200,000",
         "0123abc",
+        "of rollouts right in rounds 2 to 4, last third of the steps",
     ):
         assert text in page, text
+
+
+@pytest.mark.parametrize(
+    ("files", "order"),
+    [(["a/heldout.parquet", "a/harder.parquet"], ["heldout", "harder"]), (None, ["harder", "heldout"])],
+)
+def test_the_split_of_the_first_validation_file_comes_first(run, files, order):
+    # As a run logs them: in alphabetical order.
+    row = {"step": 1, "val/accuracy/harder": 0.1, "val/accuracy/heldout": 0.2}
+    write_lines(run / "metrics.jsonl", [row])
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"data": {"val_files": files}}))
+    assert re.findall(r"<span>(\w+), no hint</span>", page_of(run)) == order
+    labels = [text.get_text() for text in accuracy_against_tokens(read_run(run)).legends[0].get_texts()]
+    assert labels == [f"{name}, no hint" for name in order]
 
 
 def test_the_summary_holds_milestones_tokens_and_the_last_third(run):
@@ -253,7 +268,10 @@ def test_a_hostile_run_does_nothing_in_a_browser(run, tmp_path, page, visit):
     asks for nothing but the page's own files.
     """
     fields = ("question", "hint", "text", "answer", "instance_id", "reason", "finish")
-    attacks = [rollout_line(i, **dict.fromkeys(fields, attack)) for i, attack in enumerate(ATTACKS)]
+    attacks = [
+        rollout_line(i, **dict.fromkeys(fields, attack), reward_extra={attack: attack})
+        for i, attack in enumerate(ATTACKS)
+    ]
     write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", attacks)
     (run / "run_card.json").write_text(json.dumps(dict.fromkeys(ATTACKS, ATTACKS[0])))
     out = tmp_path / "report"
@@ -371,7 +389,7 @@ def test_a_signal_above_a_quarter_is_not_cut_off(run):
 def test_the_caption_of_the_curves_says_of_which_steps_they_are(run):
     (run / f"global_step_{NUM_STEPS}").rename(run / "global_step_55")
     page = page_of(run)
-    assert "as saved after step 55;" in page and f"those of step {NUM_STEPS}." in page
+    assert "as saved after step 55;" in page and f"the rounds of step {NUM_STEPS}, numbered." in page
 
 
 def test_a_cut_off_last_line_is_left_out_and_noted(run):
@@ -518,7 +536,7 @@ def test_packed_tokens_are_shown_where_every_step_counted_them(tmp_path):
     }
     page = page_of(tmp_path)
     assert "<b>100</b><span>trained, packed<" in page
-    assert "<b>66</b><span>trained, packed, with gradient<" in page
+    assert "with gradient" not in page
     # A run that an older release began.
     del lines[0]["tokens/trained_packed_total"]
     write_lines(tmp_path / "metrics.jsonl", lines)

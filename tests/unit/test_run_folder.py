@@ -379,15 +379,15 @@ STEP = {
 def test_a_step_as_a_person_reads_it():
     line = format_step(STEP | {"val/accuracy/chains/heldout": 0.3125}, total_steps=40)
     assert line == (
-        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | group 7 on 1 off 0 hinted | 3,000 tok/s | "
-        "6.0 s/step | 2:48 left | un-hinted heldout 31.2%"
+        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | 8 rollouts a problem, 0 hinted, 1 off-policy | "
+        "3,000 tok/s | 6.0 s/step | 2:48 left | un-hinted heldout 31.2%"
     )
 
 
 def test_a_step_whose_times_were_lost_is_shown_without_them():
     line = {name: value for name, value in STEP.items() if not name.startswith("timing_s/")}
     assert format_step(line, 40) == (
-        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | group 7 on 1 off 0 hinted"
+        "step   12/40 | rounds 0.78 0.50 | hint 0.41 | 8 rollouts a problem, 0 hinted, 1 off-policy"
     )
 
 
@@ -398,6 +398,23 @@ def test_without_a_number_of_steps_it_follows_from_the_epochs(steps, planned):
     counts = {"num_problems": 23, "num_unhintable": 0, "num_validation": 1, "num_validation_trained_on": 0}
     found = Preflight(seele=SeeleConfig(method="grpo"), **counts)
     assert train.planned_steps(config, found) == planned
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "left"),
+    [
+        (2, 12_000, "0:24 left"),  # 18,000 more are three steps, and one follows
+        (4, 30_000, "0:06 left"),  # reached in this step
+        (5, 36_000, "0:00 left"),  # reached in the step before
+        (38, 12_000, "0:12 left"),  # the steps end first
+    ],
+)
+def test_the_time_left_ends_with_the_tokens_where_they_end_first(step, total, left):
+    row = STEP | {"step": step, "tokens/generated_total": float(total)}
+    assert left in format_step(row, 40, max_generated_tokens=30_000)
+    cells = [*draw_board([row], 40, max_generated_tokens=30_000).columns[1].cells]
+    assert f"0:{left.removesuffix(' left').zfill(5)}" in cells
+    assert "off-policy" not in format_step(row | {"group/off_policy": 0.0}, 40)
 
 
 def test_a_validation_before_training_has_no_rounds():

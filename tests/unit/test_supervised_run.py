@@ -383,6 +383,7 @@ def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, monkeypatch):
     python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
     python.chmod(0o755)
     trainer = {"val_before_train": True, "test_freq": -1, "max_actor_ckpt_to_keep": None}
+    trainer |= {"project_name": "project", "experiment_name": "run", "logger": ["console"]}
     model = {"actor_rollout_ref": {"model": {"path": "base"}}}
     config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
     terminal = io.StringIO()

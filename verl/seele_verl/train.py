@@ -201,6 +201,7 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
         folder,
         total_steps=planned_steps(config, preflight),
         after_step=-1 if resumed_at is None else resumed_at,
+        max_generated_tokens=preflight.seele.max_generated_tokens,
     )
     variables = config.ray_kwargs.ray_init.runtime_env.env_vars
     with tracking(variables), terminal_apart_from(folder / LOG) as terminal:

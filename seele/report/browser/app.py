@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from seele.records import AccuracyCurve, GradeReason
 from seele.report.browser.colours import COLOURS, coloured
-from seele.report.browser.drawings import Point, curve_points, draw_timeline
+from seele.report.browser.drawings import Point, curve_points
 from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
 from seele.report.browser.run import ViewedRun
 from seele.report.page import render_template
@@ -93,7 +93,7 @@ class Pages:
             query,
             run=run,
             runs=self._runs,
-            timeline=draw_timeline(run.metrics()),
+            timeline=run.timeline(step),
             steps=steps,
             step=step,
             neighbours=_neighbours(steps, step),
@@ -144,7 +144,7 @@ class Pages:
             "browser/compare.html",
             query,
             runs=runs,
-            timelines=[draw_timeline(run.metrics()) for run in runs],
+            timelines=[run.timeline(step) for run in runs],
             step=step,
             neighbours=_neighbours(shared, step),
             pairs=[[side[name] for side in sides] for name in names][:PER_PAGE],

@@ -8,6 +8,8 @@ from seele.report.run_folder import Metrics
 from seele.report.series import Series, courses
 
 MAX_POINTS = 400
+SPLIT_COLOURS = 4
+"""Colours of validation splits in ``view.css``; they repeat."""
 WIDTH, HEIGHT = 1000.0, 200.0
 
 
@@ -17,11 +19,11 @@ class Line:
 
     name: str
     kind: str
-    """Class of its colour: ``hint``, ``first``, ``late`` or ``unhinted``."""
+    """Class of its colour: ``hint``, ``first``, ``late``, or ``unhinted-N`` for a validation split."""
     points: str
     """``x,y x,y ...`` as in SVG."""
-    last: float
-    """Its last value, in [0, 1]."""
+    value: float | None
+    """Its value in the step that is shown, in [0, 1]; None if it has none there."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +40,29 @@ class Timeline:
         return WIDTH * min(1.0, max(0.0, share))
 
 
-def draw_timeline(metrics: Sequence[Metrics]) -> Timeline | None:
-    """The timeline of a run's steps; None if no step has been logged."""
+def draw_timeline(
+    metrics: Sequence[Metrics], *, files: Sequence[str] = (), step: int | None = None
+) -> Timeline | None:
+    """The timeline of a run's steps; None if no step has been logged.
+
+    Args:
+        metrics: The logged steps.
+        files: The run's validation files, as in ``RunFolder.validation_files``: the order of the splits.
+        step: The step that is shown; None for no values.
+    """
     if not metrics:
         return None
     empty = Timeline((), int(metrics[0]["step"]), int(metrics[-1]["step"]))
-    lines = []
-    for kind, name, series in courses(metrics):
+    lines: list[Line] = []
+    num_splits = 0
+    for kind, name, series in courses(metrics, files):
         if series:
-            name += ", no hint" * (kind == "unhinted")
+            if kind == "unhinted":
+                kind, name = f"unhinted-{num_splits % SPLIT_COLOURS}", f"{name}, no hint"
+                num_splits += 1
+            value = next((y for x, y in zip(series.x, series.y, strict=True) if x == step), None)
             points = " ".join(f"{empty.x(x):.1f},{HEIGHT * (1 - y):.1f}" for x, y in _thinned(series))
-            lines.append(Line(name, kind, points, series.y[-1]))
+            lines.append(Line(name, kind, points, value))
     return Timeline(tuple(lines), empty.first_step, empty.last_step)
 
 

@@ -19,6 +19,7 @@ def rollouts_page(
     *,
     name: str,
     metrics: Sequence[Metrics],
+    validation_files: Sequence[str] = (),
     curves: Mapping[str, AccuracyCurve],
     target_accuracy: float | None,
 ) -> str | None:
@@ -30,6 +31,7 @@ def rollouts_page(
         run: The run folder.
         name: Name of the run.
         metrics: Its logged steps.
+        validation_files: As in ``RunFolder``: the order of the validation splits.
         curves: The controller's curves, by problem.
         target_accuracy: Accuracy that the controller aims at.
     """
@@ -44,7 +46,7 @@ def rollouts_page(
     return render_template(
         "browser/static.html",
         heading=name,
-        timeline=draw_timeline(metrics),
+        timeline=draw_timeline(metrics, files=validation_files),
         steps=steps,
         fitted={name: _points(curves[name]) for name in names & curves.keys()},
         target_accuracy=target_accuracy,

@@ -1,7 +1,7 @@
 """The rollouts of a step, arranged for a reader: problems, their rounds, and the rollouts of a round."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +29,8 @@ class ShownRollout:
     hint_ratio: float = 0.0
     predicted_accuracy: float | None = None
     reward: float = 0.0
+    reward_extra: Mapping[str, float | str] = field(default_factory=dict)
+    """What the user's reward function returned beside the score, by name."""
     finish: str = ""
     hint_tokens: int = 0
     generated_tokens: int = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seele.records import AccuracyCurve
+from seele.report.browser.drawings import Timeline, draw_timeline
 from seele.report.browser.history import History
 from seele.report.browser.rollouts import ShownProblem, read_step
 from seele.report.curves import aimed_accuracy, saved_controller
@@ -29,6 +30,7 @@ class ViewedRun:
         self.path, self.name = path, run.name
         self.method = str(run.setting("seele.method") or "")
         self.target_accuracy = aimed_accuracy(run)
+        self.validation_files = run.validation_files
         self.history = History(path)
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
@@ -48,6 +50,10 @@ class ViewedRun:
         """The logged steps."""
         file = self.path / MARKS[-1]
         return self._fresh("metrics", _state(file), lambda: read_metrics(file, []))
+
+    def timeline(self, step: int) -> Timeline | None:
+        """The timeline, with the values of a step; None if no step has been logged."""
+        return draw_timeline(self.metrics(), files=self.validation_files, step=step)
 
     def steps(self) -> list[int]:
         """Steps with rollouts, ascending."""

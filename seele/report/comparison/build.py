@@ -6,6 +6,7 @@ from seele.report.comparison.curves import COSTS
 from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison
 from seele.report.comparison.tables import markdown, result_tables, run_table, summarise, title
+from seele.report.comparison.verdicts import verdicts
 from seele.report.page import render_template
 
 
@@ -30,6 +31,7 @@ def render_page(comparison: Comparison) -> str:
     return render_template(
         "comparison.html",
         heading=title(comparison),
+        verdicts=verdicts(comparison),
         notes=comparison.notes,
         costs={cost: COSTS[cost].title for cost in comparison.costs},
         sections=[*tables.items(), ("Runs", [run_table(comparison)])],

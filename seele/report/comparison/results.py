@@ -12,6 +12,7 @@ import numpy as np
 from seele.maths.bootstrap import bootstrap_interval, sign_flip_p_value, t_interval
 from seele.maths.irt import Array
 from seele.report.comparison.curves import (
+    COSTS,
     Curve,
     accuracy_at,
     average_accuracy,
@@ -100,7 +101,7 @@ class Comparison:
     @property
     def costs(self) -> list[str]:
         """The costs that at least one split is compared by, in the order of ``COSTS``."""
-        return list(dict.fromkeys(cost for by_cost in self.results.values() for cost in by_cost))
+        return [cost for cost in COSTS if any(cost in by_cost for by_cost in self.results.values())]
 
 
 # An interval from two runs spans just those two and predicts no third.

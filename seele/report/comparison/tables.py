@@ -17,6 +17,7 @@ from seele.report.comparison.results import (
     Reach,
 )
 from seele.report.comparison.runs import ComparedRun
+from seele.report.comparison.verdicts import verdicts
 from seele.report.series import VALIDATION
 
 
@@ -78,6 +79,7 @@ UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "
 
 INTERVAL = "95 % interval"
 T_INTERVAL = "by Student's t"
+SECONDS_NOTE = " Seconds compare only runs that had the machine to themselves."
 
 _BLANK = ("reference", "", "", "", "")
 
@@ -104,8 +106,8 @@ def result_tables(comparison: Comparison, split: str) -> list[Table]:
             title="Accuracy at equal cost",
             explanation="Un-hinted accuracy at the budget, which every run reached: mean over seeds, "
             "interpolated between validations. Differences are taken seed by seed. Bootstrap intervals are "
-            "too short for few seeds; Student's t intervals are not. p is from the exact, two-sided "
-            "sign-flip test on the differences, and never below 2 / 2^seeds.",
+            "too short for few seeds; Student's t intervals are not. p: exact sign-flip test; n seeds "
+            "cannot give less than 2 / 2^n." + SECONDS_NOTE * ("seconds" in comparison.results[split]),
         ),
         _by_arm(
             comparison,
@@ -144,8 +146,9 @@ def run_table(comparison: Comparison) -> Table:
 
 
 def markdown(comparison: Comparison) -> str:
-    """All tables and notes as Markdown."""
-    parts = [f"# {title(comparison)}\n", "".join(f"- {note}\n" for note in comparison.notes)]
+    """The verdicts, all notes and all tables as Markdown."""
+    parts = [f"# {title(comparison)}\n", *(f"{verdict}\n" for verdict in verdicts(comparison))]
+    parts.append("".join(f"- {note}\n" for note in comparison.notes))
     for split in comparison.results:
         parts += [f"## {split}\n", *(_section(table) for table in result_tables(comparison, split))]
     parts += ["## Runs\n", _section(run_table(comparison))]
@@ -229,21 +232,21 @@ def _of_equal_accuracy(comparison: Comparison, split: str) -> Table:
             for arm, found in result.arms.items()
         ),
         num_names=2,
-        explanation="The cost at which the line between validations first reaches the accuracy: for the mean "
-        "over seeds, within the range of all of them, and for each seed. The mean of seeds needs all seeds "
-        "to reach it.",
+        explanation="First cost at which the curve reaches the accuracy; the mean of seeds only if every "
+        "seed reaches it.",
     )
 
 
 def _difference_cells(difference: Difference | None) -> tuple[str, ...]:
     if difference is None:
-        return ("none", "", "", "0", "")
+        return ("none", "", "", "0", "-")
     return (
         points(difference.mean),
         _interval(difference.interval_95, points),
         _interval(difference.t_interval_95, points),
         str(len(difference.by_seed)),
-        f"{difference.p_value:.2g}",
+        # With one seed, p is 1 whatever the difference.
+        f"{difference.p_value:.2g}" if len(difference.by_seed) > 1 else "-",
     )
 
 

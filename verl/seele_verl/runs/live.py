@@ -1,6 +1,7 @@
 """The table below the step lines in an interactive terminal: how far a run is, and its course."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from statistics import fmean
 
 from rich.progress_bar import ProgressBar
@@ -9,7 +10,10 @@ from rich.table import Table
 from seele.report.series import ROUND, VALIDATION, courses
 
 STEPS_SHOWN = 40
-_DRAWN = ("step", "hint_ratio/mean", "timing_s/step", "timing_s/gen", "tokens/generated")
+_DRAWN = (
+    *("step", "hint_ratio/mean", "timing_s/step", "timing_s/gen"),
+    *("tokens/generated", "tokens/generated_total"),
+)
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
@@ -18,12 +22,29 @@ def drawn_of(row: Mapping[str, float]) -> dict[str, float]:
     return {name: row[name] for name in row if name in _DRAWN or name.startswith((ROUND, VALIDATION))}
 
 
-def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
+def steps_left(row: Mapping[str, float], total_steps: int, max_generated_tokens: int | None) -> int:
+    """Return the number of steps after a step's line until the nearer end of the run: its last step, or the
+    step after the one that reaches ``max_generated_tokens``, at the mean tokens of a step so far.
+    """
+    left = total_steps - int(row["step"])
+    total = row.get("tokens/generated_total")
+    if max_generated_tokens is None or not total:
+        return left
+    if total - row["tokens/generated"] >= max_generated_tokens:
+        return 0  # the step before has reached it
+    until_reached = ceil((max_generated_tokens - total) / (total / row["step"]))
+    return min(left, max(0, until_reached) + 1)
+
+
+def draw_board(
+    rows: Sequence[Mapping[str, float]], total_steps: int, max_generated_tokens: int | None = None
+) -> Table:
     """Return the table: a bar for the steps, then a line for each quantity with its last value and course.
 
     Args:
         rows: The logged steps, in order; the last STEPS_SHOWN of each quantity are drawn.
         total_steps: Steps of the whole run.
+        max_generated_tokens: The token budget that may end it earlier.
     """
     table = Table.grid(padding=(0, 2))
     last = rows[-1] if rows else {"step": 0}
@@ -35,7 +56,7 @@ def draw_board(rows: Sequence[Mapping[str, float]], total_steps: int) -> Table:
             table.add_row(name, f"{series.y[-1]:.2f}", sparkline(series.y[-STEPS_SHOWN:]))
     seconds = [row["timing_s/step"] for row in rows if "timing_s/step" in row][-STEPS_SHOWN:]
     if seconds:
-        left = int(fmean(seconds) * (total_steps - last["step"]))
+        left = int(fmean(seconds) * steps_left(last, total_steps, max_generated_tokens))
         table.add_row("time left", f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}", "")
     speeds = [
         row["tokens/generated"] / row["timing_s/gen"]

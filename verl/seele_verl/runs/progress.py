@@ -17,15 +17,17 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
-from seele_verl.runs.live import draw_board, drawn_of
+from seele_verl.runs.live import draw_board, drawn_of, steps_left
 from seele_verl.runs.log import METRICS, WARNINGS
 
 POLL_INTERVAL_S = 0.5
 
 
-def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
-    """Format one step: accuracy per round, mean hint ratio, composition of a group, speed, time left,
-    un-hinted accuracy.
+def format_step(
+    metrics: Mapping[str, float], total_steps: int, max_generated_tokens: int | None = None
+) -> str:
+    """Format one step: accuracy per round, mean hint ratio, rollouts of a problem, speed, time left,
+    un-hinted accuracy. ``max_generated_tokens`` is the token budget that may end the run earlier.
     """
     parts = [f"step {int(metrics['step']):>4}/{total_steps}"]
     rounds = [metrics[name] for name in _numbered("accuracy/round_", metrics)]
@@ -33,7 +35,8 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
         parts.append("rounds " + " ".join(f"{accuracy:.2f}" for accuracy in rounds))
         parts.append(f"hint {metrics['hint_ratio/mean']:.2f}")
         on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
-        parts.append(f"group {on:.3g} on {off:.2g} off {hinted:.3g} hinted")
+        given = f", {off:.3g} off-policy" if off else ""
+        parts.append(f"{on + off:.3g} rollouts a problem, {hinted:.3g} hinted{given}")
         # A lost line is restored from its checkpoint; older checkpoints hold no times.
         if "timing_s/gen" in metrics:
             parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
@@ -41,7 +44,7 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
         parts.append(f"loss {metrics['actor/sft_loss']:.3f}")
         parts.append(f"{metrics['tokens/trained'] / metrics['timing_s/step']:,.0f} tok/s")
     if "timing_s/step" in metrics:
-        parts += _pace(metrics["timing_s/step"], total_steps - metrics["step"])
+        parts += _pace(metrics["timing_s/step"], steps_left(metrics, total_steps, max_generated_tokens))
     validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
     if validation:
         parts.append(
@@ -51,8 +54,8 @@ def format_step(metrics: Mapping[str, float], total_steps: int) -> str:
     return " | ".join(parts)
 
 
-def _pace(step_s: float, steps_left: float) -> list[str]:
-    left_s = int(step_s * steps_left)
+def _pace(step_s: float, num_steps: int) -> list[str]:
+    left_s = int(step_s * num_steps)
     return [f"{step_s:.1f} s/step", f"{left_s // 60}:{left_s % 60:02d} left"]
 
 
@@ -83,9 +86,12 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: TextIO) -> Iterator[None]:
+def follow_metrics(
+    run: Path, *, total_steps: int, after_step: int, terminal: TextIO, max_generated_tokens: int | None = None
+) -> Iterator[None]:
     """While open, print a line for every step after ``after_step`` that is logged, and all warnings. An
-    interactive terminal also shows a table of the run's course below.
+    interactive terminal also shows a table of the run's course below. Times left end with the last step or
+    with ``max_generated_tokens``, whichever is nearer.
     """
     done = threading.Event()
     metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
@@ -101,12 +107,13 @@ def follow_metrics(run: Path, *, total_steps: int, after_step: int, terminal: Te
             for step in new:
                 if step > printed:
                     printed = step
-                    console.print(format_step(new[step], total_steps))
+                    console.print(format_step(new[step], total_steps, max_generated_tokens))
             if told := warnings.new():
                 console.print(told, end="")
             if board and new:
                 by_step |= {step: drawn_of(row) for step, row in new.items()}
-                board.update(draw_board([*by_step.values()], total_steps), refresh=True)
+                rows = [*by_step.values()]
+                board.update(draw_board(rows, total_steps, max_generated_tokens), refresh=True)
             if is_last:
                 return
 

@@ -1,0 +1,47 @@
+"""The first lines of a comparison: whether the arms differ by more than seeds explain. Pure."""
+
+from collections.abc import Mapping
+
+from seele.report.comparison.curves import COSTS
+from seele.report.comparison.results import MIN_SEEDS, Comparison, Result
+
+
+def verdicts(comparison: Comparison) -> list[str]:
+    """Sentences on the arms' differences from the reference: one per arm and split if seeds suffice.
+
+    Empty if there is a single arm.
+    """
+    reference, arms = comparison.reference, comparison.arms
+    others = [arm for arm in arms if arm != reference]
+    if others and all(len(by_seed) == 1 for by_seed in arms.values()):
+        return ["1 seed per arm: no difference can be claimed."]
+    told = []
+    for arm in others:
+        common = len(arms[arm].keys() & arms[reference].keys())
+        if common < MIN_SEEDS:
+            seeds = "1 common seed" if common == 1 else f"{common} common seeds"
+            told.append(
+                f"{arm} minus {reference}: {seeds}, and an interval needs {MIN_SEEDS}: no difference can be "
+                "claimed."
+            )
+        else:
+            told += [
+                f"{arm} minus {reference} on {split}: the 95 % interval by Student's t, in points, "
+                f"{_about_zero(arm, by_cost)}."
+                for split, by_cost in comparison.results.items()
+            ]
+    return told
+
+
+def _about_zero(arm: str, by_cost: Mapping[str, Result]) -> str:
+    """By which costs the interval of the arm's difference excludes zero, and by which it includes zero."""
+    costs: dict[str, list[str]] = {"excludes": [], "includes": []}
+    for cost, result in by_cost.items():
+        difference = result.arms[arm].difference
+        assert difference is not None and difference.t_interval_95 is not None, "there are enough seeds"
+        low, high = difference.t_interval_95
+        # Two decimals: with one, an end just above zero would read +0.0.
+        costs["excludes" if low > 0.0 or high < 0.0 else "includes"].append(
+            f"{COSTS[cost].title} ({100.0 * low:+.2f} to {100.0 * high:+.2f})"
+        )
+    return "; ".join(f"{word} zero at equal {', '.join(each)}" for word, each in costs.items() if each)
