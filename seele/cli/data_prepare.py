@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from seele.records import Instance
 
 
-PLAIN = {"question": "question", "answer": "answer"}
 DEFAULT_GRADER = RewardConfig().grader
 
 
@@ -274,9 +273,19 @@ def _say(out: Path, manifest: Mapping[str, Any]) -> None:
             f"{out / entry['file']}: {entry['problems']} problems{rows}, {entry['unhintable']} without a "
             f"possible hint" + (f"; left out: {left_out}" if left_out else "")
         )
-        if (columns := entry.get("columns", PLAIN)) != PLAIN:
+        if columns := entry.get("columns"):
             said = " ".join(f"{name}={path}" for name, path in columns.items())
-            typer.echo(f"  columns recognised by name: {said} (use --map for others)")
+            absent = [name for name in ("solution", "level") if name not in columns]
+            if "steps" in columns:
+                absent.remove("solution")
+            none = f"; none for {' and '.join(absent)}" if absent else ""
+            typer.echo(f"  columns recognised by name: {said}{none} (use --map for others)")
+        if entry["unhintable"] == entry["problems"]:
+            how = "map solutions with --map solution=COLUMN (texts) or steps=COLUMN (lists of texts), or "
+            typer.echo(
+                "  warning: no problem here has a possible hint, because no worked solution has two steps; "
+                f"{how if 'rows_read' in entry else ''}train without hints, such as with method=grpo"
+            )
         golds = entry["golds"]
         if golds["failing"]:
             typer.echo(

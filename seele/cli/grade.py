@@ -78,6 +78,7 @@ def grade_command(
     from seele.reward.graders import GRADERS
     from seele.reward.reasoning import CHECKERS
 
+    _refuse_parquet(cases)
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
 
     def grade_by(name: str) -> Sequence[Grade]:
@@ -191,6 +192,17 @@ def _write_cross_check(
     ]
     write_atomically(path, disagreements_page(answers, graders=_CROSS_CHECKED))
     return f"{path}: {sum(answer.disagrees for answer in answers)} of {len(answers)} disagree"
+
+
+def _refuse_parquet(cases: Path) -> None:
+    if not cases.is_file():
+        return
+    with cases.open("rb") as stream:
+        if stream.read(4) == b"PAR1":
+            raise DataError(
+                f'{cases}: parquet, but cases are JSON lines such as {{"gold": "7", "pred": "8"}}; '
+                "write them with pandas: read_parquet(FILE).to_json(CASES, orient='records', lines=True)"
+            )
 
 
 def _read_case(at: str, row: Any) -> Case:

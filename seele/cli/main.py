@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if command is None:
             app(args=given, prog_name="seele")
     except (SeeleError, OSError) as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     if command is not None:
         # Outside the ``try``, because the command handles its own errors.

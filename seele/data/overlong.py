@@ -19,6 +19,16 @@ from seele.records import Instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The run's limits, in tokens."""
+
+    prompt: int
+    """``data.max_prompt_length``: the prompt with its hint."""
+    response: int
+    """``data.max_response_length``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """Lengths of a problem's parts, in tokens."""
 
@@ -37,15 +47,12 @@ class Tokens:
         """Tokens of each hint, from 1 step on."""
         return tuple(itertools.accumulate(self.hint_steps))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The run's limits, in tokens."""
-
-    prompt: int
-    """``data.max_prompt_length``: the prompt with its hint."""
-    response: int
-    """``data.max_response_length``."""
+    @property
+    def needed(self) -> Limits:
+        """The lowest limits under which nothing is cut."""
+        hint = max((0, *self.hints))
+        beside_hint = hint + 1 if self.hints_in_response and self.hints else 0
+        return Limits(prompt=self.prompt + hint, response=max(self.response, beside_hint))
 
 
 class Fit(NamedTuple):

@@ -12,6 +12,7 @@ fault: a ``PluginError`` with its file and line and the problem's id.
 import functools
 import inspect
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -122,11 +123,11 @@ def read_result(result: Any, function: RewardFunction, item: Item) -> tuple[floa
 
 
 def fault(function: RewardFunction, item: Item, what: str) -> PluginError:
-    """The error that states what a function did wrong, and on which problem."""
+    """The error that states what a function did wrong, and on which problem and response."""
     return PluginError(
-        f"{KEY}: {where(function)} {what} on problem {item['extra_info']['instance_id']!r}; "
-        "allowed is a number from 0 to 1 (scale others), a boolean, or a dict with such a 'score' "
-        "(docs/grading.md)"
+        f"{KEY}: {where(function)} {what} on problem {item['extra_info']['instance_id']!r}, "
+        f"response {reprlib.repr(item['solution_str'])}; allowed is a number from 0 to 1 (scale others), "
+        "a boolean, or a dict with such a 'score' (docs/grading.md)"
     )
 
 

@@ -24,7 +24,7 @@ def run_command(command: Callable[[], str]) -> int:
     try:
         text = command()
     except (SeeleError, OSError) as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

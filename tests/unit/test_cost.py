@@ -445,7 +445,7 @@ def test_command_grows_prompts_and_takes_assumptions(capsys):
 def test_command_says_what_is_wrong(capsys, arguments, message):
     status, _, error = run(capsys, *arguments)
     assert status == 2
-    assert error.startswith("ConfigError: ") and message in error
+    assert error.startswith("error: ") and message in error
 
 
 # --- FLOPs of tokens, by hand

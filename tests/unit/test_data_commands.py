@@ -147,7 +147,7 @@ def test_inspect_shows_every_legal_hint(tmp_path, capsys):
 
 def test_a_missing_file_ends_with_one_line(capsys):
     assert run("data", "inspect", "absent.parquet") == 2
-    assert capsys.readouterr().err.startswith("DataError: absent.parquet: no such file")
+    assert capsys.readouterr().err.startswith("error: absent.parquet: no such file")
 
 
 def test_grade_keeps_rows_and_order_and_takes_a_bare_prediction_as_the_answer(tmp_path):
@@ -192,6 +192,12 @@ def test_a_bad_case_is_named_and_nothing_is_written(tmp_path, capsys, row, compl
     assert run("grade", cases, "--out", tmp_path / "out.jsonl") == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_parquet_is_named_where_cases_are_json_lines(tmp_path, capsys):
+    (cases := tmp_path / "in.parquet").write_bytes(b"PAR1...PAR1")
+    assert run("grade", cases, "--out", tmp_path / "out.jsonl") == 2
+    assert "in.parquet: parquet, but cases are JSON lines such as {" in capsys.readouterr().err
 
 
 def test_an_unknown_grader_lists_the_known_ones(tmp_path, capsys):

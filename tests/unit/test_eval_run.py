@@ -562,14 +562,14 @@ def test_what_the_operating_system_refuses_is_one_line(tmp_path, capsys):
 
     assert run_command(command) == 2
     said = capsys.readouterr().err
-    assert said.startswith("FileNotFoundError: ") and str(tmp_path / "absent") in said
+    assert said.startswith("error: [Errno 2] ") and str(tmp_path / "absent") in said
     assert said.count("\n") == 1
 
 
 def test_the_command_ends_with_status_2_and_one_line(problems, tmp_path, capsys):
     argv = ["--model", "absent", "--problems", f"a={problems}", "--out", str(tmp_path / "out")]
     assert evaluation.main(argv) == 2
-    assert capsys.readouterr().err.startswith("DataError: absent: no such model folder")
+    assert capsys.readouterr().err.startswith("error: absent: no such model folder")
 
 
 def test_a_failing_model_leaves_nothing_behind(model, problems, tmp_path):

@@ -76,7 +76,7 @@ def test_a_commands_errors_are_its_own(seele):
 def test_a_command_whose_library_is_missing_says_what_to_install(seele):
     ended = seele("eval")
     assert ended.returncode == 2
-    assert ended.stderr.startswith("DependencyError: seele eval: absent_library is missing. This command")
+    assert ended.stderr.startswith("error: seele eval: absent_library is missing. This command")
     assert "scripts/setup.sh" in ended.stderr and ended.stderr.count("\n") == 1
 
 

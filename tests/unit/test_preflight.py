@@ -88,6 +88,16 @@ def check(tmp_path, model, monkeypatch):
     return run
 
 
+def test_own_problems_without_own_validation_problems_are_not_sent_to_make_the_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    overrides = ["method=grpo", "hardware=cpu", "job=tiny", "data.train_files=[train.parquet]"]
+    config = train.compose(overrides)
+    with pytest.raises(
+        DataError, match=r"data.val_files: has its default, and \S+ does not exist; .*heldout_share=0.2"
+    ):
+        check_run(config, overrides)
+
+
 def test_a_sound_run_passes(check):
     found = check()
     assert (found.num_problems, found.num_unhintable) == (8, 0)
@@ -250,6 +260,9 @@ BAD_SETTINGS = [
         "actor_rollout_ref.model.path=no/model",
         "actor_rollout_ref.model.path: no model and tokenizer at 'no/model'",
     ),
+    ("actor_rollout_ref.model.path=./mine", "actor_rollout_ref.model.path: no folder /"),
+    ("actor_rollout_ref.model.path=models/tiny", "/models/tiny; allowed are a Hugging Face folder"),
+    ("actor_rollout_ref.model.path=a/b/chains", "/a/b/chains; run: seele model base --task chains --out a/b"),
     ("actor_rollout_ref.model.path=no/smollm2-135m", "; run: seele model fetch smollm2-135m --out no"),
     ("actor_rollout_ref.model.path=no/chains", "; run: seele model base --task chains --out no"),
 ]
@@ -745,8 +758,11 @@ def test_on_a_cluster_that_is_there_ray_has_its_resources(check, monkeypatch):
         ),
         (
             "method=gro",
-            r"Could not find 'method/gro' Available options in 'method': adaback adaprefix .*uft$",
+            r"^method: unknown option 'gro' \(did you mean 'grpo'\?\); allowed are \['adaback', .*'uft'\]$",
         ),
+        ("data=chain", r"^data: unknown option 'chain' \(did you mean 'chains'\?\); allowed are \['arc_1d',"),
+        ("trainer.total_step=3", r"unknown key \(did you mean 'total_training_steps'\?\)"),
+        ("actor_rollout_ref.actor.optim.learning_rate=1", r"unknown key \(did you mean 'lr'\?\)"),
         ("seele.hints", "Error parsing override 'seele.hints' missing EQUAL"),
     ],
 )

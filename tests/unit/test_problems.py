@@ -140,8 +140,16 @@ def test_a_column_that_verl_would_overwrite_is_refused(tmp_path, name):
 
 
 def test_missing_columns_are_listed(tmp_path):
-    with pytest.raises(DataError, match=r"missing columns \['steps', 'answer'\]"):
+    with pytest.raises(
+        DataError, match=r"missing columns \['steps', 'answer'\].*; `seele data prepare \S+f --out"
+    ):
         read_problems(write_rows(tmp_path / "f", {k: ROW[k] for k in list(ROW)[:3]}))
+
+
+def test_json_lines_are_sent_to_be_prepared(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match=r"JSON, expected parquet; `seele data prepare \S+rows.jsonl --out"):
+        read_problems(tmp_path / "rows.jsonl")
 
 
 def test_repeated_columns_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import reprlib
 from pathlib import Path
 
 import pytest
@@ -223,7 +224,8 @@ def test_nonsense_is_the_functions_fault_with_file_line_and_problem(own, file, i
             grader.grade_problem(returned, INSTANCE)
         assert message in str(error.value)
         assert f"{file}:{line_of('returns')}" in str(error.value)
-        assert "on problem 'chains-1'; allowed is a number from 0 to 1" in str(error.value)
+        said = f"on problem 'chains-1', response {reprlib.repr(returned)}; allowed is a number from 0 to 1"
+        assert said in str(error.value)
 
 
 def test_numbers_of_numpy_are_numbers(own):

@@ -255,6 +255,7 @@ def decide(tmp_path):
         supervised=False,
         interleaved=0,
         held_out=None,
+        fixed=None,
     ):
         splits = {"train": TRAINING, "heldout": held_out or [problem(90), problem(91, question="q" * 40)]}
         for split, problems in splits.items():
@@ -263,7 +264,8 @@ def decide(tmp_path):
         hints = {"controller": controller, "rounds": 1}
         data = {"max_prompt_length": 20, "max_response_length": 24, "hints": hints, "overlong_record": None}
         data |= {"train_files": [str(files["train"])], "val_files": [str(files["heldout"])]}
-        config = OmegaConf.create({"data": data})
+        rollout = {"max_model_len": "${sum:${data.max_prompt_length},${data.max_response_length}}"}
+        config = OmegaConf.create({"data": data, "actor_rollout_ref": {"rollout": rollout | (fixed or {})}})
         loss = "surrogate" if source == "prefix" else "shaped"
         seele = SeeleConfig(
             method="seele",
@@ -328,14 +330,15 @@ def test_the_driver_tells_how_many(decide):
         "num_steps_ending_inside_a_token": 0,
         "num_validation_problems_left_out": 1,
     }
-    counts = SimpleNamespace(num_problems=5, num_validation=1)
+    counts = SimpleNamespace(num_problems=5, num_validation=1, to_keep_all=kept.to_keep_all)
     assert describe_fits(kept.fits, counts) == (
-        "too long: 2 of 7 training problems left out, 1 of 2 validation problems left out\n"
+        "too long: 2 of 7 training problems left out, 1 of 2 validation problems left out "
+        "(too_long.json names them); to keep all: data.max_prompt_length=47\n"
     )
     _, kept = decide("truncate")
     assert describe_fits(kept.fits, counts) == (
         "too long: 1 of 6 training problems left out, 1 of 2 validation problems left out, "
-        "1 with shorter hints\n"
+        "1 with shorter hints (too_long.json names them); to keep all: data.max_prompt_length=47\n"
     )
     moved = (dataclasses.replace(kept.fits[0], left_out={}, hint_steps={}, moved_cuts=3), Fits())
     assert describe_fits(moved, counts) == "3 steps end inside a token; their hints end before that token\n"
@@ -432,9 +435,16 @@ def test_the_old_way_is_to_refuse(decide):
 def test_too_few_problems_are_refused_with_what_was_left_out(decide):
     with pytest.raises(
         DataError,
-        match=r"data\.train_files: 2 of 7 problems are too long .* 5 are fewer than the 6 .*'p5' has 41",
+        match=r"data\.train_files: 2 of 7 problems are too long .* 5 are fewer than the 6 .*'p5' has 41 .*"
+        "; keep all problems with data.max_prompt_length=47, or more of them with seele.data.overlong=",
     ):
         decide("drop", needed=6)
+    with pytest.raises(
+        DataError,
+        match=r"with data.max_prompt_length=41 data.max_response_length=35 "
+        "actor_rollout_ref.rollout.max_model_len=76, or",
+    ):
+        decide("drop", needed=6, supervised=True, controller="none", fixed={"max_model_len": 50})
     with pytest.raises(DataError, match=r"data\.val_files: 1 of 1 problems are too long"):
         decide("drop", held_out=[problem(91, question="q" * 40)])
 

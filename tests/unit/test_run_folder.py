@@ -73,6 +73,17 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
     assert (tmp_path / checkpoints.TRACKER).read_text() == "10"
 
 
+def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
+    error = RuntimeError(f"{train.RAY_TIMED_OUT}. This could happen because\nthe raylet failed.")
+    said = train.describe_failure(error, tmp_path)
+    assert re.search(r"too busy to start Ray \(load average [\d.]+, \d+ cores\): wait .*\. No check", said)
+    assert said.endswith("No checkpoint yet: the same command starts again")
+    save_checkpoint(tmp_path, 10)
+    said = train.describe_failure(RuntimeError("boom"), tmp_path)
+    assert said.startswith("training stopped: RuntimeError: boom; see ") and "busy" not in said
+    assert said.endswith("The same command resumes from the last checkpoint")
+
+
 def save_recorded(run: Path, step: int) -> Path:
     folder = checkpoints.step_folder(run, step)
     with checkpoints.recording_files(folder):

@@ -363,7 +363,7 @@ GOOD = {"question": "q?", "answer": "1"}
         ([GOOD, ["q2?", "1"]], "line 2: expected a row with columns"),
         (
             [{"question": "q?", "anser": "1"}],
-            r"answer=answer; this row has \['question', 'anser'\]; map the columns",
+            r"no column 'answer' \(for answer\) in .*; this row has \['question', 'anser'\]; map the columns",
         ),
     ],
 )
@@ -392,10 +392,16 @@ def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        ({"level": "lvel"}, "level=lvel"),
-        ({"solution": "meta.proof"}, r"solution=meta.proof; this row has \['question', 'answer', 'extra', "),
-        ({"solution": "extra.prof"}, r"solution=extra.prof; this row has .*, 'extra', 'extra.proof'\]"),
-        ({"level": "extra.proof[1]"}, r"level=extra.proof\[1\]; this row has"),
+        ({"level": "lvel"}, "no column 'lvel' \\(for level\\) in any row"),
+        (
+            {"solution": "meta.proof"},
+            r"'meta.proof' \(for solution\) .* has \['question', 'answer', 'extra', ",
+        ),
+        (
+            {"solution": "extra.prof"},
+            r"'extra.prof' \(for solution\) .* has .*, 'extra', 'extra.proof'\]",
+        ),
+        ({"level": "extra.proof[1]"}, r"'extra.proof\[1\]' \(for level\) .*; this row has"),
     ],
 )
 def test_a_column_that_no_row_has_is_a_mistake(tmp_path, columns, complaint):
@@ -748,8 +754,19 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
             {"question": "q?", "answer": "7", "steps": ["a.\n", "b."], "difficulty": 3},
             {"question": "question", "answer": "answer", "steps": "steps", "level": "difficulty"},
         ),
+        (
+            {"question": "q?", "answer": "7", "solution": ["a.\n", "b."]},
+            {"question": "question", "answer": "answer", "steps": "solution"},
+        ),
+        (
+            {"question": "q?", "answer": "7", "steps": "a. b.", "solution": {"a": 1}},
+            {"question": "question", "answer": "answer", "solution": "steps"},
+        ),
     ],
-    ids=["math500", "aime", "boxed", "verl", "final_answer", "gsm8k copy", "steps"],
+    ids=[
+        *("math500", "aime", "boxed", "verl", "final_answer", "gsm8k copy", "steps"),
+        *("solution in a list", "steps in a text"),
+    ],
 )
 def test_columns_are_found_by_their_usual_names(serve, row, columns):
     serve({("owner/name", None, "train"): [row]})
@@ -758,10 +775,34 @@ def test_columns_are_found_by_their_usual_names(serve, row, columns):
     assert counts.columns == columns
 
 
+def write_rows(path: Path, *rows: dict) -> Path:
+    path.write_text("".join(json.dumps(GOOD | row) + "\n" for row in rows))
+    return path
+
+
+def test_a_column_with_texts_and_lists_of_solutions_is_refused_and_not_dropped(tmp_path):
+    file = write_rows(tmp_path / "f.jsonl", {"solution": "First.\nThen."}, {"solution": ["First."]})
+    with pytest.raises(DataError, match=r"line 2, column 'solution': expected a text, got .*; map a list"):
+        list(read_source(str(file)))
+
+
+def test_steps_that_would_have_to_be_cut_are_refused_without_a_traceback(tmp_path, capsys):
+    file = write_rows(tmp_path / "f.jsonl", {"solution": ["First.", "Then."]})
+    assert prepare(file, "--out", tmp_path / "out", "--set", "max_steps=5") == 2
+    assert "f.jsonl: max_steps is for solutions that are cut here, but 'solution'" in capsys.readouterr().err
+
+
 def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):
+    file = write_rows(tmp_path / "f.jsonl", {"solution": ["First.", "Then."]})
+    assert prepare(file, "--out", tmp_path / "steps") == 0
+    output = capsys.readouterr().out
+    assert "name: question=question answer=answer steps=solution; none for level (use --map" in output
+    assert "warning" not in output
     serve({("owner/name", None, "train"): [{"problem": "q?", "answer": "7"}]})
     assert prepare("hf://owner/name", "--out", tmp_path) == 0
-    assert "columns recognised by name: question=problem answer=answer (use --map" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "name: question=problem answer=answer; none for solution and level (use --map" in output
+    assert "warning: no problem here has a possible hint" in output and "method=grpo" in output
     entry = json.loads((tmp_path / "manifest.json").read_text())["splits"]["train"]
     assert entry["columns"] == {"question": "problem", "answer": "answer"}
 
@@ -777,7 +818,7 @@ def test_columns_that_cannot_be_mapped_are_named_with_what_there_is(serve, tmp_p
     serve({("owner/name", None, "train"): [{"frage": "q?", "antwort": "7", "meta": {"gold": "7"}}]})
     assert prepare("hf://owner/name", "--out", tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert "question=question, answer=answer" in error and error.count("\n") == 1
+    assert "no column 'question' (for question), 'answer' (for answer) in" in error and error.count("\n") == 1
     assert "this row has ['frage', 'antwort', 'meta', 'meta.gold']" in error
     assert '--map "question=COLUMN answer=COLUMN' in error
     assert not [*(tmp_path / "out").iterdir()]

@@ -51,6 +51,9 @@ REASON_CHARS = 300
 FULL_BYTES = 64 << 20
 """A disk with less free space is reported as full when a run has failed."""
 
+RAY_TIMED_OUT = "The current node timed out during startup"
+"""Beginning of Ray's message if its processes do not start in time."""
+
 
 class TrainingFailed(SeeleError):
     """A run that passed all checks but failed."""
@@ -231,14 +234,27 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
                 cause = inner  # Ray wraps what a worker raised, once per process.
             if isinstance(cause, SeeleError):
                 raise cause from error
-            *_, said = ("no message", *str(cause).strip().splitlines())
-            reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
-            free = shutil.disk_usage(folder).free
-            room = f"its disk is full ({free:,} bytes are left): free space. " if free < FULL_BYTES else ""
-            raise TrainingFailed(
-                f"training stopped: {reason}; see {folder / LOG} for the full traceback. {room}"
-                "The same command resumes from the last checkpoint"
-            ) from error
+            raise TrainingFailed(describe_failure(cause, folder)) from error
+
+
+def describe_failure(cause: BaseException, folder: Path) -> str:
+    """Return what ended a run, where to read more, and what the same command does next."""
+    *_, said = ("no message", *str(cause).strip().splitlines())
+    reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
+    remedies = []
+    if RAY_TIMED_OUT in str(cause):
+        remedies.append(
+            f"The machine was too busy to start Ray (load average {os.getloadavg()[0]:.1f}, "
+            f"{os.cpu_count()} cores): wait until other work is done. "
+        )
+    if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
+        remedies.append(f"its disk is full ({free:,} bytes are left): free space. ")
+    remedies.append(
+        "No checkpoint yet: the same command starts again"
+        if last_complete_step(folder) is None
+        else "The same command resumes from the last checkpoint"
+    )
+    return f"training stopped: {reason}; see {folder / LOG} for the full traceback. {''.join(remedies)}"
 
 
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).

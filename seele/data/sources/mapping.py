@@ -99,7 +99,7 @@ _ANSWERS = (
     *("reward_model.ground_truth", "ground_truth", "answer", "final_answer", "correct_answer"),
     *("expected_answer", "gold", "target"),
 )
-_SOLUTIONS = ("solution", "worked_solution", "generated_solution", "rationale", "reasoning")
+_SOLUTIONS = ("steps", "solution", "worked_solution", "generated_solution", "rationale", "reasoning")
 _LEVELS = ("level", "difficulty")
 
 
@@ -107,6 +107,9 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
     """Return the same rows, and settings with the columns of ``settings.detect`` found in the first rows.
 
     A column that is not found keeps its name from the settings.
+
+    Raises:
+        ConfigError: If the settings do not allow a column that was found.
     """
     iterator: Iterator[tuple[str, Any]] = iter(rows)
     first = list(itertools.islice(iterator, _ROWS_TO_LOOK_AT))
@@ -120,7 +123,10 @@ def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSett
     columns: Mapping[str, str | None] = {
         name: getattr(settings.columns, name) for name in Columns.__slots__
     } | found
-    changed = replace(settings, columns=Columns(**columns), solution_form=form, detect=())  # type: ignore[arg-type]
+    try:
+        changed = replace(settings, columns=Columns(**columns), solution_form=form, detect=())  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ConfigError(f"{settings.reference}: {error}") from error
     return itertools.chain(first, iterator), changed
 
 
@@ -130,9 +136,11 @@ def _find(rows: Sequence[Mapping[str, Any]], wanted: Iterable[str]) -> dict[str,
     if "question" in wanted and (path := _first(rows, _questions(), _is_text)):
         found["question"] = path
     if "solution" in wanted:
-        if _all(rows, "steps", _is_steps):
-            found["steps"] = "steps"
-        elif path := _first(rows, _SOLUTIONS, _is_text):
+        path = _first(rows, _SOLUTIONS, _is_solution)
+        if path and _all(rows, path, _is_steps):
+            found["steps"] = path
+        elif path:
+            # A column that mixes texts and lists is refused at its first list.
             found["solution"] = path
     if "answer" in wanted:
         path = _first(rows, _ANSWERS, lambda value: as_text(value) is not None)
@@ -174,6 +182,10 @@ def _is_gsm8k(value: Any) -> bool:
 
 def _is_steps(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(step, str) for step in value)
+
+
+def _is_solution(value: Any) -> bool:
+    return isinstance(value, str | list | tuple)
 
 
 def _is_level(value: Any) -> bool:

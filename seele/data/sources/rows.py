@@ -94,9 +94,9 @@ def to_instances(
 
 
 def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
-    wrong = ", ".join(f"{name}={path}" for path, name in unseen.items())
+    wrong = ", ".join(f"{path!r} (for {name})" for path, name in unseen.items())
     raise DataError(
-        f"{at}: no row so far has the column in {wrong}; this row has {_paths(row)}; "
+        f"{at}: no column {wrong} in any row so far; this row has {_paths(row)}; "
         'map the columns with --map "question=COLUMN answer=COLUMN solution=COLUMN"; answer= '
         "without a column reads the last box of the solution"
     )

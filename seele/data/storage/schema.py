@@ -232,6 +232,11 @@ def _open(path: Path) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
+        if path.suffix in (".json", ".jsonl"):
+            raise DataError(
+                f"{path}: JSON, expected parquet; `seele data prepare {path} --out prepared` makes a "
+                "parquet file"
+            ) from error
         raise _unreadable(path, error) from error
     _check_columns(file.schema_arrow.names, path)
     return file
@@ -257,7 +262,7 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
     if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
         raise DataError(
             f"{path}: missing columns {missing}; required are {list(REQUIRED_COLUMNS)}, "
-            f"the file has {list(names)}"
+            f"the file has {list(names)}; `seele data prepare {path} --out prepared` writes a file with them"
         )
     if reserved := sorted(RESERVED_COLUMNS.intersection(names)):
         raise DataError(

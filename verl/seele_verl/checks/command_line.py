@@ -1,7 +1,7 @@
 """Errors for a command line that Hydra cannot compose, or that relies on a hardware file for its sizes."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from omegaconf import DictConfig, OmegaConf
@@ -25,43 +25,47 @@ OPEN_SECTIONS = (
     "seele.selection.settings.",
 )
 
-SIZES_WERE_SET_BY = {
+JOB_OF_HARDWARE = {
     "cpu": "tiny",
     "gpu_tiny": "tiny",
     "gpu1": "small",
     "gpu1_24": "small",
     "gpu1_48": "small",
 }
-"""Hardware -> the job whose sizes it used to set."""
+"""Hardware -> the job that suits it."""
 
 
 def check_job(overrides: Iterable[str]) -> None:
-    """Raise ``ConfigError``, naming the choice, if a command would train with sizes other than it used to.
+    """Raise ``ConfigError``, naming the choice, if a command on small hardware does not say how large its run
+    is.
 
     Args:
         overrides: What the user typed.
     """
     typed = dict(override.partition("=")[::2] for override in overrides)
     hardware = typed.get("hardware", "")
-    job = SIZES_WERE_SET_BY.get(hardware)
-    # A recipe for a CPU sets its own sizes, and is newer than the choice.
+    job = JOB_OF_HARDWARE.get(hardware)
+    # A recipe for a CPU sets its own sizes.
     if job is None or "job" in typed or typed.get("recipe") in OWN_RECIPES:
         return
-    # A recipe's sizes always took precedence over those of gpu1, and never over those of a tiny job.
+    # A recipe has sizes for gpu1, but none for a tiny job.
     if job == "small" and typed.get("recipe", "null") != "null":
         return
     raise ConfigError(
-        f"hardware={hardware} no longer sets batch, steps, learning rate and lengths: add job={job} for the "
-        f"{job} job, as before, or job=method for the sizes of the method or recipe"
+        f"job: not given with hardware={hardware}; say how large the run is (batch, steps, learning rate, "
+        f"lengths): job={job}, or job=method for the sizes of the method or recipe"
     )
 
+
+UNKNOWN_OPTION = re.compile(r"Could not find '([^/']+)/([^']+)'\s+Available options in .*\n((?:\t.*\n)+)")
+"""Hydra's message about an option that a group lacks: the group, the option, and those that it has."""
 
 GROUPS = ("adapter", "curriculum", "hardware", "job", "method", "model", "recipe", "replay", "selection")
 """Groups of the configuration that are not sections of it."""
 
 
 def explain(message: str, config: DictConfig) -> str:
-    """Return Hydra's message in our form: an unknown key with the known ones.
+    """Return Hydra's message in our form: an unknown key or option with the known ones.
 
     Args:
         message: Hydra's message. For an unknown key it advises adding it, which few sections here allow.
@@ -69,6 +73,9 @@ def explain(message: str, config: DictConfig) -> str:
     """
     if found := re.match(r"Could not override '([\w.]+)'", message):
         return unknown_key(found[1], config)
+    if found := UNKNOWN_OPTION.search(message):
+        group, name, options = found[1], found[2], found[3].split()
+        return f"{group}: unknown option {name!r}{_nearest(name, options)}; allowed are {options}"
     head, *_ = message.split("\nConfig search path")
     return " ".join(head.split())
 
@@ -84,7 +91,23 @@ def unknown_key(key: str, config: DictConfig) -> str:
             else f"{key}: unknown key, {path} is a value"
         )
     allowed = sorted({*map(str, section), *(GROUPS if not path else ())})
-    near = "".join(f" (did you mean {each!r}?)" for each in get_close_matches(name, allowed, n=1))
+    near = _nearest(name, allowed)
     if key.startswith(OPEN_SECTIONS):
         return f"{key}: no value to change there{near}; a leading '+' adds one: +{key}=VALUE"
     return f"{key}: unknown key{near}; allowed {f'in {path}' if path else 'there'} are {allowed}"
+
+
+def _nearest(name: str, allowed: Sequence[str]) -> str:
+    """Return the question whether a similar name was meant, or "". Names whose words begin with those of
+    ``name`` come first (``total_training_steps`` for ``total_step``), then its initials (``lr`` for
+    ``learning_rate``).
+    """
+    words = name.split("_")
+    begins = re.compile(r"\w*_".join(map(re.escape, words)) + r"\w*")
+    initials = "".join(word[:1] for word in words)
+    near = [
+        *sorted(filter(begins.fullmatch, allowed), key=len),
+        *(each for each in allowed if each == initials),
+        *get_close_matches(name, allowed, n=1),
+    ]
+    return f" (did you mean {near[0]!r}?)" if near else ""

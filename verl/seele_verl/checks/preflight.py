@@ -62,6 +62,8 @@ class Preflight:
     """How the token limits affected training and validation problems; the numbers above count those that are
     kept.
     """
+    to_keep_all: str = ""
+    """Overrides under which all problems would fit as they are; empty if they do."""
 
     @property
     def is_supervised(self) -> bool:
@@ -98,6 +100,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_profiler(config, supervised=supervised)
     if not supervised:
         _check_cluster(config)
+    _check_default_validation(config, overrides)
     training, validation = (
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
@@ -152,6 +155,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         num_validation=len(kept.validation),
         num_validation_trained_on=sum(problem.instance.question in questions for problem in kept.validation),
         fits=kept.fits,
+        to_keep_all=kept.to_keep_all,
     )
 
 
@@ -340,6 +344,20 @@ def _check_cluster(config: DictConfig) -> None:
     check_cpus(config, ray_init.num_cpus or cpus_by_ray())
 
 
+def _check_default_validation(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise ``DataError`` if own training problems would be validated on a default that is missing."""
+    given = {override.lstrip("+").partition("=")[0] for override in overrides}
+    if "data.train_files" not in given or "data.val_files" in given:
+        return
+    files = config.data.val_files
+    paths = [files] if isinstance(files, str) else files
+    if missing := [path for path in paths if not Path(path).is_file()]:
+        raise DataError(
+            f"data.val_files: has its default, and {missing[0]} does not exist; give your own with "
+            "data.val_files=[FILE]; `seele data prepare ... --set heldout_share=0.2` makes a held-out part"
+        )
+
+
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
     """Return a run's problems, at most ``max_samples`` (-1 for all), and the file of each."""
     problems = read_problem_files(files, max_samples)
@@ -374,6 +392,10 @@ def _check_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> N
 
 def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
     path = config.actor_rollout_ref.model.path
+    command = command_that_makes(Path(path))
+    remedy = f"run: {command}" if command else "allowed are a Hugging Face folder or a name on the hub"
+    if _is_a_path(path) and not Path(path).exists():
+        raise ConfigError(f"actor_rollout_ref.model.path: no folder {Path(path).absolute()}; {remedy}")
     from transformers import AutoConfig, AutoTokenizer
 
     try:
@@ -381,18 +403,17 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
         tokenizer: Any = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        command = command_that_makes(Path(path))
-        remedy = (
-            f"run: {command}"
-            if command
-            else "allowed are a Hugging Face folder or the name of a model on the hub"
-        )
         raise ConfigError(
             f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); {remedy}"
         ) from error
     if seele.prompt.template == CHAT and tokenizer.chat_template is None:
         raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
     return tokenizer
+
+
+def _is_a_path(model: str) -> bool:
+    """True if the name of a model cannot be ``OWNER/NAME`` on the hub."""
+    return model.startswith(("/", "./", "../", "models/")) or model.count("/") > 1
 
 
 def _check_window(config: DictConfig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.data.overlong import Fits, Limits, Problem, Tokens, fit, keep_fitting, write_record
@@ -19,8 +19,10 @@ from seele.plugins import blame
 from seele.records import Instance
 from seele.rollout.solutions import EncodedProblem, encode_problem, encode_with_solution
 from seele.rollout.templates import Tokenizer
+from seele_verl.changes import with_changes
 
 RECORD = "too_long.json"
+WINDOW = "actor_rollout_ref.rollout.max_model_len"
 _SHOWN = 3
 
 
@@ -32,6 +34,8 @@ class Kept:
     validation: list[Problem]
     fits: tuple[Fits, Fits]
     """How the limits affected training and validation problems."""
+    to_keep_all: str
+    """Overrides under which all problems would fit as they are; empty if they do."""
 
 
 def keep_problems(
@@ -65,6 +69,7 @@ def keep_problems(
     learns_solutions = supervised or seele.interleave.problems > 0
     gives_hints = seele.hints.gives_hints
     reads_solutions = learns_solutions or source.reads_solutions or gives_hints
+    needed_limits: list[Limits] = []
 
     def fits_of(problems: Sequence[tuple[Instance, Path]], *, trained: bool) -> Fits:
         left_out, hint_steps, num_cut, moved_cuts = {}, {}, 0, 0
@@ -89,6 +94,7 @@ def keep_problems(
                 request = seele.credit.request
                 asked = encode_with_solution(tokenizer, instance, request, how.template, how.chat)
                 tokens = replace(tokens, prompt=len(asked))
+            needed_limits.append(tokens.needed)
             found = fit(tokens, limits, overlong)
             if found.why_not is not None:
                 if overlong == "refuse":
@@ -107,10 +113,28 @@ def keep_problems(
         )
 
     fits = (fits_of(training, trained=True), fits_of(validation, trained=False))
-    kept = Kept(training=keep_fitting(training, fits), validation=keep_fitting(validation, fits), fits=fits)
-    _check_enough("train_files", kept.training, training, fits, needed=needed)
-    _check_enough("val_files", kept.validation, validation, fits, needed=1)
+    kept = Kept(
+        training=keep_fitting(training, fits),
+        validation=keep_fitting(validation, fits),
+        fits=fits,
+        to_keep_all=_overrides_for(config, needed_limits),
+    )
+    _check_enough("train_files", kept, kept.training, training, needed=needed)
+    _check_enough("val_files", kept, kept.validation, validation, needed=1)
     return kept
+
+
+def _overrides_for(config: DictConfig, needed: Sequence[Limits]) -> str:
+    """Return the limits to raise for the longest problems, as one writes them on the command line."""
+    prompt = max(config.data.max_prompt_length, *(each.prompt for each in needed))
+    response = max(config.data.max_response_length, *(each.response for each in needed))
+    wanted = {"data.max_prompt_length": prompt, "data.max_response_length": response}
+    changes = {key: value for key, value in wanted.items() if value > OmegaConf.select(config, key)}
+    # Hardware files compute the window from the limits, and jobs set it.
+    window = OmegaConf.select(with_changes(config, changes), WINDOW)
+    if changes and window is not None and window < prompt + response:
+        changes[WINDOW] = prompt + response
+    return " ".join(f"{key}={value}" for key, value in changes.items())
 
 
 def _lengths(
@@ -134,21 +158,21 @@ def _lengths(
 
 def _check_enough(
     key: str,
-    kept: Sequence[Problem],
+    kept: Kept,
+    left: Sequence[Problem],
     problems: Sequence[tuple[Instance, Path]],
-    fits: Sequence[Fits],
     *,
     needed: int,
 ) -> None:
-    if len(kept) >= needed or len(kept) == len(problems):
+    if len(left) >= needed or len(left) == len(problems):
         return
-    reasons = {instance_id: why for each in fits for instance_id, why in each.left_out.items()}
+    reasons = {instance_id: why for each in kept.fits for instance_id, why in each.left_out.items()}
     gone = [instance.instance_id for instance, _ in problems if instance.instance_id in reasons]
     shown = "; ".join(f"problem {instance_id!r} {reasons[instance_id]}" for instance_id in gone[:_SHOWN])
     raise DataError(
         f"data.{key}: {len(gone)} of {len(problems)} problems are too long and skipped, so the remaining "
-        f"{len(kept)} are fewer than the {needed} of one step: {shown}; raise the limits, or keep more of "
-        "them with seele.data.overlong=truncate"
+        f"{len(left)} are fewer than the {needed} of one step: {shown}; keep all problems with "
+        f"{kept.to_keep_all}, or more of them with seele.data.overlong=truncate"
     )
 
 
@@ -191,7 +215,7 @@ def count_fits(fits: tuple[Fits, Fits]) -> dict[str, int]:
 
 def describe_fits(fits: tuple[Fits, Fits], counts: Any) -> str:
     """Return the driver's report: a line on problems that are too long and one on hints that end elsewhere,
-    each only if needed. ``counts`` has the numbers of problems that are kept.
+    each only if needed. ``counts`` has the numbers of problems that are kept, and ``Kept.to_keep_all``.
     """
     training, validation = fits
     parts = []
@@ -205,7 +229,8 @@ def describe_fits(fits: tuple[Fits, Fits], counts: Any) -> str:
         parts.append(f"{len(training.hint_steps)} with shorter hints")
     if training.num_cut:
         parts.append(f"{training.num_cut} with a cut solution")
-    lines = [f"too long: {', '.join(parts)}\n"] if parts else []
+    where = f" ({RECORD} names them)" if any(each.left_out or each.hint_steps for each in fits) else ""
+    lines = [f"too long: {', '.join(parts)}{where}; to keep all: {counts.to_keep_all}\n"] if parts else []
     if training.moved_cuts:
         lines.append(f"{training.moved_cuts} steps end inside a token; their hints end before that token\n")
     return "".join(lines)
