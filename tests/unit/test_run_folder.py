@@ -74,7 +74,7 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
 
 
 def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
-    error = RuntimeError(f"{train.RAY_TIMED_OUT}. This could happen because\nthe raylet failed.")
+    error = RuntimeError(f"{train.NOT_STARTED}. This could happen because\nthe raylet failed.")
     said = train.describe_failure(error, tmp_path)
     assert re.search(r"too busy to start Ray \(load average [\d.]+, \d+ cores\): wait .*\. No check", said)
     assert said.endswith("No checkpoint yet: the same command starts again")

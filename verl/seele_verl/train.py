@@ -28,7 +28,7 @@ import seele_verl.settings  # noqa: F401  what hardware files compute
 from seele.errors import ConfigError, SeeleError
 from seele_verl.checks.command_line import check_job, explain
 from seele_verl.checks.preflight import Preflight, check_settings
-from seele_verl.compat import require_verl
+from seele_verl.compat import NOT_STARTED, require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
@@ -50,9 +50,6 @@ REASON_CHARS = 300
 """Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
 """A disk with less free space is reported as full when a run has failed."""
-
-RAY_TIMED_OUT = "The current node timed out during startup"
-"""Beginning of Ray's message if its processes do not start in time."""
 
 
 class TrainingFailed(SeeleError):
@@ -242,13 +239,13 @@ def describe_failure(cause: BaseException, folder: Path) -> str:
     *_, said = ("no message", *str(cause).strip().splitlines())
     reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
     remedies = []
-    if RAY_TIMED_OUT in str(cause):
+    if NOT_STARTED in str(cause):
         remedies.append(
             f"The machine was too busy to start Ray (load average {os.getloadavg()[0]:.1f}, "
             f"{os.cpu_count()} cores): wait until other work is done. "
         )
     if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
-        remedies.append(f"its disk is full ({free:,} bytes are left): free space. ")
+        remedies.append(f"Its disk is full ({free:,} bytes are left): free space. ")
     remedies.append(
         "No checkpoint yet: the same command starts again"
         if last_complete_step(folder) is None

@@ -126,8 +126,8 @@ def keep_problems(
 
 def _overrides_for(config: DictConfig, needed: Sequence[Limits]) -> str:
     """Return the limits to raise for the longest problems, as one writes them on the command line."""
-    prompt = max(config.data.max_prompt_length, *(each.prompt for each in needed))
-    response = max(config.data.max_response_length, *(each.response for each in needed))
+    prompt = max([config.data.max_prompt_length, *(each.prompt for each in needed)])
+    response = max([config.data.max_response_length, *(each.response for each in needed)])
     wanted = {"data.max_prompt_length": prompt, "data.max_response_length": response}
     changes = {key: value for key, value in wanted.items() if value > OmegaConf.select(config, key)}
     # Hardware files compute the window from the limits, and jobs set it.

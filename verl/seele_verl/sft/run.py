@@ -10,10 +10,9 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from omegaconf import DictConfig
-from verl.utils.tracking import Tracking
 
 from seele_verl.checks.preflight import Preflight
 from seele_verl.merge import whole_model
@@ -22,6 +21,9 @@ from seele_verl.runs.log import RunLog, rows_of
 from seele_verl.runs.progress import follow_metrics, format_step
 from seele_verl.runs.stopping import has_stopped, is_asked_to_stop, note_stop
 from seele_verl.sft.config import steps_between_checkpoints
+
+if TYPE_CHECKING:
+    from verl.utils.tracking import Tracking
 
 ACCURACY = "val/accuracy/"
 
@@ -101,8 +103,11 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
 
 
 @contextmanager
-def _trackers(config: DictConfig) -> Iterator[Tracking]:
+def _trackers(config: DictConfig) -> Iterator["Tracking"]:
     """Open verl's trackers for the accuracies, as a run NAME-accuracy: that of training has ended."""
+    # Imported here: every driver imports this module before it checks its run.
+    from verl.utils.tracking import Tracking
+
     trainer = config.trainer
     names = [name for name in trainer.logger if name != "console"]
     tracking = Tracking(trainer.project_name, f"{trainer.experiment_name}-accuracy", names, config={})
