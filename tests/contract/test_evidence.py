@@ -160,6 +160,7 @@ def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypa
     assert plan.default_arms(contents, "own") == contents["tasks"]["own"]["arms"]
     for settings in contents["tasks"].values():
         known = {*contents["arms"], *plan.credit_arms(contents), *contents["released"]}
+        known |= {*contents["published"]}
         assert set(settings.get("arms", [])) <= known
 
 

@@ -306,7 +306,7 @@ def test_files_of_a_first_stage_that_are_missing_are_named_with_their_command(
     complement = Path(config.data.train_files[0])
     complement.parent.mkdir(parents=True)
     complement.touch()
-    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file .* prepare openr1_46k"):
+    with pytest.raises(DataError, match=r"seele.sft.train_files: no such file: .* prepare openr1_46k"):
         next(stages(config, []))
 
 
