@@ -106,7 +106,7 @@ def test_105_makes_three_broken_runs(follow):
 @several_runs
 def test_106_compares(follow):
     folder, _ = follow("106")
-    assert "| steps | seele |" in (folder / "comparison/comparison.md").read_text()
+    assert "| tokens generated | seele |" in (folder / "comparison/comparison.md").read_text()
 
 
 def test_107_plans(follow):
