@@ -3,7 +3,6 @@ kernel, and the tokens that a CPU draws.
 """
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -46,9 +45,8 @@ def test_a_batch_takes_no_memory_of_its_size():
 
 
 @pytest.mark.timeout(1800)
-def test_every_check_on_the_gpus_passes():
-    command = [sys.executable, "-m", "seele.cli.main", "doctor", "--gpu", "--json", "--model", "tiny"]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
-    failed = [check for check in said["gpu_checks"] if check["verdict"] != "yes"]
+def test_every_check_on_the_gpus_passes(finish):
+    # It fails, and shows what the command printed, if a check does.
+    said = finish([sys.executable, "-m", "seele.cli.main", "doctor", "--gpu", "--json", "--model", "tiny"])
     # Two engines on one GPU, four where there are two.
-    assert len(said["gpu_checks"]) >= 6 and not failed, failed
+    assert len(json.loads(said)["gpu_checks"]) >= 6

@@ -109,7 +109,7 @@ from seele_verl.token_dump import token_columns
 
 # verl polls its replay buffer every 2 s by default, which is as long as a whole step of a tiny model. A poll
 # lists every key.
-POLL_INTERVAL_S = {"cpu": 0.05, "cuda": 0.5}
+POLL_INTERVAL_S = {"cpu": 0.05, "cuda": 0.1}
 
 
 class SeeleTrainer(PPOTrainerSync):
