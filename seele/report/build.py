@@ -48,6 +48,7 @@ def build_report(run_folder: Path) -> dict[str, bytes]:
         name=run.name,
         metrics=run.metrics,
         validation_files=run.validation_files,
+        train_files=run.train_files,
         curves={curve.instance_id: curve for curve in controller.curves()} if controller else {},
         target_accuracy=aimed_accuracy(run),
     )

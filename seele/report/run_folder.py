@@ -91,8 +91,16 @@ class RunFolder:
     @property
     def validation_files(self) -> list[str]:
         """Names of the validation files, without folder and ending, in the settings' order."""
-        files = self.setting("data.val_files") or []
-        return [Path(str(file)).stem for file in (files if isinstance(files, list) else [files])]
+        return [file.stem for file in self._files("data.val_files")]
+
+    @property
+    def train_files(self) -> list[Path]:
+        """The training files, in the settings' order. Relative ones begin where the run was started."""
+        return self._files("data.train_files")
+
+    def _files(self, dotted: str) -> list[Path]:
+        files = self.setting(dotted) or []
+        return [Path(str(file)) for file in (files if isinstance(files, list) else [files])]
 
     def setting(self, dotted: str) -> Any:
         """The setting under a dotted key such as ``seele.hints.rounds``, or None if it is missing."""

@@ -19,7 +19,9 @@ import pytest
 import uvicorn
 
 from seele.cli.view import view_command
+from seele.data.storage.schema import write_problems
 from seele.errors import CheckpointError, ConfigError
+from seele.records import Instance
 from seele.report.browser import history
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
@@ -28,6 +30,7 @@ from seele.report.browser.history import INDEX, History
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import Filters, filter_problems, read_step
 from seele.report.browser.run import ViewedRun
+from seele.report.run_folder import read_run
 
 ELSEWHERE = "https://elsewhere.example/"
 ATTACK = (
@@ -152,6 +155,17 @@ def test_problems_are_sorted(tmp_path):
     problems = read_step(write_step(tmp_path, 1, lines))
     ids = [each.first.instance_id for each in filter_problems(problems, Filters(), order="hardest")]
     assert ids == ["hard", "easy"]
+
+
+def test_probes_do_not_count_as_changed_hints(tmp_path):
+    probe = [line("steady", rollout=3, hint_ratio=0.0, is_probe=True)]
+    lines = problem_lines("steady", (0.5,)) + probe + problem_lines("moved", (0.5, 1.0))
+    problems = read_step(write_step(tmp_path, 1, lines))
+    chosen = filter_problems(problems, Filters(), order="hint changed most")
+    assert [(each.first.instance_id, each.hint_change) for each in chosen] == [
+        ("moved", 0.25),
+        ("steady", 0.0),
+    ]
 
 
 # ------------------------------------------------------------------ drawings and colours
@@ -316,6 +330,24 @@ def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run)
     for page in (opened, written):
         assert "<span>reward 0</span>\n<span>why: too long: 72 &gt; 60</span>" in page
         assert "<span>&lt;b&gt;length: 0.25</span>" in page
+
+
+def test_the_worked_solution_is_shown_where_the_training_files_are(run, tmp_path):
+    train = tmp_path / "train.parquet"
+    steps = ("2 + 2 = <b>4</b>\n", "So \\boxed{4}.\n")
+    problem = {"data_source": "chains", "question": "What is easy?", "answer": "4"}
+    write_problems(train, [Instance(instance_id="easy", steps=steps, **problem)], split="train")
+    (run / "resolved.yaml").write_text(f"data: {{train_files: [{train}, {tmp_path}/gone.parquet]}}\n")
+    with served(run) as site:
+        opened, without = (get(f"{site}/?step=1&open={problem}") for problem in ("easy", "hard1"))
+    written = rollouts_page(
+        run, name="run", metrics=(), train_files=read_run(run).train_files, curves={}, target_accuracy=0.5
+    )
+    for page in (opened, written):
+        assert "<li><pre>2 + 2 = &lt;b&gt;4&lt;/b&gt;</pre></li>\n<li><pre>So \\boxed{4}.</pre></li>" in page
+    assert "worked solution" not in without
+    # Every problem is open on the written page, and only one has a solution, in the steps that are shown.
+    assert written.count("worked solution") == written.count("<b>easy</b>") == 4
 
 
 def test_two_runs_stand_side_by_side(run, tmp_path):

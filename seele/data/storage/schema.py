@@ -7,7 +7,7 @@ documented in ``docs/data.md``.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,25 @@ def iterate_problems(path: Path) -> Iterator[Instance]:
         check_row(row, at)
         ids.check(row["instance_id"], number)
         yield _to_instance(row)
+
+
+def read_solutions(paths: Iterable[Path], instance_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the steps of these problems' worked solutions by id, read without the rest of the files.
+
+    Files that are missing or unreadable, and problems that are in none of them, are left out.
+    """
+    steps: dict[str, list[str]] = {}
+    for path in paths:
+        try:
+            found = pq.read_table(
+                path,
+                columns=["instance_id", "steps"],
+                filters=[("instance_id", "in", list(instance_ids))],
+            )
+        except (pa.ArrowException, OSError):
+            continue
+        steps |= {row["instance_id"]: row["steps"] for row in found.to_pylist()}
+    return steps
 
 
 def write_milestones(path: Path, out: Path, milestones: Iterable[Sequence[Milestone]]) -> None:

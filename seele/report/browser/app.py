@@ -106,6 +106,7 @@ class Pages:
             pages=pages,
             open_problem=open_problem,
             fitted=_fitted(run.curves().get(shown)) if open_problem else "",
+            solution=run.solution(shown) if open_problem else (),
             sources=sorted({each.first.data_source for each in problems}),
             levels=sorted({each.first.level for each in problems} - {""}),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seele.data.storage.schema import read_solutions
 from seele.records import AccuracyCurve
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import curve_points, draw_timeline
@@ -20,6 +21,7 @@ def rollouts_page(
     name: str,
     metrics: Sequence[Metrics],
     validation_files: Sequence[str] = (),
+    train_files: Sequence[Path] = (),
     curves: Mapping[str, AccuracyCurve],
     target_accuracy: float | None,
 ) -> str | None:
@@ -32,6 +34,7 @@ def rollouts_page(
         name: Name of the run.
         metrics: Its logged steps.
         validation_files: As in ``RunFolder``: the order of the validation splits.
+        train_files: Its training files, for the worked solutions.
         curves: The controller's curves, by problem.
         target_accuracy: Accuracy that the controller aims at.
     """
@@ -48,6 +51,7 @@ def rollouts_page(
         heading=name,
         timeline=draw_timeline(metrics, files=validation_files),
         steps=steps,
+        solutions=read_solutions(train_files, names),
         fitted={name: _points(curves[name]) for name in names & curves.keys()},
         target_accuracy=target_accuracy,
         coloured=coloured,

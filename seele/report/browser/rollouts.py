@@ -102,6 +102,12 @@ class ShownProblem:
         """Share of its rollouts that are correct."""
         return fmean(rollout.is_correct for rollout in self.rollouts)
 
+    @property
+    def hint_change(self) -> float:
+        """Difference between its longest and its shortest hint ratio, without probes."""
+        ratios = [each.hint_ratio for each in self.rounds if not each.is_probe]
+        return max(ratios, default=0.0) - min(ratios, default=0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
@@ -173,6 +179,7 @@ ORDERS = {
     "hardest": lambda problem: problem.accuracy,
     "easiest": lambda problem: -problem.accuracy,
     "most hint": lambda problem: -max(each.hint_ratio for each in problem.rounds),
+    "hint changed most": lambda problem: -problem.hint_change,
     "longest": lambda problem: -max(rollout.generated_tokens for rollout in problem.rollouts),
 }
 """Orders in which problems may be sorted, with their keys."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seele.data.storage.schema import read_solutions
 from seele.records import AccuracyCurve
 from seele.report.browser.drawings import Timeline, draw_timeline
 from seele.report.browser.history import History
@@ -31,6 +32,7 @@ class ViewedRun:
         self.method = str(run.setting("seele.method") or "")
         self.target_accuracy = aimed_accuracy(run)
         self.validation_files = run.validation_files
+        self.train_files = run.train_files
         self.history = History(path)
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
@@ -63,6 +65,10 @@ class ViewedRun:
         """The problems of a step; none if it has no rollouts."""
         file = rollout_files(self.path).get(step)
         return self._fresh(step, _state(file), lambda: read_step(file)) if file else []
+
+    def solution(self, instance_id: str) -> Sequence[str]:
+        """The steps of a problem's worked solution; none if the training files are elsewhere."""
+        return read_solutions(self.train_files, [instance_id]).get(instance_id, ())
 
     def curves(self) -> Mapping[str, AccuracyCurve]:
         """The controller's curves in the newest checkpoint, by problem."""
