@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, DataError
@@ -106,20 +107,21 @@ def make_warm_start(root: Path, wish: WarmStart) -> Path:
         return folder
     run, exported = root / f".{folder.name}-run", root / f".{folder.name}"
     run.mkdir(parents=True, exist_ok=True)
-    _call("seele_verl.train", *wish.overrides(run))
+    _call("seele_verl.train", *wish.overrides(run), output=sys.stderr)
     shutil.rmtree(exported, ignore_errors=True)
-    _call("seele.cli.main", "export", str(run), "--out", str(exported))
+    # It prints a folder that is about to be renamed, and advice on uploading it.
+    _call("seele.cli.main", "export", str(run), "--out", str(exported), output=subprocess.DEVNULL)
     exported.rename(folder)
     shutil.rmtree(run)
     return folder
 
 
-def _call(module: str, *arguments: str) -> None:
-    """Run ``python -m module``, its output on this process's standard error.
+def _call(module: str, *arguments: str, output: int | TextIO) -> None:
+    """Run ``python -m module``. What it prints goes to ``output``, its errors to standard error.
 
     Raises:
         CheckpointError: If it fails.
     """
-    result = subprocess.run([sys.executable, "-m", module, *arguments], stdout=sys.stderr, check=False)
+    result = subprocess.run([sys.executable, "-m", module, *arguments], stdout=output, check=False)
     if result.returncode:
         raise CheckpointError(f"python -m {module} failed (status {result.returncode}); see above")
