@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -79,10 +80,21 @@ def seconds_of(address: str, repeats: int = 5) -> tuple[float, float]:
     seen = []
     for _ in range(repeats):
         began = time.perf_counter()
-        with urllib.request.urlopen(address) as answer:
-            answer.read()
+        _read(address)
         seen.append(time.perf_counter() - began)
     return seen[0], median(seen)
+
+
+def _read(address: str) -> str:
+    with urllib.request.urlopen(address) as answer:
+        return str(answer.read().decode())
+
+
+def _print_times(site: str, pages: Mapping[str, str], when: str) -> None:
+    for name, path in pages.items():
+        first, middle = seconds_of(site + path)
+        sys.stdout.write(f"{when}: {name}: first {first:.2f} s, then {middle:.2f} s\n")
+        sys.stdout.flush()
 
 
 def main() -> None:
@@ -123,19 +135,11 @@ def _measure(server: subprocess.Popen[str], run: Path, steps: int, began: float)
         "its responses, searched": f"/?step={some}&text=apples+left+12",
         "a problem's history": f"/problem?id={problem}",
     }
-    indexed = "/problem?id=problem-1"
-    for when in ("while it is indexed", "indexed"):
-        for name, path in pages.items():
-            first, middle = seconds_of(site + path)
-            sys.stdout.write(f"{when}: {name}: first {first:.2f} s, then {middle:.2f} s\n")
-            sys.stdout.flush()
-        while when == "while it is indexed":
-            with urllib.request.urlopen(site + indexed) as answer:
-                if f"{steps} of {steps} steps are indexed" in answer.read().decode():
-                    break
-            time.sleep(1)
-        if when == "while it is indexed":
-            sys.stdout.write(f"indexed after {time.perf_counter() - began:.0f} s\n")
+    _print_times(site, pages, "while it is indexed")
+    while f"{steps} of {steps} steps are indexed" not in _read(f"{site}/problem?id=problem-1"):
+        time.sleep(1)
+    sys.stdout.write(f"indexed after {time.perf_counter() - began:.0f} s\n")
+    _print_times(site, pages, "indexed")
     index = sum(file.stat().st_size for file in (run / "logs").glob("view.sqlite*"))
     memory = psutil.Process(server.pid).memory_info().rss
     sys.stdout.write(f"index {index / 1e6:.0f} MB, memory {memory / 1e6:.0f} MB\n")
