@@ -43,10 +43,11 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{at}: expected a section with keys, got {value!r}")
         return from_mapping(expected, value, at)
-    if get_origin(expected) is UnionType and any(map(get_origin, get_args(expected))):
-        if value is None and NoneType in get_args(expected):
+    others = [each for each in get_args(expected) if each is not NoneType]
+    if get_origin(expected) is UnionType and len(others) == 1:
+        if value is None:
             return None
-        [expected] = [each for each in get_args(expected) if each is not NoneType]
+        [expected] = others
     if get_origin(expected) is tuple and isinstance(value, list):
         return tuple(_checked(item, get_args(expected)[0], f"{at}[{i}]") for i, item in enumerate(value))
     if get_origin(expected) not in (None, UnionType):

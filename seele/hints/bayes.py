@@ -45,6 +45,8 @@ class _Visit:
     largest_ratio: float = 0.0
     is_probed: bool = False
     """True while un-hinted rollouts that measure the policy's own ability are due."""
+    probe_accuracy: float | None = None
+    """Mean accuracy of these rollouts, counted when the visit ends."""
 
 
 class BayesController(SequentialController):
@@ -238,8 +240,7 @@ class BayesController(SequentialController):
             correct_before, wrong_before = visit.outcomes.get(ratio, (0, 0))
             visit.outcomes[ratio] = (correct_before + correct, wrong_before + rollouts - correct)
             if visit.is_probed and ratio == 0.0:
-                visit.is_probed = False
-                self._withdrawal.count_probes(correct / rollouts)
+                visit.is_probed, visit.probe_accuracy = False, correct / rollouts
 
     def end_visit(self, instance_id: str) -> None:
         """See ``Controller``."""
@@ -252,7 +253,10 @@ class BayesController(SequentialController):
             largest_N = np.array([self._visits[name].largest_ratio for name in ids])
             self._beliefs.learn(ids, self._log_likelihood(ids), largest_N)
         for name in instance_ids:
-            self._visits.pop(name, None)
+            visit = self._visits.pop(name, None)
+            if visit is not None and visit.probe_accuracy is not None:
+                # Not counted before, so that no hint of a step depends on which visit was quicker.
+                self._withdrawal.count_probes(visit.probe_accuracy)
 
     # ----------------------------------------------------------------- visits
 
@@ -319,6 +323,7 @@ def _write_visit(visit: _Visit) -> dict[str, Any]:
         "outcomes": [[ratio, *counts] for ratio, counts in sorted(visit.outcomes.items())],
         "largest_ratio": visit.largest_ratio,
         "is_probed": visit.is_probed,
+        "probe_accuracy": visit.probe_accuracy,
     }
 
 
@@ -326,4 +331,10 @@ def _read_visit(value: Any) -> _Visit:
     outcomes: dict[float, tuple[int, int]] = {}
     for ratio, correct, wrong in value["outcomes"]:
         outcomes[read_ratio(ratio)] = (read_count(correct), read_count(wrong))
-    return _Visit(outcomes, read_ratio(value["largest_ratio"]), bool(value["is_probed"]))
+    accuracy = value["probe_accuracy"]
+    return _Visit(
+        outcomes,
+        read_ratio(value["largest_ratio"]),
+        bool(value["is_probed"]),
+        None if accuracy is None else read_ratio(accuracy),
+    )

@@ -103,6 +103,29 @@ class Client:
         self.in_use -= 1
 
 
+def test_a_server_dies_with_the_process_that_computes_for_it(monkeypatch):
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    from seele_verl.engine import replica
+
+    def exit_process(status):
+        raise SystemExit(status)
+
+    async def generate(self, **_):
+        raise EngineDeadError
+
+    monkeypatch.setattr(replica.os, "_exit", exit_process)
+    monkeypatch.setattr(RoundServer.__base__, "generate", generate)
+    dead, elsewhere = object.__new__(RoundServer), object.__new__(RoundServer)
+    dead.engine = SimpleNamespace(errored=True)
+    for what in (dead.live(), dead.generate(prompt_ids=PROMPT)):
+        with pytest.raises(SystemExit, match="1"):
+            asyncio.run(what)
+    # A server without an engine, as on the later nodes of a replica, lives on.
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(elsewhere.live(), timeout=0.1))
+
+
 @pytest.fixture(scope="module")
 def server():
     ray.init("local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)

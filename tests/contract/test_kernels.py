@@ -409,6 +409,22 @@ def test_a_packed_update_is_verls(tmp_path: Path, python: str) -> None:
         assert line["of prompts"] == 0.0, "they are never read"
 
 
+def test_the_gradient_of_a_nearly_sure_token_survives_half_precision(monkeypatch):
+    monkeypatch.setenv("VERL_ENGINE_DEVICE", "cpu")
+    from seele_verl import packed_engine
+
+    monkeypatch.setattr(packed_engine, "CHUNK_NUMBERS", 2 * 8)
+    sure_LV = torch.zeros(5, 8, dtype=torch.bfloat16)
+    sure_LV[:, 3] = 9.0
+    exact_LV = sure_LV.double().requires_grad_()
+    predictor_P, ids_P = torch.tensor([4, 0, 3]), torch.tensor([3, 3, 2])
+    exact_LV.log_softmax(-1)[predictor_P, ids_P].sum().backward()
+    rounded_LV = sure_LV.requires_grad_()
+    log_probs_P, _ = packed_engine.score(rounded_LV * 1, predictor_P, ids_P, 1.0)
+    log_probs_P.sum().backward()
+    torch.testing.assert_close(rounded_LV.grad.double(), exact_LV.grad, rtol=0.01, atol=1e-6)
+
+
 def test_ranks_run_the_same_number_of_micro_batches_whatever_rows_they_leave_out(monkeypatch):
     """Try a rank whose rows have no weight beside one with three micro-batches, and a rank without a peer."""
     from tensordict import TensorDict

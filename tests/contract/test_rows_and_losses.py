@@ -581,13 +581,18 @@ def test_where_any_row_may_have_a_gradient_all_have_weight():
 def test_entropy_is_a_mean_over_the_rows_that_were_computed():
     # Four rows of entropy 2; the last two, with 5 of 10 tokens, were left out, and so was their sum.
     tokens, metrics = {"a": 2, "b": 3, "c": 1, "d": 4}, {"actor/entropy_loss": 1.0, "actor/pg_loss": 0.5}
+
+    def means(mode, computed, *, rows=4, entropy=1.0):
+        found = metrics | {"actor/entropy_loss": entropy}
+        return means_over_computed(found, rows=rows, tokens=tokens, computed=computed, loss_agg_mode=mode)
+
     for mode in ("token-mean", "seq-mean-token-mean"):
-        means = means_over_computed(metrics, tokens=tokens, computed={"a", "b"}, loss_agg_mode=mode)
-        assert means == {"actor/entropy_loss": 2.0, "actor/pg_loss": 0.5}
-    means = means_over_computed(metrics, tokens=tokens, computed={"d"}, loss_agg_mode="token-mean")
-    assert means["actor/entropy_loss"] == 2.5
-    means = means_over_computed(metrics, tokens=tokens, computed=set(), loss_agg_mode="token-mean")
-    assert means == {"actor/pg_loss": 0.5}
+        assert means(mode, {"a", "b"}) == {"actor/entropy_loss": 2.0, "actor/pg_loss": 0.5}
+    # Four more rows fill the batch up. verl divides a mean over rows by them, too.
+    assert means("token-mean", {"a", "b"}, rows=8)["actor/entropy_loss"] == 2.0
+    assert means("seq-mean-token-mean", {"a", "b"}, rows=8, entropy=0.5)["actor/entropy_loss"] == 2.0
+    assert means("token-mean", {"d"})["actor/entropy_loss"] == 2.5
+    assert means("token-mean", set()) == {"actor/pg_loss": 0.5}
 
 
 def test_shaped_and_likelihood_terms_have_the_values_worked_by_hand():

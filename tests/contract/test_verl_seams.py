@@ -496,6 +496,43 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
     assert len(said) == 2 and "(step 1: 66.7% of 3)" in said[1]
 
 
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_validation_without_all_of_its_responses_has_no_accuracy(monkeypatch, missing):
+    from omegaconf import OmegaConf
+
+    from seele_verl import trainer as module
+
+    def validate(self):
+        self._validated_texts = ["text"] * (6 - missing)
+        return {"val-core/toy/reward/mean@2": 0.5}
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "_validate", validate)
+    trainer, said, told = object.__new__(module.SeeleTrainer), [], []
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"val_kwargs": {"n": 2}}}})
+    trainer.val_dataset, trainer._training, trainer.global_steps = ["problem"] * 3, True, 20
+    trainer.log = SimpleNamespace(warn=said.append)
+    trainer.callbacks = SimpleNamespace(on_validation_end=lambda step, metrics: told.append(step))
+    metrics = trainer._validate()
+    if missing:
+        assert metrics == {"validation/missing_responses": 2.0} and not told
+        assert "validation after step 20: 2 of 6 responses are missing" in said[0]
+    else:
+        assert metrics["val/accuracy/toy"] == 0.5 and (said, told) == ([], [20])
+
+
+def test_rows_divide_into_the_micro_batches_of_a_pass():
+    from omegaconf import OmegaConf
+
+    from seele_verl import trainer as module
+
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.config = OmegaConf.create({"trainer": {"nnodes": 2, "n_gpus_per_node": 4}})
+    settings = {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 16}
+    assert trainer._multiple_of_rows(OmegaConf.create(settings)) == 8
+    fixed = OmegaConf.create(settings | {"log_prob_use_dynamic_bsz": False})
+    assert trainer._multiple_of_rows(fixed) == 128
+
+
 def test_a_cut_trace_has_no_end_and_is_judged_as_one_that_hit_the_limit():
     from seele.config import HintConfig, OffPolicyConfig, SeeleConfig
     from seele.records import Finish, Instance
@@ -754,13 +791,13 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
     batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
     score = score_by_place(queue)
     workers = SimpleNamespace(compute_log_prob=score)
-    found = measure_hint_reliance(batch, visits, workers, temperature=1.0, ranks=2)
+    found = measure_hint_reliance(batch, visits, workers, temperature=1.0, multiple=2)
     # Alone, the response is at places 2 and 3; after its hint the engine gave -1 and -2.
     assert found == {"hints/reliance": pytest.approx((-2 - 3) / 2 - (-1 - 2) / 2)}
     assert score.rows == 2, "the only row was repeated, for two ranks"
     assert "rescored" not in queue.partitions
     unhinted = {"step1-000000": visit_of([(0, True)] * 4)}
-    assert measure_hint_reliance(batch, unhinted, workers, temperature=1.0, ranks=2) == {}
+    assert measure_hint_reliance(batch, unhinted, workers, temperature=1.0, multiple=2) == {}
 
 
 def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):
@@ -777,7 +814,7 @@ def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):
     queue.partitions["train"]["padding_0_0"]["response_mask"] = torch.tensor([0, 0])
     batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
     prompts = {"step1-000000": [1, 5, 5, 5, 2]}
-    ask_teacher(batch, prompts, score_by_place(queue), ranks=1)
+    ask_teacher(batch, prompts, score_by_place(queue), multiple=1)
     row, filler = (queue.partitions["train"][key] for key in keys)
     assert row["ref_log_prob"].tolist() == [-5.0, -6.0] and filler["ref_log_prob"].tolist() == [-2.0, -3.0]
     assert write_divergence(batch) == 4.0

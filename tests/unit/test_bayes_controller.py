@@ -228,6 +228,7 @@ def test_the_order_in_which_probes_come_changes_no_hint():
             controller.observe(ids[index], hint_ratio=0.0, num_correct=index, num_rollouts=2)
             controller.observe(ids[index], hint_ratio=0.5, num_correct=3, num_rollouts=6)
         chosen.append(controller.next_hint_ratios([RoundRequest(name, 1, legal) for name in ids]))
+        controller.end_visits(ids)
         means.append(controller.metrics()["probe_accuracy"])
     assert all(ratios == chosen[0] for ratios in chosen)
     # (0/2 + 1/2 + 2/2) / 3
@@ -434,6 +435,7 @@ def test_probes_that_are_under_way_survive_a_restart():
     controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
     restored.load_state_dict(through_json(controller.state_dict()))
     restored.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
+    restored.end_visit("p")
     assert restored.metrics()["probe_accuracy"] == 0.5
 
 
@@ -443,6 +445,8 @@ def test_probes_tell_about_the_curve():
         controller.plan_rounds([RoundRequest("p", 0, FOUR_STEPS)], num_rollouts=ROLLOUTS)
     measured.observe("p", hint_ratio=0.0, num_correct=4, num_rollouts=4)
     assert measured.predicted_accuracy("p", [0.0]) > unmeasured.predicted_accuracy("p", [0.0]) + 0.1
+    for controller in (measured, unmeasured):
+        controller.end_visit("p")
     assert measured.metrics()["probe_accuracy"] == 1.0
     assert "probe_accuracy" not in unmeasured.metrics()
 
@@ -483,6 +487,7 @@ def probe(controller, num_visits, *, num_correct):
         name = f"{num_correct}/{number}"
         controller.plan_rounds([RoundRequest(name, 0, FOUR_STEPS)], num_rollouts=4)
         controller.observe(name, hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+        controller.end_visit(name)
 
 
 def test_hints_end_for_good_once_enough_probes_are_accurate_enough():
@@ -511,7 +516,12 @@ def test_old_probes_lose_their_weight():
     assert controller.metrics()["hint_cap"] == 1.0
     controller.plan_rounds([RoundRequest("last", 0, FOUR_STEPS)], num_rollouts=4)
     controller.observe("last", hint_ratio=0.0, num_correct=4, num_rollouts=4)
-    assert controller.metrics()["hint_cap"] == 0.0
+    assert controller.metrics()["hint_cap"] == 1.0, "not before the visit ends: others may be in progress"
+    restored = build(probes=4, withdraw_at=0.7)
+    restored.load_state_dict(through_json(controller.state_dict()))
+    for each in (controller, restored):
+        each.end_visit("last")
+        assert each.metrics()["hint_cap"] == 0.0
 
 
 def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
@@ -520,6 +530,7 @@ def test_rollouts_without_hint_that_are_no_probes_do_not_count_as_such():
     controller.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
     for _ in range(PROBE_MEMORY):
         controller.observe("p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
+    controller.end_visit("p")
     assert controller.metrics()["probe_accuracy"] == 0.5
     assert controller.metrics()["hint_cap"] == 1.0
 

@@ -45,6 +45,9 @@ def test_defaults_are_the_numbers_of_the_paper():
 
 def test_whole_numbers_are_accepted_where_a_float_is_expected():
     assert build(imitation={"coefficient": 1}).imitation.coefficient == 1.0
+    # Also where there may be none.
+    assert type(build(save_every_minutes=30).save_every_minutes) is float
+    assert build(save_every_minutes=None).save_every_minutes is None
 
 
 def test_controller_settings_pass_through():

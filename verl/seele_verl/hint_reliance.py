@@ -18,7 +18,7 @@ MOST_ROWS = 64
 
 
 def measure_hint_reliance(
-    batch: KVBatchMeta, visits: Mapping[str, Visit], workers: Any, *, temperature: float, ranks: int
+    batch: KVBatchMeta, visits: Mapping[str, Visit], workers: Any, *, temperature: float, multiple: int
 ) -> dict[str, float]:
     """Score the step's right hinted responses after their question alone, with the policy before its update.
 
@@ -27,7 +27,7 @@ def measure_hint_reliance(
         visits: The step's visits, by group.
         workers: verl's group of actors.
         temperature: The rollouts' temperature.
-        ranks: Number of training ranks.
+        multiple: As for ``score_behind``.
 
     Returns:
         ``hints/reliance``: mean over responses y of the mean over their tokens of log pi(y | question) -
@@ -43,7 +43,11 @@ def measure_hint_reliance(
         for key, prompt in zip(keys, data["prompts"].unbind(), strict=True)
     ]
     alone = score_behind(
-        questions, data["responses"].unbind(), workers.compute_log_prob, ranks=ranks, temperature=temperature
+        questions,
+        data["responses"].unbind(),
+        workers.compute_log_prob,
+        multiple=multiple,
+        temperature=temperature,
     )
     behind = data["rollout_log_probs"].unbind()
     differences = [float((own - hinted).mean()) for own, hinted in zip(alone, behind, strict=True)]

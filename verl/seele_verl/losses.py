@@ -107,25 +107,32 @@ def have_weight(data: TensorDict, columns: Sequence[str]) -> list[bool]:
 
 
 def means_over_computed(
-    metrics: Mapping[str, float], *, tokens: Mapping[str, int], computed: Container[str], loss_agg_mode: str
+    metrics: Mapping[str, float],
+    *,
+    rows: int,
+    tokens: Mapping[str, int],
+    computed: Container[str],
+    loss_agg_mode: str,
 ) -> dict[str, float]:
     """Return the metrics of an update that skipped rows, with entropy and KL as means over computed rows:
     verl divides their sums by the rows, or the tokens, of the whole batch.
 
     Args:
         metrics: The update's metrics, by verl's names.
-        tokens: Response tokens of each row, by key.
+        rows: Number of rows, with those that pad the batch.
+        tokens: Response tokens of each row, by key, without those that pad the batch.
         computed: Keys of the rows that were computed.
         loss_agg_mode: verl's setting for the actor.
 
     Returns:
         The same metrics, without entropy and KL if no row was computed.
     """
-    sizes = tokens if loss_agg_mode.startswith("token-") else dict.fromkeys(tokens, 1)
-    of_computed = sum(size for key, size in sizes.items() if key in computed)
+    by_tokens = loss_agg_mode.startswith("token-")
+    of_all = sum(tokens.values()) if by_tokens else rows
+    of_computed = sum(size if by_tokens else 1 for key, size in tokens.items() if key in computed)
     means = dict(metrics)
     for name in metrics.keys() & {"actor/entropy_loss", "actor/kl_loss"}:
-        mean = means.pop(name) * sum(sizes.values())
+        mean = means.pop(name) * of_all
         if of_computed:
             means[name] = mean / of_computed
     return means

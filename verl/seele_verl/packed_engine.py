@@ -222,13 +222,17 @@ class _Score(torch.autograd.Function):
             ),
             strict=True,
         )
+        of_chosen_P, start = of_log_probs_P / ctx.temperature, 0
         for logits, normaliser, entropy, of_log_probs, of_entropy in columns:
             log_probs = logits.float() / ctx.temperature - normaliser[:, None]
             gradient = of_entropy[:, None] * (log_probs + entropy[:, None]) + of_log_probs[:, None]
-            logits.copy_(gradient.mul_(log_probs.exp_()).div_(-ctx.temperature))
-        logits_LV.index_put_(
-            (predictor_P, ids_P), (of_log_probs_P / ctx.temperature).to(logits_LV.dtype), accumulate=True
-        )
+            gradient.mul_(log_probs.exp_()).div_(-ctx.temperature)
+            # Added before the sum is rounded to the logits' precision: near p = 1 the two parts cancel.
+            here_P = (predictor_P >= start) & (predictor_P < start + len(logits))
+            chosen = predictor_P[here_P] - start, ids_P[here_P]
+            gradient.index_put_(chosen, of_chosen_P[here_P], accumulate=True)
+            logits.copy_(gradient)
+            start += len(logits)
         return logits_LV, None, None, None
 
 

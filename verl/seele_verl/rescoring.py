@@ -23,7 +23,7 @@ def score_behind(
     responses: Sequence[torch.Tensor],
     score: Callable[[KVBatchMeta], Any],
     *,
-    ranks: int,
+    multiple: int,
     **how: Any,
 ) -> list[torch.Tensor]:
     """Return the log-probability of every token of each response after its prompt.
@@ -32,14 +32,14 @@ def score_behind(
         prompts: (P,) token ids each; not empty.
         responses: (R,) token ids, as many responses as prompts.
         score: A forward pass of verl's workers.
-        ranks: Number of training ranks; the first row is repeated until rows divide over them evenly.
+        multiple: The first row is repeated until this divides the number of rows.
         **how: Further arguments of the pass, such as the temperature.
 
     Returns:
         (R,) for each response.
     """
     rows = [forward_row(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-    rows += [rows[0]] * (-len(rows) % ranks)
+    rows += [rows[0]] * (-len(rows) % multiple)
     keys = [f"row-{number}" for number in range(len(rows))]
     batch = tq.kv_batch_put(
         keys=keys,

@@ -24,7 +24,7 @@ def ask_teacher(
     prompts: Mapping[str, list[int]],
     score: Callable[[KVBatchMeta], Any],
     *,
-    ranks: int,
+    multiple: int,
     **how: Any,
 ) -> None:
     """Write the teacher's log-probabilities of each response into the batch, as ``ref_log_prob``.
@@ -33,7 +33,7 @@ def ask_teacher(
         batch: The step's rows.
         prompts: The teacher's prompt of each group; a padding row keeps its own.
         score: The reference model's forward pass.
-        ranks: As for ``score_behind``.
+        multiple: As for ``score_behind``.
         **how: As for ``score_behind``.
     """
     data = read_columns(batch, ("prompts", "responses"))
@@ -41,7 +41,7 @@ def ask_teacher(
         own if tag.get("is_padding") else torch.tensor(prompts[parse_row_key(key)[0]])
         for key, tag, own in zip(batch.keys, batch.tags, data["prompts"].unbind(), strict=True)
     ]
-    log_probs = score_behind(asked, data["responses"].unbind(), score, ranks=ranks, **how)
+    log_probs = score_behind(asked, data["responses"].unbind(), score, multiple=multiple, **how)
     write_columns(batch, {LOG_PROBS_OF_TEACHER: log_probs})
 
 

@@ -346,14 +346,17 @@ class SeeleTrainer(PPOTrainerSync):
                 self._visits,
                 self.actor_rollout_wg,
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
-                ranks=self._num_ranks,
+                multiple=self._multiple_of_rows(self.config.actor_rollout_ref.rollout),
             )
         return batch
 
-    @property
-    def _num_ranks(self) -> int:
+    def _multiple_of_rows(self, passes: DictConfig) -> int:
+        """Number that divides the rows of each pass for log-probabilities, with the ``rollout`` or ``ref``
+        section's settings.
+        """
+        of_rank = 1 if passes.log_prob_use_dynamic_bsz else passes.log_prob_micro_batch_size_per_gpu
         ranks: int = self.config.trainer.nnodes * self.config.trainer.n_gpus_per_node
-        return ranks
+        return ranks * of_rank
 
     @property
     def _measures_reliance(self) -> bool:
@@ -377,11 +380,12 @@ class SeeleTrainer(PPOTrainerSync):
             }
             how = {"no_lora_adapter": True} if self.ref_in_actor else {}
             workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
+            passes = "rollout" if self.ref_in_actor else "ref"
             ask_teacher(
                 batch,
                 self._teacher_prompts,
                 workers.compute_log_prob if self.ref_in_actor else workers.compute_ref_log_prob,
-                ranks=self._num_ranks,
+                multiple=self._multiple_of_rows(self.config.actor_rollout_ref[passes]),
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
                 **how,
             )
@@ -404,7 +408,7 @@ class SeeleTrainer(PPOTrainerSync):
         self._with_gradient = keys_with_weight(batch, columns)
         self._solutions = []
         if not self._nothing_to_learn:
-            num_updates = len(batch) / self._get_required_batch_multiple(1)
+            num_updates = len(batch) / (actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n)
             for column in (column for each in self.terms for column in each.term.counted):
                 batch.extra_info[count_of(column)] = count_tokens(batch, column) / num_updates
             leaves_out = bool(columns) and self.seele.packed_updates
@@ -416,7 +420,11 @@ class SeeleTrainer(PPOTrainerSync):
             if leaves_out:
                 tokens = {key: response for key, (_, _, response) in _real_rows(batch).items()}
                 of_update = means_over_computed(
-                    of_update, tokens=tokens, computed=self._with_gradient, loss_agg_mode=actor.loss_agg_mode
+                    of_update,
+                    rows=len(batch),
+                    tokens=tokens,
+                    computed=self._with_gradient,
+                    loss_agg_mode=actor.loss_agg_mode,
                 )
             metrics |= of_update
         if self.failed is not None:
@@ -586,6 +594,14 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _validate(self) -> dict[str, float]:
         metrics: dict[str, float] = super()._validate()
+        expected = len(self.val_dataset) * self.config.actor_rollout_ref.rollout.val_kwargs.n
+        if missing := expected - len(self._validated_texts):
+            # verl's means are over the others. Without its metrics, a run that resumes here validates again.
+            self.log.warn(
+                f"warning: validation after step {self.global_steps}: {missing} of {expected} responses are "
+                "missing, because the engine or a worker failed; no accuracy is recorded\n"
+            )
+            return {"validation/missing_responses": float(missing)}
         for name, value in list(metrics.items()):
             if name.startswith("val-core/") and "/reward/mean@" in name:
                 split = name.removeprefix("val-core/").split("/reward/")[0]

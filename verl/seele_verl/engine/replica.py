@@ -6,6 +6,7 @@ only; generation itself stays verl's ``vLLMHttpServer.generate``.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any
 
@@ -13,8 +14,11 @@ import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from seele_verl.engine.weight_socket import receive_on_own_socket
+
+CORE_POLL_S = 1.0
 
 # No output per token.
 FINAL = {"output_kind": RequestOutputKind.FINAL_ONLY}
@@ -28,8 +32,26 @@ class RoundServer(vLLMHttpServer):
         receive_on_own_socket()
 
     async def live(self) -> None:
-        """Never end: a caller that waits for this learns of the server's death."""
-        await asyncio.Event().wait()
+        """Never end: a caller that waits for this learns of the server's death.
+
+        vLLM computes in processes of its own. When one of them dies, this process ends, too, so that callers
+        meet one kind of death.
+        """
+        while not self._core_has_died():
+            await asyncio.sleep(CORE_POLL_S)
+        os._exit(1)
+
+    def _core_has_died(self) -> bool:
+        # In a replica of several nodes, only the first node's server has an engine.
+        engine = getattr(self, "engine", None)
+        return engine is not None and engine.errored
+
+    async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+        """Return verl's output of a request."""
+        try:
+            return await super().generate(*args, **kwargs)
+        except EngineDeadError:
+            os._exit(1)
 
     async def generate_round(
         self,
