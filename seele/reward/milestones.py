@@ -107,7 +107,9 @@ def _same_value(text: str, answer: str) -> bool:
     return canonical_number(one) == canonical_number(other) if is_number else one == other
 
 
-def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0) -> Walk:
+def walk(
+    milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0, hint: str = ""
+) -> Walk:
     r"""Walk a response along the milestones.
 
     Passed segments come first. Then one that ends with the text and belongs to the last milestone: passed if
@@ -120,6 +122,8 @@ def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, sh
         correct: Whether its final answer is correct; if so, nothing is an error. None if unknown: then the
             last ``\boxed{}`` counts if it is written like the answer.
         shown: How many milestones the hint states. The others are still ahead.
+        hint: The text right before the response, which continues it. An equation that begins there counts if
+            its value begins in the response. Chains need none: a letter tells where an operation belongs.
     """
     if not milestones:
         return Walk((), None)
@@ -127,7 +131,7 @@ def walk(milestones: Sequence[Milestone], text: str, *, correct: bool | None, sh
     runs = _chain_runs(milestones)
     segments: list[Segment] = []
     start, ahead = 0, min(max(shown, 0), last)
-    for event in _chain_events(milestones, runs, text) if runs else _free_events(milestones, text):
+    for event in _chain_events(milestones, runs, text) if runs else _free_events(milestones, text, hint):
         if event.is_error:
             if correct:
                 continue
@@ -154,7 +158,7 @@ class _Event(NamedTuple):
     """The milestones whose value it is or, for an error, should have been."""
 
 
-def _free_events(milestones: Sequence[Milestone], text: str) -> Iterator[_Event]:
+def _free_events(milestones: Sequence[Milestone], text: str, hint: str) -> Iterator[_Event]:
     by_value: dict[str, list[int]] = {}
     by_left: dict[str, list[int]] = {}
     stated: set[str] = set()
@@ -163,13 +167,16 @@ def _free_events(milestones: Sequence[Milestone], text: str) -> Iterator[_Event]
         stated.update(milestone.equations)
         for own in milestone.equations[-1:]:
             by_left.setdefault(own.partition("=")[0], []).append(index)
-    for equation in equations(text):
+    for equation in equations(hint + text):
+        start, end = equation.start - len(hint), equation.end - len(hint)
+        if start < 0:
+            continue
         # An equation of the worked solution is never an error, even if it is false.
         if equation.is_false and equation.written not in stated:
             left = equation.written.partition("=")[0]
-            yield _Event(equation.start, equation.end, True, by_left.get(left, []))
+            yield _Event(start, end, True, by_left.get(left, []))
         elif equation.value in by_value:
-            yield _Event(equation.start, equation.end, False, by_value[equation.value])
+            yield _Event(start, end, False, by_value[equation.value])
 
 
 # --- Chains

@@ -4,12 +4,13 @@
 
     def walk(milestones, text, *, correct, shown): ...
 
-It returns a ``seele.records.Walk`` in characters of the text. With ``seele.credit.stop`` it is also called on
-each line separately, with ``shown`` counting the milestones before the line.
+It returns a ``seele.records.Walk`` in characters of the text. With ``seele.credit.stop`` it is also called
+after each line of a response, on all lines so far.
 """
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,9 @@ def _checked(function: WalkFunction) -> WalkFunction:
             f"{KEY}: {where(function)} must be a function of (milestones, text, *, correct, shown): {error}"
         ) from error
 
-    def checked(milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0) -> Walk:
+    def checked(
+        milestones: Sequence[Milestone], text: str, *, correct: bool | None, shown: int = 0, hint: str = ""
+    ) -> Walk:
         with blame(function, f"a response of {len(text)} characters", key=KEY):
             found = function(milestones, text, correct=correct, shown=shown)
             _check(found, len(milestones), len(text))
@@ -66,28 +69,33 @@ def _check(found: Walk, num_milestones: int, num_chars: int) -> None:
 
 
 class ErrorWatch:
-    """Finds the first sure error of a response while it is being written, line by line. It does not matter
-    how the text is split into pieces.
+    """Finds the first sure error of a response while it is being written: after each line, it knows whether
+    the walk over all lines so far has one. It does not matter how the text is split into pieces.
     """
 
-    def __init__(self, milestones: Sequence[Milestone], *, shown: int, walk: str = "milestones") -> None:
+    def __init__(
+        self, milestones: Sequence[Milestone], *, shown: int, walk: str = "milestones", hint: str = ""
+    ) -> None:
         """Begin before the response.
 
         Args:
             milestones: The problem's milestones.
             shown: How many of them the hint states (``num_shown``).
             walk: As ``seele.credit.walk``; a name, because watches are sent to the engine's process.
+            hint: The text right before the response, which continues it.
         """
-        self._walk, self._shown = walk, shown
-        self._milestones, self._behind = milestones, shown
-        self._line = ""
+        self._milestones, self._shown, self._walk = milestones, shown, walk
+        self._hint_chars = len(hint)
+        self._written = hint
+        """The hint and the response so far."""
         self.chars_read = 0
-        """Characters of the lines read so far, up to the one with the error."""
+        """Characters of the response's lines read so far, up to the one with the error."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON of a watch at the beginning of the response, for the engine's process."""
         milestones = [[each.value, each.end, list(each.equations)] for each in self._milestones]
-        return {"milestones": milestones, "shown": self._shown, "walk": self._walk}
+        hint = self._written[: self._hint_chars]
+        return {"milestones": milestones, "shown": self._shown, "walk": self._walk, "hint": hint}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "ErrorWatch":
@@ -95,16 +103,58 @@ class ErrorWatch:
         milestones = [
             Milestone(value, end, tuple(equations)) for value, end, equations in stored["milestones"]
         ]
-        return cls(milestones, shown=stored["shown"], walk=stored["walk"])
+        return cls(milestones, shown=stored["shown"], walk=stored["walk"], hint=stored["hint"])
 
     def finds_error(self, text: str) -> bool:
-        """Read ``text``, which comes next, and return True if a line that ends in it has a sure error."""
-        *ended, self._line = (self._line + text).split("\n")
-        for line in ended:
-            self.chars_read += len(line) + 1
-            seen = find_walk(self._walk)(self._milestones, line, correct=None, shown=self._behind)
-            if seen.first_error is not None:
+        """Read ``text``, which comes next, and return True if the walk up to a line that ends in it has a
+        sure error.
+        """
+        self._written += text
+        while end := self._written.find("\n", line := self._hint_chars + self.chars_read) + 1:
+            self.chars_read = end - self._hint_chars
+            if self._walk != "milestones":  # which may look anywhere
+                found = self._has_error(0, 0, end)
+            else:
+                # Whole walks after every line would take quadratic time. Only the line and those that it
+                # continues may show a new error, and what looks like one is looked at again with more around.
+                start = _start_of_joined(self._written, line, end)
+                around = self._written.rfind("\n", 0, max(start - _AROUND, 0)) + 1
+                found = all(self._has_error(begin, start, end) for begin in (start, around))
+                found = found and self._has_error(0, 0, end)
+            if found:
                 return True
-            passed = [segment.milestone_index for segment in seen.segments if segment.passed]
-            self._behind = max([self._behind, *(index + 1 for index in passed)])
         return False
+
+    def _has_error(self, begin: int, judged_from: int, end: int) -> bool:
+        """Walk ``_written[judged_from:end]``, knowing what was written from ``begin`` on."""
+        judged_from = max(judged_from, self._hint_chars)
+        text, before = self._written[judged_from:end], self._written[begin:judged_from]
+        seen = find_walk(self._walk)(self._milestones, text, correct=None, shown=self._shown, hint=before)
+        return seen.first_error is not None
+
+
+_AROUND = 400
+"""Characters before an equation that are enough to judge it almost always."""
+_BEGINS_OPEN = re.compile(r"[^0-9]*=")
+"""An equals sign without a number before it."""
+_ENDS_OPEN = re.compile(r"[^0-9]*?[-+*/=(\[{\\\u00d7\u00f7\u2212]")
+"""Read backwards: a sign without a number behind it."""
+_MOST_JOINED = 12
+"""Lines that one equation with the words behind it may take."""
+
+
+def _start_of_joined(text: str, start: int, end: int) -> int:
+    """Where the lines begin that may share an equation, or a box, with the last one, ``text[start:end]``.
+
+    A line continues the one before if that one ends, or this one begins, with a sign whose number is missing.
+    """
+    box = text.rfind("\\boxed{", 0, start)
+    closes_box = box >= 0 and "}" not in text[box:start] and "}" in text[start:end]
+    start = text.rfind("\n", 0, start) + 1
+    for _ in range(_MOST_JOINED):
+        before = text.rfind("\n", 0, max(start - 1, 0)) + 1
+        earlier = text[before:start]
+        if earlier.strip() and not (_ENDS_OPEN.match(earlier[::-1]) or _BEGINS_OPEN.match(text[start:end])):
+            break
+        start, end = before, start
+    return min(start, box) if closes_box else start

@@ -20,7 +20,8 @@ from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, utils, v
 from vllm.v1.sample import logits_processor
 
 from seele.config import SeeleConfig
-from seele.config.settings import RewardConfig
+from seele.config.settings import HintConfig, RewardConfig
+from seele.config.training import CreditConfig
 from seele.errors import ConfigError
 from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, Instance
@@ -366,6 +367,33 @@ def test_only_what_stands_behind_the_thoughts_is_graded_where_asked_for(text, be
         completion = Completion(text=text, token_ids=(1,), log_probs=(0.0,), finish=Finish.STOP)
         asyncio.run(made._grade(completion, None, hint_steps=0))
     assert asked == [graded, text]
+
+
+@pytest.mark.parametrize("placement", ["assistant", "user"])
+@pytest.mark.parametrize("correct", [True, False])
+def test_a_response_is_walked_behind_the_hint_that_it_continues(placement, correct):
+    steps = ("Natalia sold 20 +", " 12 + 16 = 48 clips.\n", "48 / 2 = 24 clips.\n", "\\boxed{24}")
+    milestones = find_milestones("How many clips?", "".join(steps).splitlines(keepends=True), "24")
+    instance = Instance(
+        instance_id="1", data_source="", question="", steps=steps, answer="24", milestones=milestones
+    )
+    made = worker()
+    made.tokenizer = byte_tokenizer()
+    made.seele = SeeleConfig(
+        method="grpo", credit=CreditConfig(stop=True), hints=HintConfig(placement=placement)
+    )
+
+    async def grade_rollout(text, instance, *, hint_steps):
+        return Grade(correct, GradeReason.CORRECT if correct else GradeReason.WRONG)
+
+    made.grader = SimpleNamespace(grade_rollout=grade_rollout)
+    text = " 12 + 16 = 48 clips.\n"
+    token_ids = tuple(made.tokenizer.encode(text))
+    completion = Completion(text=text, token_ids=token_ids, log_probs=(), finish=Finish.STOP)
+    for hint_steps, is_flagged in ((0, True), (1, placement == "user")):
+        grade = asyncio.run(made._grade(completion, instance, hint_steps=hint_steps))
+        assert grade.is_flagged == is_flagged
+        assert (grade.walk.first_error is not None) == (is_flagged and not correct)
 
 
 @pytest.mark.parametrize("stop", [(), ("User:",)])

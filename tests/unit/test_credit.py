@@ -29,6 +29,7 @@ from seele.records import (
     Visit,
     Walk,
 )
+from seele.reward import walks
 from seele.reward.milestones import find_milestones, num_shown, walk
 from seele.reward.walks import ErrorWatch, find_walk
 from seele.rollout.sampling import in_tokens, token_counts
@@ -246,6 +247,102 @@ def test_it_makes_no_difference_in_what_pieces_a_text_comes(parts, data):
         assert walk(CHAIN, text, correct=False).first_error is not None
 
 
+CLIPS = find_milestones("How many clips?", ("48/2 = 24.\n", "24 + 18 = 42.\n", "\\boxed{42}"), "42")
+LINES = r"""
+Total = 3 * 4 +|5 * 6 = 42|(2 + 3) *|4 + 5 = 45|= 12 +|  30 + 5 = 47|2 + 2 =|2 + 2|= 5|2+2=$|5$|12 = 3 *|
+\[|\]|&= 3 * 4 \\|& = 12 + 1 \\|= \quad|\times 4 = 21|\boxed{42}|\boxed{|}|2 + 3 = 6 (|2 + 3 = 6 /|so it is||
+So 3 + 4 = 8.|3 + 4 = 7|48/2 = 24|48/2 = 23|half of|the price of|of 30 + 2 = 33|about|one,|- 2 + 2 = 5|twice
+""".replace("\n", "").split("|")
+LINES_OF_CHAINS = ("3a+2b+3=8", "8c+8=6", "8c+8=5", "8c+", "\\boxed{", "6", "5", "}", "\\boxed{5}", "", "so")
+
+
+def first_wrong_line(watch, milestones, response, hint):
+    """Return how far the watch reads, and the shortest beginning of whole lines in which a walk has an
+    error.
+    """
+    found = watch.chars_read if watch.finds_error(response) else None
+    ends = [at for at, char in enumerate(response, start=1) if char == "\n"]
+    walks = (walk(milestones, response[:end], correct=None, hint=hint) for end in ends)
+    return found, next(
+        (end for end, seen in zip(ends, walks, strict=True) if seen.first_error is not None), None
+    )
+
+
+def test_a_line_is_an_error_exactly_where_the_walk_so_far_has_one():
+    num_found = 0
+    for seed in range(1200):
+        rng = random.Random(seed)
+        milestones, lines = (CHAIN, LINES_OF_CHAINS) if seed % 6 == 0 else (CLIPS, LINES)
+        some = (" ".join(rng.choices(lines, k=rng.choice((1, 1, 1, 2)))) for _ in range(rng.randint(1, 8)))
+        text = "\n".join(some) + "\n"
+        cut = rng.randint(0, len(text) // 2) if seed % 2 else 0
+        watch = ErrorWatch(milestones, shown=0, hint=text[:cut])
+        found, expected = first_wrong_line(watch, milestones, text[cut:], text[:cut])
+        assert found == expected, (text[:cut], text[cut:])
+        num_found += found is not None
+    assert 300 < num_found < 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Total = 3 * 4 +\n5 * 6 = 42\n\\boxed{42}",
+        "(2 + 3) *\n4 + 5 = 45\n",
+        "= 12 +\n  30 + 5 = 47\n",
+        pytest.param("Total = 3 * 4 +\n5 * 6 = 42\n" * 50, id="again and again"),
+    ],
+)
+def test_a_line_that_ends_an_equation_is_not_judged_alone(text):
+    assert walk(CLIPS, text, correct=None).first_error is None
+    assert not ErrorWatch(CLIPS, shown=0).finds_error(text)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "She has 12 apples (and pears).\nSo 3 * 4 +\n5 * 6 = 42\n\n\\[\nx = 5\n\\]\n",
+        "= 12 +\n 30 + 5 = 47\n",
+        "(\n\n",
+    ],
+)
+def test_a_long_response_is_watched_in_linear_time(monkeypatch, part):
+    walked = [0]
+
+    def counted(milestones, text, *, hint, **settings):
+        walked[-1] += len(hint) + len(text)
+        return walk(milestones, text, hint=hint, **settings)
+
+    monkeypatch.setattr(walks, "find_walk", lambda _: counted)
+    assert not ErrorWatch(CLIPS, shown=0).finds_error(part * 100)
+    walked.append(0)
+    assert not ErrorWatch(CLIPS, shown=0).finds_error(part * 200)
+    assert walked[1] < 2.2 * walked[0]
+
+
+@pytest.mark.parametrize(
+    ("hint", "response", "passed", "error"),
+    [
+        ("Natalia sold 20 + ", "12 + 16 = 48 clips in April.\n", [], None),
+        ("Natalia sold 48/", "2 = 24 clips in May.\n", ["2 = 24"], None),
+        ("Natalia sold 48/2 =", " 24 clips in May.\n", [" 24"], None),
+        ("She sold 4", "8/2 = 23 clips.\n", [], "23"),
+        ("She sold 48/2 = 2", "3 clips.\n", [], None),  # the value begins in the hint
+        ("She sold 3 + 4 = 8 clips.", " Then 48/2 = 24.\n", [" Then 48/2 = 24"], None),
+        ("First,\n3 * 4 +", "\n5 * 6 = 42\n", [], None),
+        ("First.\n", "5 * 6 = 42\n", [], "42"),
+        ("", "12 + 16 = 48 clips in April.\n", [], "48"),
+    ],
+)
+def test_a_response_continues_its_hint(hint, response, passed, error):
+    seen = walk(CLIPS, response, correct=None, hint=hint)
+    assert [response[s.start : s.end] for s in seen.segments if s.passed] == passed
+    assert (None if seen.first_error is None else response[seen.first_error :][: len(error or "")]) == error
+    stored = json.dumps(ErrorWatch(CLIPS, shown=0, hint=hint).to_json())
+    watch = ErrorWatch.from_json(json.loads(stored))
+    assert watch.finds_error(response) == (error is not None)
+    assert watch.chars_read == len(response)
+
+
 # --- A walk of the user's own
 
 
@@ -264,6 +361,11 @@ def test_an_own_walk_takes_the_place_of_ours_for_watches_too(tmp_path):
     watch = ErrorWatch(CHAIN, shown=0, walk=spec)
     assert not watch.finds_error("8c+8=5\nyes\n")
     assert ErrorWatch.from_json(json.loads(json.dumps(watch.to_json()))).finds_error("no\n")
+    (tmp_path / "other").mkdir()
+    across_lines = own_walk(tmp_path / "other", "Walk((), 0 if 'yes\\nno' in text else None)")
+    watch = ErrorWatch(CHAIN, shown=0, walk=across_lines, hint="yes\n")
+    assert not watch.finds_error("no\nyes\n")
+    assert watch.finds_error("no\n"), "all lines so far, without the hint"
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,12 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                 # The problem's first rollout is never stopped, whatever it writes.
                 first_watched = int(round_index == first_rollout == 0)
                 for position in range(first_watched, num_rollouts):
-                    watches[position] = ErrorWatch(milestones, shown=shown, walk=self.seele.credit.walk)
+                    watches[position] = ErrorWatch(
+                        milestones,
+                        shown=shown,
+                        walk=self.seele.credit.walk,
+                        hint=self._hint_before(instance, hint_steps),
+                    )
                 request["first_watched"] = first_watched
             cache = None if validate else self.cache
             kept = cache.find(step, request) if cache else None
@@ -460,17 +465,25 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if not (self.walks and instance.milestones):
             return grade
         shown = _num_shown(instance, hint_steps)
-        walk = find_walk(self.seele.credit.walk)
-        seen = walk(instance.milestones, completion.text, correct=grade.correct, shown=shown)
+        walk = partial(
+            find_walk(self.seele.credit.walk),
+            instance.milestones,
+            completion.text,
+            shown=shown,
+            hint=self._hint_before(instance, hint_steps),
+        )
+        seen = walk(correct=grade.correct)
         # Only a right answer can excuse an error.
-        unaware = seen
-        if grade.correct:
-            unaware = walk(instance.milestones, completion.text, correct=None, shown=shown)
+        unaware = walk(correct=None) if grade.correct else seen
         return dataclasses.replace(
             grade,
             walk=in_tokens(seen, completion.token_ids, self._decode),
             is_flagged=unaware.first_error is not None,
         )
+
+    def _hint_before(self, instance: Instance, hint_steps: int) -> str:
+        """Return the hint that a response continues; empty where the user's turn has it."""
+        return "" if self.seele.hints.user_request else instance.hint(hint_steps)
 
     async def _verdict(self, completion: Completion, instance: Instance, *, hint_steps: int) -> Grade:
         if self.seele.reward.truncated_is_wrong and completion.finish is Finish.LENGTH:
