@@ -2,12 +2,14 @@
 
 ``5 apples + $3 = 9 apples.`` is ``5+3=9``: numbers with + - * /, brackets and units, an equals sign, and one
 number after it. It is surely false if no order of its operations, no rounding and no factor between two units
-makes it true, and if nothing around it may change its meaning. Anything unusual is never surely false.
+makes it true, and if nothing around it may change its meaning. A sum is only judged if all its numbers have
+the same unit or none has. Anything unusual is never surely false.
 """
 
 import functools
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ class Equation(NamedTuple):
     written: str
     """Both sides, without blanks and units, such as ``48/2=24``; empty without numbers on the left."""
     value: str | None
-    """The number, without commas and trailing zeros; None if the right side continues, as in ``8 * 2``."""
+    """The number, without commas and trailing zeros; None if it is not the whole right side, as in ``3x``."""
     is_false: bool
     """True if the equation is surely false."""
 
@@ -54,16 +56,33 @@ _NUMBER = re.compile(
 _WORD = r"[^\W\d_]{2,20}+(?:['\u2019-][^\W\d_]{1,20}+)*+"
 _UNIT = rf"(?: {{0,9}}(?:/ {{0,9}}|(?<= ))(?!(?:and|or)\b){_WORD}){{0,4}}"
 _OPERAND = rf"(?>[( ]{{0,9}}{_NUMBER.pattern}(?: {{0,9}}%)?{_UNIT}(?: {{0,9}}\)){{0,5}})"
+_LETTER = r"[^\W\d_]"
+_GOES_ON = "|".join(
+    (
+        rf"[) ]{{0,9}}{_UNIT} {{0,9}}[-+*/^] {{0,9}}(?:[(0-9.]|{_LETTER}\b)",  # = 8 * 2
+        rf"{_LETTER}| {{1,9}}(?![aI] ){_LETTER}\b(?!')|[) ]{{0,9}}[A-Z]{{2,3}}\b",  # = 3x, = 3 AB
+        r"[) ]{0,9}(?:[_!√]|\\(?!circ|end|text|mbox|implies|[a-zA-Z]*arrow)[a-zA-Z])",  # = 9\pi
+        r"\^ {0,9}\\(?!circ)",  # = 2^\alpha
+        r"[) ]{0,9}(?:hundred|thousand|million|billion|trillion|dozen|times (?:the|as)|sqrt|pi)\b",
+        rf"[) ]{{0,9}}(?:[0-9]|:[0-9]| : |\((?! {{0,3}}{_WORD}))",  # = 5 1/2, = 10:30, = 2 (x + 1)
+        rf" {{1,9}}(?:(?!(?:in|for|at|on|per|from|so|or)\b){_WORD},? {{1,9}})?+(?:and {{1,9}})?"
+        rf"(?>{_NUMBER.pattern}(?:/{_NUMBER.pattern})?)(?! {{0,9}}[-+*/=])",  # = 1 hour 15 minutes
+        r"(?(opened) {0,9},|(?!))",  # = (7, 8)
+    )
+)
+"""What follows a number that is not the whole right side."""
 _EQUATION = re.compile(
     rf"(?>(?P<left>(?<![0-9.,])(?! ){_OPERAND}(?: {{0,9}}[-+*/]{_OPERAND}){{0,30}}))?"
     r" {0,9}\n?(?<![=<>!:])=(?![=<>])"
-    rf"(?= {{0,9}}\n?[( ]{{0,9}}(?P<right>-? {{0,9}}(?P<number>{_NUMBER.pattern})(?: {{0,9}}%)?)"
-    rf"(?P<goes_on>[) ]{{0,9}}{_UNIT} {{0,9}}[-+*/^] {{0,9}}(?:[(0-9.]|[^\W\d_]\b))?)"
+    r"(?= {0,9}\n? {0,9}(?P<opened>\([( ]{0,9})?"
+    rf"(?P<right>-? {{0,9}}(?P<number>(?>{_NUMBER.pattern}))(?: {{0,9}}%)?+)"
+    rf"(?P<goes_on>{_GOES_ON})?)"
 )
 
 _PLAIN = [
     (re.compile(pattern), plain)
     for pattern, plain in (
+        (r"\\\\(?:\[[^]\n]{0,9}\])?(?= {0,9}\n)", " "),
         (r"(?<=[0-9])(?:\{,\}|,?\\[,!])(?=[0-9]{3}(?![0-9]))", ","),
         (r"\\[dt]?frac\{([^{}\n]{1,80})\}\{([0-9]{1,15})\}", r"((\1)/\2)"),
         (r"\\(?:text|mathrm) ?\{([^{}\n]{0,80})\}", r"\1 "),
@@ -106,22 +125,28 @@ def _words(text: str) -> frozenset[str]:
 
 _CLAUSE = rf"(?P<words>(?:[(/\s]{{0,9}}(?:{_WORD}|[aI]\b))*+)"
 _BEFORE = re.compile(
-    r"(?:^|[^-+*/=~(\s]\s{0,9}\n|(?<=[\w)%'\"])[.,;:](?=\s)|[=>]|(?<![\w)])\("
-    rf"|= {{0,9}}{_NUMBER.pattern}(?= {_WORD})){_CLAUSE}\s*+(?<!\w)$"
+    rf"(?:^|[^-+*/=~(\s]\s{{0,9}}\n|(?<=[\w)%'\"])[.,;:](?=\s)|[=>]|(?<![\w)])\(){_CLAUSE}\s*+(?<!\w)$"
 )
-"""Only words between the last stop, line, bracket or result and an equation."""
-_BEHIND = re.compile(rf"(?![\w(^!'])[) ]{{0,9}}+{_CLAUSE}(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))")
+"""Only words between the last stop, line, bracket or equals sign and an equation."""
+_BEHIND = re.compile(rf"(?!')[) ]{{0,9}}+{_CLAUSE}(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))")
 """After an equation: words, or a stop."""
 _FAR = 120
-_TAKEN = re.compile(r"(?<!total )(?<!sum )\b(?:of|days?|weeks?|months?|years?|hours?|steps?)\s*$")
-"""``the price of 3 shirts + 5``, ``Day 2 - 5 * 3``: the first number belongs to the words before it."""
+_CONTEXT = re.compile(
+    r"\b(?:about|around|nearly|almost|approx\w*|roughly|round(?:s|ed|ing)?|estimat\w*|nearest|significant|sf"
+    r"|[bp]?mod|modul[oa]r?|clock|base|bases|binary|octal|hexadecimal|remainders?|equiv|mathbb"
+    r"|not|cannot|\w{2,9}n['\u2019]t|false|wrong|incorrect\w*|untrue|mistake\w*|errors?|invalid"
+    r"|contradict\w*|impossible|absurd|fails?|whether|true)\b|[\u2248\u2261]",
+    re.IGNORECASE,
+)
+"""Words that may change the meaning of every equation in their line."""
+_TAKEN = re.compile(r"(?<!total )(?<!sum )\b(?:of|at)\s*$")
+"""``the price of 3 shirts + 5``: the first number belongs to the words before it."""
 _DOUBTFUL = _words("""
-    about approximately approx roughly around nearly almost rounded rounding round estimate
-    mod modulo base binary remainder am pm o'clock clock not wrong incorrect mistake cannot isn't doesn't
     half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
     sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root
     percent percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
     than as minus plus less more by over into from under negative between divided multiplied per
+    if let suppose no does am pm o'clock two three four five six seven eight nine ten eleven twelve twenty
     """)
 """Words near an equation that may be part of it."""
 _MEASURES = _words("""
@@ -135,6 +160,8 @@ _FACTORS = (2, 3, 4, 7, 8, 12, 16, 24, 30, 36, 48, 52, 60, 144, 365, 1760, 2000,
 """Factors between two units of ``_MEASURES``."""
 _UNSURE = re.compile(rf"[-+]{_NUMBER.pattern}%|(?<![0-9.,])0[0-9]|/.*/")
 """A percentage of what precedes it, a time of day, a fraction of a fraction."""
+_COUNTED = re.compile(rf"{_NUMBER.pattern}[%) ]{{0,9}}(/? {{0,9}}{_WORD})?")
+"""A number and the first word after it."""
 
 
 def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
@@ -148,6 +175,11 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     behind = _BEHIND.match(plain, end, end + _FAR)
     if before is None or behind is None or _TAKEN.search(before["words"].lower()):
         return False
+    if not _same_units(left, f"{found['left']}={found['right']}{behind['words']}"):
+        return False
+    line = (plain.rfind("\n", max(start - _FAR, 0), start) + 1, plain.find("\n", end, end + _FAR))
+    if _CONTEXT.search(plain, line[0] or max(start - _FAR, 0), line[1] if line[1] >= 0 else end + _FAR):
+        return False
     parts = (before["words"], found["left"], behind["words"])
     earlier, own, later = (re.findall(_WORD, part.lower()) for part in parts)
     words = {*earlier[-4:], *own, *later[:4]}
@@ -157,15 +189,23 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     return not _may_agree(left, right, (100, 1000, 10**6, *(_FACTORS if measures else ())))
 
 
+def _same_units(left: str, equation: str) -> bool:
+    """False for a sum or difference of numbers with units, unless the same unit follows all its numbers."""
+    if not re.search(r"[0-9%)][-+]", left):
+        return True
+    *terms, total = (unit.lower().strip("/ ").removesuffix("s") for unit in _COUNTED.findall(equation))
+    return not any(terms) or {*terms} == {total}
+
+
 def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
     """True if the right side may be the value of the left, rounded to its decimals or in another unit."""
-    stated = abs(_value(right) or Fraction(0))
+    stated, doubt = abs(_value(right) or Fraction(0)), _doubt(left)
     place = Fraction(1, 10 ** len(right.partition(".")[2].rstrip("%")))
     for known in _readings(left):
         if known is None:
             return True
         small, large = sorted((abs(known), stated))
-        if large - small <= abs(known) * _doubt(left) + (place if known % place else 0):
+        if large - small <= doubt + (place if known % place else 0):
             return True
         if any(abs(large - small * factor) <= large / 50 for factor in factors):
             return True
@@ -173,23 +213,37 @@ def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
 
 
 def _doubt(expression: str) -> Fraction:
-    """The relative error that rounded decimals may cause in the value; amounts of money are not rounded."""
-    doubt = Fraction(0)
-    for number in _NUMBER.findall(expression):
-        decimals = number.partition(".")[2]
-        if decimals.strip("0") and not (len(decimals) <= 2 and decimals[-1] in "05"):
-            doubt += Fraction(1, 10 ** len(decimals)) / Fraction(canonical_number(number))
+    """How far the value may be off because its decimals and percentages are rounded; quarters are not."""
+    value, doubt = _value(expression) or Fraction(0), Fraction(0)
+    for number in re.finditer(rf"({_NUMBER.pattern})(%?)", expression):
+        decimals = number[1].partition(".")[2]
+        exact = Fraction(canonical_number(number[1]))
+        if (exact * 4).denominator > 1 or (number[2] and exact % 5):
+            more = f"{Decimal(canonical_number(number[1])) + Decimal(1).scaleb(-len(decimals)):f}{number[2]}"
+            other = _value(expression[: number.start()] + more + expression[number.end() :])
+            doubt += abs((other or Fraction(0)) - value)
     return doubt
 
 
 def _readings(expression: str) -> Iterator[Fraction | None]:
-    """The values with the usual precedence of operations, and with each operation done last."""
-    yield _value(expression)
-    depth = 0
+    """The values with the usual precedence of operations, from left to right, and with each one done last.
+
+    Also without a label, as in ``Case 1 - 4 * 3``, and with both ends counted, as in ``Weeks 3-4``.
+    """
+    value = _value(expression)
+    yield value
+    if value is not None and value < 0:
+        yield value - 1
+    if label := re.match(r"(?:[0-9]+|\([0-9]+\))-(?=.*[-+*/])", expression):
+        yield _value(expression[label.end() :])
+    depth, in_order = 0, ""
     for place, sign in enumerate(expression):
         depth += (sign == "(") - (sign == ")")
         if sign in SIGNS and place and not depth:
             yield _value(f"({expression[:place]}){sign}({expression[place + 1 :]})")
+            in_order = f"({in_order})"
+        in_order += sign
+    yield _value(in_order)
 
 
 def _value(expression: str) -> Fraction | None:

@@ -7,8 +7,7 @@ in an earlier step; the last one is the final answer. A response is walked from 
 * *chains* (``seele.data.tasks.chains``), ``7a+5=2``: the letter names the operation, so every value is
   compared with the solution's. Exact.
 * *free text*, which may reach the answer another way: a value that is not a milestone's is neither correct
-nor
-  wrong, and only an equation that is false by itself (``seele.maths.equations``) is an error.
+  nor wrong, and only an equation that is false by itself (``seele.maths.equations``) is an error.
 
 Segments, offsets and hints count characters; the caller converts them to tokens. Another module gives credit
 for milestones. docs/milestones.md reports what the walk finds in real text.

@@ -349,10 +349,10 @@ def test_a_milestone_is_a_new_value_of_a_step_and_the_answer_is_the_last():
         ),
         pytest.param("48/2=23. So 9.", None, 0, [("48/2=23", 0, False)], "23", id="false equation"),
         pytest.param(
-            "48/2=24 and 24+48=70.",
+            "48/2=24. Then 24+48=70.",
             False,
             0,
-            [("48/2=24", 0, True), (" and 24+48=70", 1, False)],
+            [("48/2=24", 0, True), (". Then 24+48=70", 1, False)],
             "70",
             id="later",
         ),
@@ -389,7 +389,13 @@ FALSE = [
     "30 - 60 = 10 students",
     "0.80 * 2300 = 1900 books",
     "1{,}000 + 1 = 1{,}002",
-    "5 \\text{ apples} + 3 \\text{ apples} = 9",
+    "5 \\text{ apples} + 3 \\text{ apples} = 9 \\text{ apples}",
+    "12 apples + 5 apples = 18 apples",
+    "20 * 3 = 50 dollars",
+    "$20 + $10 = $40",
+    "= 3 * 4 + 5 = 18",
+    "So 10 + 5 * 2 = 21",
+    "5.20 + 3.10 = 8.40",
     "9 \u2212 2 = 5",
     "[4 + {3}] * 2 = 15",
 ]
@@ -461,6 +467,92 @@ TRUE_OR_UNSURE = [
     "which give $15=15$ and $-20=-20$",
     "0.33 * 300 = 100",
     "48 +\n2 + 5 = 55",
+    "45 + 30 = 1 hour 15 minutes.",
+    "7 + 7 + 3 = 2 weeks and 3 days",
+    "2 ft + 6 in = 30 in",
+    "He has $5 - 50 cents = $4.50 left.",
+    "5 dollars + 25 cents = 525 cents",
+    "$1.5 million + $500,000 = $2 million.",
+    "2 thousand + 300 = 2300.",
+    "2 hundred + 35 = 235.",
+    "3 apples + 2 oranges = $7.",
+    "3 \\text{ apples} + 2 \\text{ oranges} = \\$7.",
+    "2 adults + 3 children = $54",
+    "3 units + 12 = 60",
+    "3 tens + 4 ones = 34",
+    "3 wins + 2 draws = 11 points",
+    "5 cows + 3 chickens = 26 legs",
+    "$3\\,AB + 2 = 20$",
+    "Total = 3 shirts at $20 each + $10 shipping = $70.",
+    "Total cost = 3 shirts ($20 each) + $10 = $70",
+    "Total = 3 nights at $120 + $45 = $405",
+    "Total hours = 2 and 1/2 + 3 = 5.5",
+    "The total is three shirts at $20 + $10 shipping = $70.",
+    "The total is three shirts costing $20 + $10 = $70.",
+    "Then 2 * 3 + 4 = 12, which is false.",
+    "2 * 3 + 4 = 12 is false",
+    "This gives 4 + 5 = 10, a contradiction.",
+    "If x = 2 then 2 + 3 = 6 is impossible.",
+    "In base 5, 3 + 4 = 12.",
+    "Working modulo 7, we have 3 * 5 = 1.",
+    "Modulo 7, 3 * 5 = 1.",
+    "On a 12-hour clock, 9 + 5 = 2.",
+    "Rounding to the nearest hundred, 2987 + 4012 = 7000.",
+    "47 * 3 = 140 to the nearest ten.",
+    "123 * 456 = 56000 to 2 significant figures",
+    "We estimate: 98 * 52 = 5000.",
+    "Case 1 - 4 * 3 = 12",
+    "Part 1 - 20 * 3 = 60",
+    "Store 1 \u2013 5 * 10 = 50",
+    "1 - 3 * 5 = 15",
+    "(1) - 3 * 5 = 15",
+    "Is 2 + 3 = 6 true",
+    "Check whether 2 + 3 = 6",
+    "2 + 3 = 6 (no)",
+    "2 + 3 = 6 fails",
+    "$3 + 4 = 2$ in $\\mathbb{Z}_5$",
+    "10 + 5 * 2 - 6 = 24",
+    "12 - 4 / 2 * 6 = 24",
+    "67% * 300 = 200",
+    "17% * 600 = 100",
+    "x &= 3 \\cdot 4 + \\\\\n5 \\cdot 6 = 42\n",
+    "x &= 3 \\cdot 4 + \\\\[2pt]\n5 \\cdot 6 = 42\n",
+    "3 units + 2 units = 60",
+    "6 + 8 = 1 hour, 15 minutes",
+    "1.05 * 1.05 = 1.10\n1000 * 1.10 = 1102.50",
+    "4/3 = 1.33\n(1.33 - 1) * 100 = 33.33",
+    "1/3 = 33%\n33% * 300 = 100",
+]
+NO_VALUES = [
+    "y = 3x + 5.",
+    "y = 3x",
+    "r = 2\\sqrt{5}",
+    "Area $= \\boxed{11\\sqrt2}$.",
+    "= 9\\pi",
+    "A = 8_{9}",
+    "N = 5!",
+    "P = (7, 8)",
+    "= 10:30",
+    "= 3 : 4",
+    "x = 5\\frac{1}{2}",
+    "x = 5 1/2",
+    "= 2 and 1/2",
+    "= 2 (x + 1)",
+    "= 3 AB",
+    "= 2 million",
+    "45 + 30 = 1 hour 15 minutes",
+]
+VALUES = [
+    "= 24",
+    "= 24 clips and 30 + 4",
+    "= 24 clips in 3 days",
+    "= $24 a day, 3 (clips)",
+    "= 24 (clips)",
+    "= \\boxed{24 \\text{ cm}}",
+    "(= 24, 3)",
+    "= 24^\\circ",
+    "&= 24 \\\\\n",
+    "= 24 \\implies",
 ]
 
 
@@ -472,6 +564,16 @@ def test_an_equation_that_is_false_however_it_is_read_is_an_error(text):
 @pytest.mark.parametrize("text", TRUE_OR_UNSURE)
 def test_what_may_be_true_is_no_error(text):
     assert walk(find_milestones("", (), "?"), text, correct=False).first_error is None
+
+
+@pytest.mark.parametrize("text", NO_VALUES)
+def test_a_number_that_is_only_a_part_of_the_right_side_is_no_milestone(text):
+    assert [each.value for each in find_milestones("Q", (text,), "?")] == ["?"]
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_number_alone_is_a_milestone_whatever_its_unit(text):
+    assert [each.value for each in find_milestones("Q", (text,), "?")] == ["24", "?"]
 
 
 def test_what_the_worked_solution_says_itself_is_no_error():
