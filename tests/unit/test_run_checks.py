@@ -21,6 +21,7 @@ from seele.data.overlong import Fits
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError, DataError, PluginError
 from seele.records import Instance
+from seele.reward.milestones import milestones_of
 from seele_eval.validation import read_conditions
 from seele_models.tokenizer import byte_tokenizer
 from seele_verl import train
@@ -573,3 +574,14 @@ def test_profiles_go_to_the_runs_folder(hardware):
     check("global_profiler.tool=torch", STEPS, UPDATE, hardware=hardware)
     config = compose([f"hardware={hardware}", "trainer.default_local_dir=/runs/x"])
     assert config.actor_rollout_ref.actor.profiler.save_path == "/runs/x/profile"
+
+
+def test_milestones_are_found_before_a_solution_is_cut_into_tokens(tmp_path):
+    steps = ("2 + 3 = 5.\n", "5 * 4 = 20.\n\\boxed{20}")
+    problem = Instance(instance_id="p", data_source="toy", question="?", steps=steps, answer="20")
+    write_problems(tmp_path / "train.parquet", [problem], split="train")
+    for unit in ("step", "token"):
+        config = OmegaConf.create({"hints": {"unit": unit}})
+        dataset = ProblemDataset(str(tmp_path / "train.parquet"), TOKENIZER, config)
+        found = milestones_of(dataset[0]["instance"])
+        assert [milestone.value for milestone in found] == ["5", "20"], unit

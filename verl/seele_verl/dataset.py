@@ -13,6 +13,7 @@ from seele.data.overlong import Problem, read_fitting_problems
 from seele.data.own_solutions import OwnSolutions
 from seele.data.steps.hint_units import for_hints
 from seele.data.storage.schema import read_columns
+from seele.reward.milestones import milestones_of
 from seele_verl.settings import read_hints
 
 
@@ -53,7 +54,11 @@ class ProblemDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         problem = self._problems[index]
         own = self.own_solutions.applied(index, problem.instance)
-        instance = for_hints(own, self._hints, self._tokenizer)
+        whole = own
+        if self._hints.unit != "step" and own.milestones is None:
+            # Found before the solution is cut: a token holds no equation.
+            whole = dataclasses.replace(own, milestones=milestones_of(own))
+        instance = for_hints(whole, self._hints, self._tokenizer)
         if problem.hint_steps is not None and own is problem.instance:
             instance = dataclasses.replace(instance, longest_hint=problem.hint_steps)
         return {
