@@ -274,6 +274,9 @@ def test_the_trainer_tells_callbacks_of_steps_validations_and_checkpoints(named,
     trainer = object.__new__(module.SeeleTrainer)
     trainer.credit = trainer.failed = None
     trainer.seele = SeeleConfig(method="grpo")
+    rollout = SimpleNamespace(val_kwargs=SimpleNamespace(n=1))
+    trainer.config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
+    trainer.val_dataset, trainer._validated_texts = ["problem"], ["response"]
     trainer.callbacks = Callbacks(named("Best"))
     trainer.global_steps, trainer.run, trainer._training = 3, tmp_path, True
     trainer._visits, trainer._advantages, trainer._carried, trainer._checkpoints_to_keep = {}, {}, [], None

@@ -55,7 +55,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         problem = self._problems[index]
         own = self.own_solutions.applied(index, problem.instance)
         whole = own
-        if self._hints.unit != "step" and own.milestones is None:
+        if self._hints.gives_hints and self._hints.unit != "step" and own.milestones is None:
             # Found before the solution is cut: a token holds no equation.
             whole = dataclasses.replace(own, milestones=milestones_of(own))
         instance = for_hints(whole, self._hints, self._tokenizer)
