@@ -97,8 +97,7 @@ def training_files(run: Path, folder: RunFolder) -> list[Path]:
     stages = [folder]
     if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
         stages.insert(0, read_run(first))
-    named = [stage.setting("data.train_files") for stage in stages]
-    return [Path(file) for files in named for file in ([files] if isinstance(files, str) else files or ())]
+    return [file for stage in stages for file in stage.train_files]
 
 
 SECONDS_PER_HOUR = 3600

@@ -112,16 +112,14 @@ class ErrorWatch:
         self._written += text
         while end := self._written.find("\n", line := self._hint_chars + self.chars_read) + 1:
             self.chars_read = end - self._hint_chars
-            if self._walk != "milestones":  # which may look anywhere
-                found = self._has_error(0, 0, end)
-            else:
+            views = [(0, 0)]
+            if self._walk == "milestones":
                 # Whole walks after every line would take quadratic time. Only the line and those that it
                 # continues may show a new error, and what looks like one is looked at again with more around.
                 start = _start_of_joined(self._written, line, end)
                 around = self._written.rfind("\n", 0, max(start - _AROUND, 0)) + 1
-                found = all(self._has_error(begin, start, end) for begin in (start, around))
-                found = found and self._has_error(0, 0, end)
-            if found:
+                views = [(start, start), (around, start), *views]
+            if all(self._has_error(begin, judged_from, end) for begin, judged_from in views):
                 return True
         return False
 
