@@ -20,7 +20,8 @@ with fork_server() as executable:
     print(executable, flush=True)
     sys.stdin.read()
 """
-SLEEP = "import os, time; print(os.getpid(), flush=True); time.sleep(100)"
+SLEEP = "import os, time; print(os.getpid(), flush=True)\nwhile True: time.sleep(0.1)"
+"""Short sleeps, because Python sleeps on when an interrupt comes just before the sleep begins."""
 
 
 @pytest.fixture
