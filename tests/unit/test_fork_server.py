@@ -1,7 +1,9 @@
 """A process that the fork server makes behaves as one that Python starts: its input, its output, its end."""
 
 import os
+import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ import pytest
 pytest.importorskip("omegaconf", reason="needs the bindings' libraries")
 
 import psutil
+
+from seele_verl.cpu.fork_server import _Server
 
 LAUNCHER = """
 import sys, colorsys
@@ -165,3 +169,32 @@ with fork_server():
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("printed\n0\n-15\n", "")
+
+
+def test_an_event_of_a_closed_descriptor_never_reaches_the_one_that_took_its_number(tmp_path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "socket"))
+    listener.listen()
+    lifeline, driver = os.pipe()
+    quiet, _ = os.pipe2(os.O_NONBLOCK)
+    server = _Server(listener, lifeline)
+    pipes = [os.pipe(), os.pipe()]
+    handled = []
+
+    def replace_the_other(descriptor: int) -> None:
+        """Close the other pipe's end, whose event waits in the same batch, and reuse its number."""
+        handled.append(os.read(descriptor, 1))
+        (other,) = {read for read, _ in pipes} - {descriptor}
+        server.selector.unregister(other)
+        os.dup2(quiet, other)
+        server.selector.register(other, selectors.EVENT_READ, handled.append)
+        os.close(driver)  # the lifeline's event ends the loop
+
+    server.end = lambda _: sys.exit()
+    server.selector.modify(lifeline, selectors.EVENT_READ, server.end)
+    for read, write in pipes:
+        os.write(write, b"x")
+        server.selector.register(read, selectors.EVENT_READ, replace_the_other)
+    with pytest.raises(SystemExit):
+        server.serve()
+    assert handled == [b"x"]

@@ -134,7 +134,8 @@ class _Server:
     def serve(self) -> None:
         while True:
             for key, _ in self.selector.select():
-                if key.fd in self.selector.get_map():  # not removed in this iteration
+                # An earlier event may have closed the descriptor, and another may have its number.
+                if self.selector.get_map().get(key.fd) is key:
                     key.data(key.fd)
 
     def accept(self, _: int) -> None:
