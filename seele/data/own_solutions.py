@@ -16,11 +16,16 @@ class OwnSolutions:
     """One correct response per problem, with the hint in front, from the last visit that had any.
 
     Among the correct responses to the shortest hint, the one that the policy was surest of is kept.
+
+    Args:
+        goes_on_from_hint: Whether responses continue their hint. Otherwise the user states it, and each
+            response is a whole solution.
     """
 
     _HEADER: ClassVar[State] = {"solutions": "own", "version": 1}
 
-    def __init__(self) -> None:
+    def __init__(self, *, goes_on_from_hint: bool = True) -> None:
+        self._goes_on_from_hint = goes_on_from_hint
         self._steps: dict[int, tuple[str, ...]] = {}
 
     def learn(self, visits: Mapping[int, Visit]) -> None:
@@ -29,7 +34,7 @@ class OwnSolutions:
             right = [rollout for rollout in visit.generated if rollout.grade.correct]
             if right:
                 best = min(right, key=attrgetter("preference"))
-                hint = visit.instance.steps[: best.hint_steps]
+                hint = visit.instance.steps[: best.hint_steps * self._goes_on_from_hint]
                 self._steps[problem] = (*hint, *split_steps(best.completion.text))
 
     def applied(self, problem: int, instance: Instance) -> Instance:

@@ -31,6 +31,7 @@ class CheckedController:
         self._controller = controller
         self.name = controller.name
         self.tolerates_partial_rounds = controller.tolerates_partial_rounds
+        self.learns_from_own_hints = getattr(controller, "learns_from_own_hints", False)
         self.aims_at_target = controller.aims_at_target
 
     def begin_step(self, step: int) -> None:

@@ -1,7 +1,7 @@
 """When hints are given at all, whichever controller chooses them: ``seele.hints.when`` and ``.dropout``.
 
 Both wrap a controller and act as one. The wrapped controller observes every outcome with the hint that was
-actually used.
+actually used, unless it learns only from hints of its own choice (``learns_from_own_hints``).
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, 
 from seele.saved_state import (
     check_state,
     read_count,
+    read_ratio,
     read_section,
     read_two_counts,
     read_value,
@@ -46,9 +47,12 @@ class ConditionalController:
 
     def __init__(self, inner: Controller) -> None:
         self._inner = inner
+        self._imposed: dict[str, float] = {}
+        """The hint that the condition gave, in place of another one, to rollouts of a visit's last round."""
         self.name = inner.name
         self.tolerates_partial_rounds = inner.tolerates_partial_rounds
         self.aims_at_target = inner.aims_at_target
+        self.learns_from_own_hints: bool = getattr(inner, "learns_from_own_hints", False)
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
@@ -58,7 +62,21 @@ class ConditionalController:
         self, requests: Sequence[RoundRequest], *, num_rollouts: int
     ) -> list[tuple[HintShare, ...]]:
         """See ``Controller``."""
-        return self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
+        plans = []
+        wanted_plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
+        for request, wanted in zip(requests, wanted_plans, strict=True):
+            plan = self._changed(wanted, request, num_rollouts)
+            plans.append(plan)
+            self._imposed.pop(request.instance_id, None)
+            for ratio in {share.hint_ratio for share in plan} - {share.hint_ratio for share in wanted}:
+                self._imposed[request.instance_id] = ratio
+        return plans
+
+    def _changed(
+        self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
+    ) -> tuple[HintShare, ...]:
+        """The round that the condition makes of the wrapped controller's."""
+        return plan
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
         """See ``Controller``; ignores the condition."""
@@ -74,6 +92,8 @@ class ConditionalController:
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``."""
+        if self.learns_from_own_hints:
+            outcomes = [each for each in outcomes if self._imposed.get(each.instance_id) != each.hint_ratio]
         self._inner.observe_rounds(outcomes)
 
     def end_visit(self, instance_id: str) -> None:
@@ -82,16 +102,24 @@ class ConditionalController:
 
     def end_visits(self, instance_ids: Sequence[str]) -> None:
         """See ``Controller``."""
+        for instance_id in instance_ids:
+            self._imposed.pop(instance_id, None)
         self._inner.end_visits(instance_ids)
 
     def state_dict(self) -> State:
         """See ``Controller``."""
-        return {**state_header(self._section, 1), "inner": self._inner.state_dict()}
+        imposed = dict(sorted(self._imposed.items()))
+        return {**self._header, "inner": self._inner.state_dict(), "imposed": imposed}
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        check_state(state, header=state_header(self._section, 1), sections=("inner",))
+        imposed = read_section(state, "imposed", read_ratio)
         self._inner.load_state_dict(state["inner"])
+        self._imposed = imposed
+
+    @property
+    def _header(self) -> State:
+        return state_header(self._section, 2)
 
     def metrics(self) -> dict[str, float]:
         """See ``Controller``."""
@@ -123,23 +151,20 @@ class AfterFailure(ConditionalController):
         """Numbers of correct and of all rollouts, of the visits whose first round has begun."""
         self._num_visits = self._num_failures = 0
 
-    def plan_rounds(
-        self, requests: Sequence[RoundRequest], *, num_rollouts: int
-    ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``."""
-        plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
-        for index, request in enumerate(requests):
-            smallest = min(request.legal_ratios)
-            if request.round_index == 0:
-                self._first_rounds[request.instance_id] = (0, 0)
-                plans[index] = (HintShare(smallest, num_rollouts),)
-            elif not self._has_failed(request.instance_id):
-                plans[index] = (HintShare(smallest, max(request.rollouts_left, num_rollouts)),)
-        return plans
+    def _changed(
+        self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
+    ) -> tuple[HintShare, ...]:
+        smallest = min(request.legal_ratios)
+        if request.round_index == 0:
+            self._first_rounds[request.instance_id] = (0, 0)
+            return (HintShare(smallest, num_rollouts),)
+        if not self._has_failed(request.instance_id):
+            return (HintShare(smallest, max(request.rollouts_left, num_rollouts)),)
+        return plan
 
     def observe_rounds(self, outcomes: Sequence[RoundOutcome]) -> None:
         """See ``Controller``."""
-        self._inner.observe_rounds(outcomes)
+        super().observe_rounds(outcomes)
         for seen in outcomes:
             _, num_correct, num_rollouts = check_outcome(seen.hint_ratio, seen.num_correct, seen.num_rollouts)
             # Later rounds do not count: whether they have hints is already decided.
@@ -152,7 +177,7 @@ class AfterFailure(ConditionalController):
         """See ``Controller``."""
         for instance_id in instance_ids:
             self._first_rounds.pop(instance_id, None)
-        self._inner.end_visits(instance_ids)
+        super().end_visits(instance_ids)
 
     def _has_failed(self, instance_id: str) -> bool:
         right, rolled_out = self._first_rounds.get(instance_id, (0, 0))
@@ -170,13 +195,11 @@ class AfterFailure(ConditionalController):
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
         check_state(
-            state,
-            header=state_header(self._section, 1),
-            sections=("inner", "first_rounds", "visits", "failures"),
+            state, header=self._header, sections=("inner", "imposed", "first_rounds", "visits", "failures")
         )
         first_rounds = read_section(state, "first_rounds", read_two_counts)
         visits, failures = (read_value(state, key, read_count) for key in ("visits", "failures"))
-        self._inner.load_state_dict(state["inner"])
+        super().load_state_dict(state)
         self._first_rounds, self._num_visits, self._num_failures = first_rounds, visits, failures
 
     def metrics(self) -> dict[str, float]:
@@ -204,14 +227,9 @@ class Dropout(ConditionalController):
         self._step = int(step)
         super().begin_step(step)
 
-    def plan_rounds(
-        self, requests: Sequence[RoundRequest], *, num_rollouts: int
-    ) -> list[tuple[HintShare, ...]]:
-        """See ``Controller``."""
-        plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
-        return [self._thinned(plan, request) for plan, request in zip(plans, requests, strict=True)]
-
-    def _thinned(self, plan: Sequence[HintShare], request: RoundRequest) -> tuple[HintShare, ...]:
+    def _changed(
+        self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int
+    ) -> tuple[HintShare, ...]:
         place = "\x1f".join(map(str, (self._seed, request.instance_id, self._step, request.round_index)))
         random = Random(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big"))
         smallest, thinned = min(request.legal_ratios), []
@@ -232,7 +250,7 @@ class Dropout(ConditionalController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""
-        check_state(state, header=state_header(self._section, 1), sections=("inner", "step"))
+        check_state(state, header=self._header, sections=("inner", "imposed", "step"))
         step = read_value(state, "step", read_count)
-        self._inner.load_state_dict(state["inner"])
+        super().load_state_dict(state)
         self._step = step

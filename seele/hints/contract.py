@@ -134,6 +134,10 @@ class SequentialController(ABC):
     """True if ``observe`` counts a rollout as correct when it passed the milestone behind its hint, whatever
     its answer (``seele.reward.milestones``).
     """
+    learns_from_own_hints: ClassVar[bool] = False
+    """True if outcomes under other hints than it planned would mislead it: it does not observe the rollouts
+    whose hint ``seele.hints.when`` or ``.dropout`` took away.
+    """
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 from seele.hints.contract import check_outcome
 from seele.hints.scheduled import ScheduledController
@@ -19,6 +19,8 @@ class RememberingController(ScheduledController):
     Args:
         seed: Seeds the draws.
     """
+
+    learns_from_own_hints: ClassVar[bool] = True
 
     start: tuple[float, ...]
     """The numbers of a problem without outcomes."""

@@ -40,6 +40,7 @@ class RobbinsMonroController(SequentialController):
     """
 
     name: ClassVar[str] = "robbins_monro"
+    learns_from_own_hints: ClassVar[bool] = True
 
     def __init__(
         self,

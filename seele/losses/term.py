@@ -86,8 +86,8 @@ class LossBatch(Protocol):
         ...
 
     def num_marked(self, name: str) -> float:
-        """The divisor of a mean over a counted column's tokens: the number of nonzero ones in the whole
-        update, over all ranks. May be 0.
+        """The divisor of a mean over a counted column's tokens: the number of nonzero ones in the step,
+        over all ranks, divided by the step's number of updates. May be 0.
         """
         ...
 
@@ -106,13 +106,13 @@ class LossTerm:
     """Columns that it writes into every row. They are 0 in rows that pad a batch."""
 
     counted: tuple[str, ...] = ()
-    """Those of its columns whose marked tokens are counted over the update (``LossBatch.num_marked``)."""
+    """Those of its columns whose marked tokens are counted over the step (``LossBatch.num_marked``)."""
 
     takes_over: str | None = None
     """A column over responses: the tokens that it marks are excluded from the surrogate."""
 
     unclips: str | None = None
-    """A counted column: the surrogate's ratio is not clipped in updates in which it marks a token."""
+    """A counted column: the surrogate's ratio is not clipped in steps in which it marks a token."""
 
     has_loss: bool = True
     """True if there is anything to ``compute``."""

@@ -187,7 +187,9 @@ def hint_conditional_advantages(
     return advantages_G
 
 
-def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_std: bool) -> Array:
+def split_advantages(
+    rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_std: bool, leave_one_out: bool = False
+) -> Array:
     """``pooled_advantages`` of all rollouts, with the mean and deviation of the on-policy ones alone.
 
     LUFFY's code computes them this way where it adds an SFT loss (arXiv:2504.14945), so that a solution that
@@ -197,6 +199,9 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
     Args:
         rewards_G: (G,) outcome rewards.
         on_policy_G: (G,) booleans, at least one of them true.
+        divide_by_std: Whether to divide by the standard deviation; not with ``leave_one_out``.
+        leave_one_out: Whether an on-policy rollout is compared with the other on-policy ones alone
+            (``leave_one_out_advantages``).
 
     Returns:
         (G,) advantages.
@@ -212,6 +217,9 @@ def split_advantages(rewards_G: ArrayLike, on_policy_G: ArrayLike, *, divide_by_
     mean = own_G.mean() if own_G.size > 1 else 0.0
     std = own_G.std(ddof=1) if np.ptp(own_G) > 0.0 else 1.0
     centred_G: Array = rewards_G - mean
+    if leave_one_out:
+        centred_G[on_policy_G] = leave_one_out_advantages(own_G)
+        return centred_G
     return centred_G / (std + STD_EPSILON) if divide_by_std else centred_G
 
 

@@ -89,7 +89,9 @@ def build_baseline(settings: SeeleConfig, *, leave_one_out: bool, divide_by_std:
     """
     divide_by_std = divide_by_std and not leave_one_out
     if settings.off_policy.statistics == "on_policy":
-        return lambda group: split_advantages(group.rewards_G, group.on_policy_G, divide_by_std=divide_by_std)
+        return lambda group: split_advantages(
+            group.rewards_G, group.on_policy_G, divide_by_std=divide_by_std, leave_one_out=leave_one_out
+        )
     built_in = _built_in(settings.advantage, leave_one_out=leave_one_out, divide_by_std=divide_by_std)
     baseline: Baseline = find_part(
         settings.advantage.baseline, key=KEY, group="advantages", built_in=built_in

@@ -137,15 +137,7 @@ class Method:
                 "seele.hints.placement: 'user' puts hints into the question, which is not trained on; set "
                 "seele.imitation.coefficient=0, or use placement 'assistant'"
             )
-        credit = config.credit
-        if config.hints.refresh != "never" and (
-            source.reads_solutions or source.in_response or credit.gives_advantages or credit.stop
-        ):
-            raise ConfigError(
-                "seele.hints.refresh: 'epoch' changes solutions, but seele.off_policy.source="
-                f"{config.off_policy.source} or seele.credit ({credit.name}, stop={credit.stop}) uses the "
-                "worked ones; allowed is 'never'"
-            )
+        self._check_refresh(config, source)
         build_baseline(config, leave_one_out=self.leaves_one_out, divide_by_std=False)
         has_own_means = config.off_policy.statistics == "on_policy" or (
             type(source).advantages is not OffPolicySource.advantages
@@ -168,6 +160,23 @@ class Method:
                 f"(algorithm.adv_estimator={self.estimator}), got {config.advantage.baseline!r}; "
                 "allowed is 'pooled', which leaves them unchanged"
             )
+
+    def _check_refresh(self, config: SeeleConfig, source: OffPolicySource) -> None:
+        """Refuse own solutions where another part needs the worked ones, or earlier hints."""
+        if config.hints.refresh == "never":
+            return
+        credit, name = config.credit, config.off_policy.source
+        if source.reads_solutions or source.in_response:
+            why = f"seele.off_policy.source={name} uses the worked ones"
+        elif source.replays_visited and config.hints.placement == "user":
+            why = f"seele.off_policy.source={name} needs the hints that successes had"
+        elif credit.gives_advantages or credit.stop:
+            why = f"seele.credit ({credit.name}, stop={credit.stop}) uses the worked ones"
+        elif config.interleave.problems:
+            why = f"seele.interleave.problems={config.interleave.problems} uses the worked ones"
+        else:
+            return
+        raise ConfigError(f"seele.hints.refresh: 'epoch' changes solutions, but {why}; allowed is 'never'")
 
     def _check_credit(self, config: SeeleConfig, source: OffPolicySource) -> None:
         """Refuse settings that contradict a credit, which gives advantages to all rollouts that need them."""

@@ -66,7 +66,7 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     metrics["group/off_policy"] = len(given) / len(visits)
     metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
-    return metrics | _pooled(by_visit) | _practised(visits) | _thrown_away(by_visit) | _rollout_shares(visits)
+    return metrics | _pooled(by_visit) | _practised(visits) | _thrown_away(visits) | _rollout_shares(visits)
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
@@ -85,11 +85,12 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
     }
 
 
-def _thrown_away(by_visit: Sequence[Array]) -> dict[str, float]:
+def _thrown_away(visits: Sequence[Visit]) -> dict[str, float]:
     """Share of the rollouts in rounds that failed and were rolled out again; empty if there were none."""
-    thrown = sum(groups[:, 0].min() * groups[:, 3].sum() for groups in by_visit)
-    kept = sum(groups[:, 3].sum() for groups in by_visit)
-    return {"rollout/thrown_away_share": float(thrown / (thrown + kept))} if thrown else {}
+    kept = [len(visit.generated) for visit in visits]
+    rounds = [min(rollout.round_index for rollout in visit.generated) for visit in visits]
+    thrown = int(np.dot(rounds, kept))
+    return {"rollout/thrown_away_share": thrown / (thrown + sum(kept))} if thrown else {}
 
 
 def _practised(visits: Sequence[Visit]) -> dict[str, float]:
@@ -142,20 +143,25 @@ def _own_numbers(rollouts: Iterable[Rollout]) -> dict[str, float]:
     return {f"reward/{name}": float(np.mean(numbers)) for name, numbers in sorted(values.items())}
 
 
-def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool) -> int:
+def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool, once_a_round: bool = False) -> int:
     """Number of tokens in the visits' rows that the update learns from but this step did not generate.
 
     Args:
         visits: Visits that were trained on.
         learns_hints: Whether hint tokens count: they are imitated, or part of the response.
+        once_a_round: Whether only the first of a round's rollouts with the same hint learns it.
     """
-    return sum(
-        visit.hint_tokens(rollout) * learns_hints
-        if rollout.origin is Origin.POLICY
-        else len(rollout.completion.token_ids)
-        for visit in visits
-        for rollout in visit.rollouts
-    )
+    tokens = 0
+    for visit in visits:
+        learnt: set[tuple[int, int]] = set()
+        for rollout in visit.rollouts:
+            hint = (rollout.round_index, rollout.hint_steps)
+            if rollout.origin is not Origin.POLICY:
+                tokens += len(rollout.completion.token_ids)
+            elif learns_hints and not (once_a_round and hint in learnt):
+                learnt.add(hint)
+                tokens += visit.hint_tokens(rollout)
+    return tokens
 
 
 def tokens_by_round(visits: Iterable[Visit]) -> Counter[int]:

@@ -803,7 +803,7 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
 def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):
     from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
 
-    keys, tags = ["step1-000000_0_0", "padding_0_0"], [{}, {"is_padding": True}]
+    keys, tags = ["step1-000000_0_0", "step1-000001_0_0", "padding_0_0"], [{}, {}, {"is_padding": True}]
     for key in keys:
         queue.partitions["train"][key] = {
             "prompts": torch.tensor([1, 2]),
@@ -815,9 +815,11 @@ def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):
     batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
     prompts = {"step1-000000": [1, 5, 5, 5, 2]}
     ask_teacher(batch, prompts, score_by_place(queue), multiple=1)
-    row, filler = (queue.partitions["train"][key] for key in keys)
+    row, unsolved, filler = (queue.partitions["train"][key] for key in keys)
     assert row["ref_log_prob"].tolist() == [-5.0, -6.0] and filler["ref_log_prob"].tolist() == [-2.0, -3.0]
-    assert write_divergence(batch) == 4.0
-    assert row["advantages"].tolist() == [-4.0, -4.0] and not filler["advantages"].any()
+    assert write_divergence(batch, prompts) == 4.0
+    assert row["advantages"].tolist() == [-4.0, -4.0]
+    assert not unsolved["advantages"].any() and not filler["advantages"].any()
+    assert write_divergence(batch, {}) == 0.0
     visits = {"step1-000000": visit_of([(0, True), (0, True), (1, True), (0, True)])}
     assert extra_teacher_tokens(visits, prompts) == {0: 6, 1: 5}

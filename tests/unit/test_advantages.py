@@ -425,6 +425,13 @@ def test_split_statistics_leave_the_given_rollouts_out():
     np.testing.assert_allclose(divided, advantages / (1 / np.sqrt(3) + 1e-6))
 
 
+def test_split_statistics_leave_out_the_rollout_itself_too():
+    advantages = split_advantages(
+        [1, 0, 0, 0, 1], [True] * 4 + [False], divide_by_std=False, leave_one_out=True
+    )
+    np.testing.assert_allclose(advantages, [1, -1 / 3, -1 / 3, -1 / 3, 0.75])
+
+
 @pytest.mark.parametrize("own", [[0, 0, 0], [1, 1, 1], [0.1, 0.1, 0.1]])
 def test_equal_own_rewards_count_as_deviation_one(own):
     # Not 0: divided by verl's 1e-6 the solution would get an advantage of a million.

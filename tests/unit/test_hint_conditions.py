@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from seele.config import AdvantageConfig, HintConfig, ImitationConfig, OffPolicyConfig, SeeleConfig
+from seele.config import (
+    AdvantageConfig,
+    CreditConfig,
+    HintConfig,
+    ImitationConfig,
+    InterleaveConfig,
+    OffPolicyConfig,
+    SeeleConfig,
+)
 from seele.config.build import from_mapping
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
@@ -62,6 +70,48 @@ def test_the_inner_controller_hears_of_rounds_without_hint():
         controller.observe("p", hint_ratio=share.hint_ratio, num_correct=2, num_rollouts=4)
         controller.end_visit("p")
     assert share.hint_ratio > 0 and len(controller.curves()) == 1
+
+
+@pytest.mark.parametrize("conditions", [{"when": "after_failure"}, {"dropout": 0.5}])
+@pytest.mark.parametrize("name", ["adaback", "adaprefix", "mfc", "robbins_monro"])
+def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name, conditions):
+    controller, heard = build(name, **conditions), []
+    inner = controller._inner
+    inner.observe_rounds = lambda outcomes: heard.extend(each.hint_ratio for each in outcomes)
+    chosen = []
+    plan_rounds = inner.plan_rounds
+
+    def noted(requests, *, num_rollouts):
+        plans = plan_rounds(requests, num_rollouts=num_rollouts)
+        chosen.extend(share.hint_ratio for share in plans[0])
+        return plans
+
+    inner.plan_rounds = noted
+    for step in range(1, 30):
+        controller.begin_step(step)
+        for round_index in range(2):
+            for share in plan(controller, round_index, left=4):
+                controller.observe(
+                    "p", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=share.num_rollouts
+                )
+        controller.end_visit("p")
+    assert set(heard) <= set(chosen) and any(heard)
+    assert heard.count(0.0) <= chosen.count(0.0)
+    assert controller.state_dict()["imposed"] == {}
+
+
+def test_luck_without_the_dropped_hint_does_not_end_mfcs_hints():
+    controller, dropped = build("mfc", dropout=0.25), 0
+    for step in range(1, 50):
+        controller.begin_step(step)
+        shares = plan(controller, 0)
+        dropped += len(shares) == 2
+        for share in shares:
+            size = share.num_rollouts
+            lucky = len(shares) == 2 and share.hint_ratio == 0.0
+            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=size * lucky, num_rollouts=size)
+        controller.end_visit("p")
+    assert dropped and controller.state_dict()["inner"]["memory"]["p"] == [1.0]
 
 
 def test_rollouts_lose_their_hint_with_the_same_probability():
@@ -156,6 +206,24 @@ def test_hints_of_the_users_are_not_imitated():
                 imitation=ImitationConfig(coefficient=0.0),
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"interleave": InterleaveConfig(problems=4)}, "seele.interleave.problems=4 uses the worked ones"),
+        ({"credit": CreditConfig(name="milestones")}, r"seele.credit \(milestones, .* uses the worked ones"),
+        (
+            {"off_policy": OffPolicyConfig(source="successes", loss="likelihood", statistics="on_policy")},
+            "seele.off_policy.source=successes needs the hints that successes had",
+        ),
+    ],
+)
+def test_own_solutions_are_refused_where_the_worked_ones_are_used(changes, why):
+    hints = HintConfig(placement="user", rounds=1, refresh="epoch")
+    settings = SeeleConfig(method="seele", hints=hints, imitation=ImitationConfig(coefficient=0.0), **changes)
+    with pytest.raises(ConfigError, match=rf"seele.hints.refresh: .*{why}; allowed is 'never'"):
+        check_method(settings)
 
 
 def test_rollouts_with_and_without_hint_are_compared_apart():

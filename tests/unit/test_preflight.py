@@ -304,6 +304,10 @@ def test_settings_whose_names_begin_alike_are_taken():
         ("method=luffy seele.replay.problem_share=0.1", "has no effect; method luffy replays nothing"),
         ("method=prefix_rft seele.off_policy.statistics=all", "has no effect; prefixes are trained like"),
         ("method=prefix_rft algorithm.norm_adv_by_std_in_grpo=true", "method prefix_rft does not divide by"),
+        ("method=prefix_rft seele.off_policy.shaping=0.2", "off-policy tokens are trained like all others"),
+        ("method=trapo seele.off_policy.statistics=all", "prefixes are trained like the rest"),
+        ("method=rl_sft_loss seele.off_policy.shaping=0.2", "shaping: has no effect; seele.off_policy.loss"),
+        ("method=grpo seele.hints.unit=token", "has no effect; there are no hints"),
         ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo does not divide"),
         (
             "method=seele seele.sft.epochs=2",
@@ -331,6 +335,19 @@ def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
     settings = read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"]))
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_part_is_used(typed, settings)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "seele.off_policy.shaping=0.2",
+        "seele.off_policy.coefficient=2",
+        "algorithm.norm_adv_by_std_in_grpo=true",
+    ],
+)
+def test_trapos_prefixes_have_a_loss_and_its_rollouts_advantages(setting):
+    typed = ["method=trapo", setting]
+    check_part_is_used(typed, read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"])))
 
 
 def test_every_part_of_a_setting_that_may_be_left_off_is_there():

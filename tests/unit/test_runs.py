@@ -418,6 +418,7 @@ def test_teacher_forced_tokens_are_given_rollouts_and_hints_that_are_learnt():
     visit = replace(VISIT, rollouts=(*VISIT.rollouts, trace))
     assert teacher_forced_tokens([visit], learns_hints=False) == 9
     assert teacher_forced_tokens([visit, VISIT], learns_hints=True) == 9 + 2 * 2 * 3
+    assert teacher_forced_tokens([visit, VISIT], learns_hints=True, once_a_round=True) == 9 + 2 * 3
 
 
 def test_variance_between_hints_is_what_the_rounds_do_not_explain():

@@ -40,7 +40,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         self._hints = HintConfig() if config is None else read_hints(config.hints)
         self._tokenizer = tokenizer
-        self.own_solutions = OwnSolutions()
+        self.own_solutions = OwnSolutions(goes_on_from_hint=self._hints.user_request is None)
         record = None if config is None else config.get("overlong_record")
         self._problems = read_fitting_problems(data_files, max_samples, record)
         count = 0 if config is None else config.get("validated_training_problems", 0)

@@ -206,8 +206,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             watches: list[ErrorWatch | None] = [None] * num_rollouts
             if milestones and prompt["stops"]:
                 shown = _num_shown(instance, hint_steps)
-                # The problem's first rollout is never stopped, whatever it writes.
-                first_watched = int(round_index == first_rollout == 0)
+                # The problem's first rollout is never stopped, whatever it writes; any round may be the only
+                # one that is kept where rounds that fail are thrown away.
+                may_be_first = round_index == 0 or self.seele.hints.when == "until_success"
+                first_watched = int(first_rollout == 0 and may_be_first)
                 for position in range(first_watched, num_rollouts):
                     watches[position] = ErrorWatch(
                         milestones,

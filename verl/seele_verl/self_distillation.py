@@ -31,40 +31,45 @@ def ask_teacher(
 
     Args:
         batch: The step's rows.
-        prompts: The teacher's prompt of each group; a padding row keeps its own.
+        prompts: The teacher's prompt of each group that has a solution; all other rows keep their own.
         score: The reference model's forward pass.
         multiple: As for ``score_behind``.
         **how: As for ``score_behind``.
     """
     data = read_columns(batch, ("prompts", "responses"))
     asked = [
-        own if tag.get("is_padding") else torch.tensor(prompts[parse_row_key(key)[0]])
-        for key, tag, own in zip(batch.keys, batch.tags, data["prompts"].unbind(), strict=True)
+        torch.tensor(prompts[uid]) if (uid := parse_row_key(key)[0]) in prompts else own
+        for key, own in zip(batch.keys, data["prompts"].unbind(), strict=True)
     ]
     log_probs = score_behind(asked, data["responses"].unbind(), score, multiple=multiple, **how)
     write_columns(batch, {LOG_PROBS_OF_TEACHER: log_probs})
 
 
-def write_divergence(batch: KVBatchMeta) -> float:
+def write_divergence(batch: KVBatchMeta, prompts: Mapping[str, list[int]]) -> float:
     """Give each token the advantage log pi_teacher - log pi_policy, whose gradient is that of the negative KL
-    divergence of the policy from the teacher, sampled.
+    divergence of the policy from the teacher, sampled; 0 in groups without a teacher's prompt.
+
+    Args:
+        batch: The step's rows.
+        prompts: As for ``ask_teacher``.
 
     Returns:
-        The mean of its negative over the batch's tokens: an estimate of that divergence, in nats a token.
+        The mean of its negative over the tokens with a teacher: an estimate of that divergence, in nats a
+        token; 0 without such tokens.
     """
     data = read_columns(batch, (LOG_PROBS_OF_TEACHER, "old_log_probs", "response_mask"))
+    masks = [
+        mask_R * (parse_row_key(key)[0] in prompts)
+        for key, mask_R in zip(batch.keys, data["response_mask"].unbind(), strict=True)
+    ]
     advantages = [
         (teacher_R - own_R) * mask_R
         for teacher_R, own_R, mask_R in zip(
-            data[LOG_PROBS_OF_TEACHER].unbind(),
-            data["old_log_probs"].unbind(),
-            data["response_mask"].unbind(),
-            strict=True,
+            data[LOG_PROBS_OF_TEACHER].unbind(), data["old_log_probs"].unbind(), masks, strict=True
         )
     ]
     write_columns(batch, {"advantages": advantages, "returns": advantages})
-    tokens = torch.cat(list(data["response_mask"].unbind())).sum()
-    return float(-torch.cat(advantages).sum() / tokens)
+    return float(-torch.cat(advantages).sum() / torch.cat(masks).sum().clamp(min=1))
 
 
 def extra_teacher_tokens(visits: Mapping[str, Visit], prompts: Mapping[str, list[int]]) -> dict[int, int]:

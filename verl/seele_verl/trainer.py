@@ -304,7 +304,7 @@ class SeeleTrainer(PPOTrainerSync):
         if self.seele.credit.by_milestones:
             batch = write_spans(batch, spans)
         elif self.seele.credit.by_distillation:
-            metrics["distillation/divergence"] = write_divergence(batch)
+            metrics["distillation/divergence"] = write_divergence(batch, self._teacher_prompts)
         elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
@@ -374,9 +374,10 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
             asked, request = self.seele.prompt, self.seele.credit.request
+            solved = {uid: visit.instance for uid, visit in self._visits.items() if visit.instance.steps}
             self._teacher_prompts = {
-                uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
-                for uid, visit in self._visits.items()
+                uid: encode_with_solution(self.tokenizer, solved[uid], request, asked.template, asked.chat)
+                for uid in sorted({parse_row_key(key)[0] for key in _real_rows(batch)} & solved.keys())
             }
             how = {"no_lora_adapter": True} if self.ref_in_actor else {}
             workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
@@ -681,7 +682,8 @@ class SeeleTrainer(PPOTrainerSync):
         if self.failed is not None:
             metrics |= {f"interleave/{name}": value for name, value in self.failed.metrics().items()}
         learns_hints = bool(self.seele.imitation.coefficient) or self.source.in_response
-        given = teacher_forced_tokens(trained, learns_hints=learns_hints)
+        once_a_round = self.source.in_response and self.source.has_own_loss
+        given = teacher_forced_tokens(trained, learns_hints=learns_hints, once_a_round=once_a_round)
         of_solutions = sum(len(each.response_ids) for each in self._solutions)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn) + of_solutions
         rows = _real_rows(batch, visits if self.seele.hints.user_request else None)

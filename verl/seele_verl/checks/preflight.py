@@ -130,11 +130,16 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
             "gives as hints; `seele data hints` writes that column (see docs/data.md)"
         )
-    if seele.interleave.problems and not any(instance.steps for instance, _ in training):
-        raise DataError(
-            f"data.train_files: none of the {len(training)} problems has a worked solution, from which "
-            "seele.interleave learns; see docs/data.md for their sources"
-        )
+    readers = {
+        "seele.interleave": seele.interleave.problems,
+        "the teacher of seele.credit.name=self_distillation": seele.credit.by_distillation,
+    }
+    for reader in (name for name, is_used in readers.items() if is_used):
+        if not any(instance.steps for instance, _ in training):
+            raise DataError(
+                f"data.train_files: none of the {len(training)} problems has a worked solution, which "
+                f"{reader} needs; see docs/data.md for their sources"
+            )
     training = [(for_hints(instance, seele.hints, tokenizer), path) for instance, path in training]
     if supervised:
         check_supervised(config, seele, training)

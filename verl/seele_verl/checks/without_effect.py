@@ -7,7 +7,7 @@ from seele.config import SeeleConfig
 from seele.errors import ConfigError
 from seele.hints import steers_on_milestones
 from seele.methods import METHODS
-from seele.methods.sources import build_source
+from seele.methods.sources import SOURCES, build_source
 from seele.reward.graders import GRADERS
 
 _SCHEMA = "problem files have SEELE's schema (docs/data.md)"
@@ -68,7 +68,7 @@ WITHOUT_EFFECT = {
 """verl's setting, or its section with a final dot -> what to do instead."""
 
 
-_OF_HINTS = tuple(f"seele.hints.{name}" for name in ("kind", "refresh", "placement", "when", "dropout"))
+_OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
 _OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
@@ -93,8 +93,14 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         fields = (field.name for field in dataclasses.fields(seele.off_policy))
         yield from ((of_off_policy + name, why) for name in fields if name != "source")
     if source.in_response:
-        why = "prefixes are trained like the rest of their response"
-        yield from ((of_off_policy + name, why) for name in ("shaping", "coefficient", "statistics"))
+        yield of_off_policy + "statistics", "prefixes are trained like the rest of their response"
+    loss = seele.off_policy.loss
+    if source.marks_tokens and seele.off_policy.source in SOURCES:
+        if not source.has_own_loss:
+            why = "off-policy tokens are trained like all others (seele.off_policy.loss is surrogate)"
+            yield from ((of_off_policy + name, why) for name in ("shaping", "coefficient"))
+        elif loss not in ("shaped", "trust_region"):
+            yield of_off_policy + "shaping", f"seele.off_policy.loss is {loss}"
     if seele.rollout_correction == "none":
         names = ("rollout_correction_level", "rollout_correction_threshold")
         yield from ((f"seele.{name}", "seele.rollout_correction is none") for name in names)
@@ -103,7 +109,9 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.replay.", f"method {method.name} replays nothing from a pool; {why}"
     if not seele.hints.gives_hints:
         why = "there are no hints (seele.hints.controller=none)"
-        yield from ((key, why) for key in ("seele.imitation.", *_OF_HINTS))
+        yield from (
+            (key, why) for key in ("seele.imitation.", *(f"seele.hints.{name}" for name in _OF_HINTS))
+        )
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are in the assistant's turn (seele.hints.placement)"
     if seele.hints.when == "always":
@@ -115,7 +123,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     if seele.credit.gives_advantages:
         why = f"seele.credit.name={seele.credit.name} does not divide by a deviation"
         yield "algorithm.norm_adv_by_std_in_grpo", why
-    elif source.in_response or method.leaves_one_out:
+    elif (source.in_response and not source.has_own_loss) or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} does not divide by a deviation"
     if "rl" not in method.stages:
         yield (
