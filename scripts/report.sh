@@ -2,7 +2,7 @@
 # Report of a run: one page with figures, and summary.json.
 #
 #   needs    $CKPT_DIR/ of a training run, finished or not (default: the newest under runs/)
-#   writes   $OUT/{index.html,summary.json,*.png}
+#   writes   $OUT/{index.html,rollouts.html,summary.json,*.png}
 #
 #   bash scripts/report.sh
 #   CKPT_DIR=runs/try OUT=report bash scripts/report.sh

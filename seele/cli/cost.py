@@ -55,7 +55,7 @@ def cost_command(
     measure: Annotated[
         bool,
         typer.Option(
-            "--measure", help="Train one step of a run here, in about two minutes, and print its cost."
+            "--measure", help="Train two steps here, in about two minutes, and print the second one's cost."
         ),
     ] = False,
     model: Annotated[

@@ -20,7 +20,7 @@ def report_command(
     run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/report by default.")] = None,
 ) -> None:
-    """Write index.html with figures, and summary.json, from a run folder; print its un-hinted accuracies.
+    """Write index.html with figures, rollouts.html and summary.json; print the run's un-hinted accuracies.
 
     Raises:
         CheckpointError: If RUN is not a run folder.
