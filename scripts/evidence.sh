@@ -2,7 +2,7 @@
 # Run what docs/evidence.md compares and fill in the tables. Finished runs are packed and skipped, killed ones resume.
 #
 #   needs    nothing: .venv is made if missing (scripts/setup.sh); a CPU; hours
-#   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence.md, docs/evidence/, docs/figures/
+#   writes   models/, data/prepared/evidence/, runs/evidence/, benchmarks/evidence/{runs/,tuned.json}, docs/evidence/, docs/figures/
 #
 #   bash scripts/evidence.sh                                          # learning rates, then every task
 #   bash scripts/evidence.sh --task mixed --arms grpo,seele --seeds 0,1 --jobs 2

@@ -1,4 +1,4 @@
-"""Make the tables and figures of docs/evidence.md and docs/evidence/, and README's figure, from packed runs.
+"""Make the tables and figures of docs/evidence/, and README's figure, from packed runs.
 
 The same runs give the same bytes. A task of the plan without a page gets one.
 
