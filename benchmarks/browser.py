@@ -1,6 +1,7 @@
 """Measure the rollout browser on a large made-up run: every page, its index, its memory.
 
     python benchmarks/browser.py --steps 1000 --problems 256 --rollouts 32      # 12 GB of rollouts
+    python benchmarks/browser.py --steps 10 --characters 4000 --tokens 1000     # as with seele.dump_tokens
 
 A page's time is that of a request from this machine: the first one, and the median of five, because data
 that was read stays in memory. Times are taken while the index is built, and again when it is complete.
@@ -25,10 +26,11 @@ ROUNDS = 4
 WORDS = "the of a so each in all 12 + 4 = 16 then costs hours apples left gives"
 
 
-def write_run(run: Path, *, steps: int, problems: int, rollouts: int) -> None:
-    """Write a run whose rollouts are made-up texts of 600 characters; problems recur every tenth step."""
+def write_run(run: Path, *, steps: int, problems: int, rollouts: int, characters: int, tokens: int) -> None:
+    """Write a run whose rollouts are made-up texts; problems recur every tenth step."""
     draw = random.Random(0)
-    texts = [" ".join(draw.choices(WORDS.split(), k=150))[:600] for _ in range(1000)]
+    texts = [" ".join(draw.choices(WORDS.split(), k=characters))[:characters] for _ in range(1000)]
+    columns = [_token_columns(tokens, draw) for _ in range(100)] if tokens else [{}]
     (run / "rollouts").mkdir(parents=True)
     (run / "resolved.yaml").write_text("seele: {method: seele, hints: {target_accuracy: 0.5}}\n")
     with (run / "metrics.jsonl").open("w") as metrics:
@@ -38,11 +40,23 @@ def write_run(run: Path, *, steps: int, problems: int, rollouts: int) -> None:
             row |= {f"accuracy/round_{number}": draw.random() for number in range(ROUNDS)}
             metrics.write(json.dumps(row) + "\n")
             lines = [
-                json.dumps(_line(step, problem + problems * (step % 10), number, rollouts, texts, draw))
+                json.dumps(
+                    _line(step, problem + problems * (step % 10), number, rollouts, texts, draw)
+                    | draw.choice(columns)
+                )
                 for problem in range(problems)
                 for number in range(rollouts)
             ]
             (run / "rollouts" / f"step_{step}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _token_columns(tokens: int, draw: random.Random) -> dict[str, object]:
+    """A line's last fields in a run with ``seele.dump_tokens``."""
+    return {
+        "tokens": [f"{word} " for word in draw.choices(WORDS.split(), k=tokens)],
+        "token_advantages": [round(draw.gauss(0, 1), 4)] * tokens,
+        "token_log_ratios": [round(draw.gauss(0, 0.01), 4) for _ in range(tokens)],
+    }
 
 
 def _line(
@@ -104,11 +118,15 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--problems", type=int, default=256)
-    parser.add_argument("--rollouts", type=int, default=32)
+    parser.add_argument("--rollouts", type=int, default=32, help="of a problem, in 4 rounds")
+    parser.add_argument(
+        "--characters", type=int, default=600, help="of a response; 4000 are about 1000 tokens"
+    )
+    parser.add_argument("--tokens", type=int, default=0, help="of a response that are kept; 0 for none")
     options = parser.parse_args()
+    sizes = vars(options)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        sizes = {"steps": options.steps, "problems": options.problems, "rollouts": options.rollouts}
         write_run(run, **sizes)
         size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         sys.stdout.write(f"{sizes}, {size / 1e9:.1f} GB\n")

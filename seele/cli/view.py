@@ -47,7 +47,8 @@ def view_command(
         typer.echo(
             f"http://{name}:{listener.getsockname()[1]}/ shows {', '.join(each.name for each in viewed)}"
         )
-        hosts = ["*"] if host not in LOCAL else [*LOCAL]
+        # A browser asks for an address of version 6 with its brackets.
+        hosts = [*LOCAL, "[::1]"] if host in LOCAL else ["*"]
         config = uvicorn.Config(build_app(viewed, hosts=hosts), log_level="warning", access_log=False)
         try:
             uvicorn.Server(config).run(sockets=[listener])

@@ -6,7 +6,7 @@ optional, and the page notes each missing or damaged part. Nothing is computed f
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -23,6 +23,8 @@ _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A run folder holds at least one of these."""
+LARGE_PARTS = ("metrics", "rollouts", "controller")
+"""Fields of ``RunFolder`` that take long to read in a long run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +114,12 @@ class RunFolder:
         return value
 
 
-def read_run(path: Path) -> RunFolder:
+def read_run(path: Path, *, without: Collection[str] = ()) -> RunFolder:
     """Read the run folder at ``path``.
+
+    Args:
+        path: The folder.
+        without: Names of ``LARGE_PARTS`` to skip: they are empty, and have no notes.
 
     Raises:
         CheckpointError: If it is not a run folder.
@@ -127,13 +133,15 @@ def read_run(path: Path) -> RunFolder:
             f"{path}: not a run folder; expected at least one of {', '.join(MARKS)}, found {_listing(path)}"
         )
     notes: list[str] = []
-    metrics = read_metrics(path / "metrics.jsonl", notes)
+    metrics = () if "metrics" in without else read_metrics(path / "metrics.jsonl", notes)
     scores, conditions = read_evaluation(path, "eval/scores.json", notes)
     # Only one step is read: the rollouts of a long run do not fit in memory.
-    step = max(rollout_files(path), default=None)
-    if step is None:
+    step = None if "rollouts" in without else max(rollout_files(path), default=None)
+    if step is None and "rollouts" not in without:
         notes.append("There are no rollouts (rollouts/step_N.jsonl), so there are no examples.")
-    controller_step, controller = _read_newest_controller(path, notes)
+    controller_step, controller = (
+        (None, {}) if "controller" in without else _read_newest_controller(path, notes)
+    )
     return RunFolder(
         name=path.resolve().name,
         card=read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),

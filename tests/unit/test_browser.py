@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,23 +13,29 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from importlib.resources import files
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
 
 from seele.cli.view import view_command
-from seele.data.storage.schema import write_problems
+from seele.data.storage.schema import read_solutions, write_problems
 from seele.errors import CheckpointError, ConfigError
+from seele.hints import build_controller
 from seele.records import Instance
+from seele.report import run_folder
+from seele.report.browser import app as browser_app
 from seele.report.browser import history
+from seele.report.browser import run as browser_run
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import MAX_POINTS, SPLIT_COLOURS, draw_timeline
 from seele.report.browser.history import INDEX, History
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
-from seele.report.browser.rollouts import Filters, filter_problems, read_step
+from seele.report.browser.rollouts import ORDERS, Filters, filter_problems, read_step, with_tokens
 from seele.report.browser.run import ViewedRun
 from seele.report.run_folder import read_run
 
@@ -58,6 +65,13 @@ def line(problem, number=0, rollout=0, *, right=False, **changes):
         "hint_tokens": 4,
         "advantage": 0.5,
     } | changes
+
+
+TOKENS = {
+    "tokens": ["a ", "b ", "c ", "d"],
+    "token_advantages": [2.0, 2.0, -0.8, 0.0],
+    "token_log_ratios": [0.0, 0.0, 0.0, 9.0],
+}
 
 
 def problem_lines(problem, accuracies=(0.0, 0.5)):
@@ -168,6 +182,115 @@ def test_probes_do_not_count_as_changed_hints(tmp_path):
     ]
 
 
+def given_lines():
+    """LUFFY: seven wrong rollouts, and the worked solution among them."""
+    wrong = [line("luffy", rollout=rollout, hint_ratio=0.0) for rollout in range(7)]
+    return [line("luffy", rollout=7, right=True, hint_ratio=0.0, origin="trace", generated_tokens=0), *wrong]
+
+
+def test_what_the_policy_did_not_generate_is_shown_but_not_counted(run):
+    problems = read_step(write_step(run, 4, given_lines() + problem_lines("hard", (0.0, 0.5))))
+    (luffy,) = (each for each in problems if each.first.instance_id == "luffy")
+    assert [(each.accuracy, len(each.rollouts)) for each in luffy.rounds] == [(0.0, 7)]
+    assert luffy.accuracy == 0.0 and [each.origin for each in luffy.given] == ["trace"]
+    hardest = filter_problems(problems, Filters(), order="hardest")
+    assert [each.first.instance_id for each in hardest] == ["luffy", "hard"]
+    right = filter_problems(problems, Filters(verdict="correct"), order="file")
+    assert [each.first.instance_id for each in right] == ["hard"]
+    index = History(run)
+    index.update()
+    assert [(each.num_correct, each.num_rollouts) for each in index.of_problem("luffy")] == [(0, 7)]
+    with served(run) as site:
+        page = get(f"{site}/?step=4&open=luffy")
+    assert "0 of 7 right" in page and "of 8 right" not in page
+    assert page.count("<article") == 8 and page.count("<span>trace</span>") == 1
+
+
+def test_a_problem_with_given_rollouts_alone_is_shown_in_every_order(run):
+    write_step(run, 4, given_lines()[:1] + problem_lines("hard"))
+    with served(run) as site:
+        for order in ORDERS:
+            page = get(f"{site}/?{urllib.parse.urlencode({'sort': order, 'open': 'luffy'})}")
+            assert "<span>trace</span>" in page
+
+
+def test_probes_stand_apart_from_a_round_without_hint(tmp_path):
+    lines = [line("a", hint_ratio=0.0, is_probe=probe, right=probe) for probe in (True, False)]
+    (problem,) = read_step(write_step(tmp_path, 1, lines))
+    assert [(each.is_probe, each.accuracy) for each in problem.rounds] == [(False, 0.0), (True, 1.0)]
+
+
+def test_a_run_opens_without_reading_what_grows_and_curves_need_the_controller_alone(run, monkeypatch):
+    controller = build_controller("bayes", rounds=2, rollouts_per_round=2, seed=0)
+    controller.observe("easy", hint_ratio=0.5, num_correct=1, num_rollouts=2)
+    controller.end_visit("easy")
+    state = run / "global_step_4/seele/controller.json"
+    state.parent.mkdir(parents=True)
+    for name in ("read_metrics", "_read_rollouts"):
+        monkeypatch.setattr(run_folder, name, lambda *_: pytest.fail("read"))
+    state.write_text("{")
+    viewed = ViewedRun(run)
+    assert viewed.target_accuracy == 0.5
+    state.write_text(json.dumps(controller.state_dict()))
+    assert [*viewed.curves()] == ["easy"]
+
+
+def test_a_step_that_is_slow_to_read_delays_no_other(run, monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def read_slowly(file):
+        if file.stem == "step_1":
+            begun.set()
+            assert may_end.wait(30)
+        return read_step(file)
+
+    monkeypatch.setattr(browser_run, "read_step", read_slowly)
+    viewed = ViewedRun(run)
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(viewed.step, 1)
+        assert begun.wait(30)
+        try:
+            assert len(pool.submit(viewed.step, 2).result(timeout=10)) == 2
+        finally:
+            may_end.set()
+        assert len(slow.result()) == 2
+
+
+def test_steps_stay_in_memory_until_six_others_were_read(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(browser_run, "read_step", lambda file: seen.append(file.stem) or read_step(file))
+    for step in range(5, 10):
+        write_step(run, step, problem_lines("easy"))
+    viewed = ViewedRun(run)
+    for step in (*range(1, 8), 2, 1):
+        viewed.step(step)
+    assert seen == [*(f"step_{step}" for step in range(1, 8)), "step_1"]
+    assert len(viewed.step(2)) == 2 and len(seen) == 8
+    write_step(run, 2, problem_lines("other"))
+    assert len(viewed.step(2)) == 1
+
+
+def test_training_files_are_read_once_for_all_solutions_of_a_step(run, tmp_path, monkeypatch):
+    train = tmp_path / "train.parquet"
+
+    def write(steps):
+        problem = {"data_source": "chains", "question": "?", "answer": "4"}
+        names = ("easy", "hard1", "hard2")
+        write_problems(
+            train, [Instance(instance_id=name, steps=steps, **problem) for name in names], split="train"
+        )
+
+    write(("2 + 2 = 4\n", "so 4\n"))
+    (run / "resolved.yaml").write_text(f"data: {{train_files: [{train}]}}\n")
+    read = Mock(side_effect=read_solutions)
+    monkeypatch.setattr(browser_run, "read_solutions", read)
+    viewed = ViewedRun(run)
+    assert viewed.solution(1, "easy") == viewed.solution(1, "hard1") == ["2 + 2 = 4\n", "so 4\n"]
+    assert viewed.solution(2, "hard2") and not viewed.solution(1, "hard2") and read.call_count == 2
+    write(("changed\n", "so 4\n"))
+    assert viewed.solution(1, "easy")[0] == "changed\n"
+
+
 # ------------------------------------------------------------------ drawings and colours
 
 
@@ -212,15 +335,10 @@ def test_long_runs_are_drawn_with_few_points():
 
 
 def test_tokens_are_coloured_by_what_the_run_kept(tmp_path):
-    kept = {
-        "text": "a b c d",
-        "tokens": ["a ", "b ", "c ", "d"],
-        "token_advantages": [2.0, 2.0, -0.8, 0.0],
-        "token_log_ratios": [0.0, 0.0, 0.0, 9.0],
-        "segments": [[0, 2, 0, True], [2, 3, 1, False]],
-    }
-    (problem,) = read_step(write_step(tmp_path, 1, [line("a", **kept)]))
-    rollout = problem.first
+    kept = {"text": "a b c d", "segments": [[0, 2, 0, True], [2, 3, 1, False]]} | TOKENS
+    file = write_step(tmp_path, 1, [line("a", **kept)])
+    (problem,) = read_step(file)
+    rollout = with_tokens(file, problem).first
     assert [*coloured(rollout, "advantage")] == [
         ("plus-5", "+2.000", "a b "),
         ("minus-2", "-0.800", "c "),
@@ -235,6 +353,32 @@ def test_tokens_are_coloured_by_what_the_run_kept(tmp_path):
     assert [*coloured(rollout, "none")] == [("", "", "a b c d")]
     (bare,) = read_step(write_step(tmp_path, 1, [line("a")]))
     assert [*coloured(bare.first, "advantage")] == [("", "", "so 5")]
+
+
+def test_tokens_are_read_for_one_problem_only(tmp_path):
+    tricky = '", "tokens": ["no"], "'
+    lines = [line(name, text=f"{name} € {tricky}", **TOKENS) for name in "ab"]
+    file = write_step(tmp_path, 1, [*lines, line("b", rollout=1), line("b", origin="trace", **TOKENS)])
+    _, problem = read_step(file)
+    assert [each.tokens for each in (*problem.rollouts, *problem.given)] == [(), (), ()]
+    assert problem.first.text == f"b € {tricky}" and problem.first.advantage == 0.5
+    whole = with_tokens(file, problem)
+    tokens = TOKENS["tokens"]
+    assert [each.tokens for each in (*whole.rollouts, *whole.given)] == [tokens, (), tokens]
+    assert whole.first.text == problem.first.text
+    # The file is another since.
+    write_step(tmp_path, 1, [line("other", text="longer than before")] * 9)
+    assert with_tokens(file, problem) == problem
+
+
+def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path):
+    write_step(run, 4, [line(name, **TOKENS) for name in ("easy", "hard4")])
+    shutil.copytree(run, tmp_path / "other")
+    with served(run, tmp_path / "other") as site:
+        assert get(f"{site}/?open=easy").count('class="plus-5"') == 1
+        assert get(f"{site}/compare?open=easy").count('class="plus-5"') == 2
+    written = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
+    assert written.count('class="plus-5"') == 2
 
 
 # ------------------------------------------------------------------ history
@@ -263,12 +407,63 @@ def test_what_is_indexed_is_not_read_again(run, monkeypatch):
     History(run).update()
 
 
+def test_an_index_of_another_version_is_built_again(run):
+    History(run).update()
+    with closing(sqlite3.connect(run / INDEX)) as base:
+        base.executescript("drop table rounds; create table rounds (other); pragma user_version = 0")
+    index = History(run)
+    assert index.num_steps() == 0
+    index.update()
+    assert index.num_steps() == 4 and len(index.of_problem("easy")) == 8
+
+
 def test_a_damaged_index_or_a_folder_that_may_not_be_written_only_costs_time(run):
     (run / "logs").mkdir()
     (run / INDEX).write_text("no database" * 500)
     index = History(run)
     index.update()
     assert len(index.of_problem("easy")) == 8
+
+
+def test_an_index_that_is_damaged_later_is_built_elsewhere(run):
+    index = History(run)
+    index.update()
+    size = (run / INDEX).stat().st_size
+    with (run / INDEX).open("r+b") as file:
+        file.seek(4096)
+        file.write(b"?" * (size - 4096))
+    write_step(run, 5, problem_lines("easy"))
+    with pytest.raises(sqlite3.DatabaseError):
+        index.update()
+    index.update()
+    assert index.num_steps() == 5 and len(index.of_problem("easy")) == 10
+
+
+def test_an_index_that_is_deleted_while_pages_are_served_is_built_again(run, monkeypatch):
+    monkeypatch.setattr(browser_app, "INDEX_PERIOD_S", 0.05)
+    with served(run) as site:
+        wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
+        shutil.rmtree(run / "logs")
+        get(f"{site}/problem?id=easy")
+        wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
+
+
+@pytest.mark.parametrize("error", [OSError("the disk is full"), sqlite3.OperationalError("disk I/O error")])
+def test_an_error_of_one_run_stops_the_index_of_none(run, tmp_path, monkeypatch, error):
+    shutil.copytree(run, tmp_path / "other")
+    failing, other = (ViewedRun(folder) for folder in (run, tmp_path / "other"))
+    update, tries = failing.history.update, itertools.count()
+
+    def fail_once():
+        if not next(tries):
+            raise error
+        update()
+
+    monkeypatch.setattr(browser_app, "INDEX_PERIOD_S", 0.05)
+    monkeypatch.setattr(failing.history, "update", fail_once)
+    stop = keep_indexed([failing, other])
+    wait_until(lambda: failing.history.num_steps() == other.history.num_steps() == 4)
+    stop.set()
 
 
 # ------------------------------------------------------------------ pages
@@ -287,10 +482,12 @@ def served(*runs):
         time.sleep(0.01)
     stop = keep_indexed(viewed)
     port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    stop.set()
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        stop.set()
+        server.should_exit = True
+        thread.join()
 
 
 def get(address, **headers):
@@ -359,9 +556,15 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         assert "The runs have 2 and 2 problems in this step, 1 of them in both" in page
         assert page.count("<article") == 8
         assert "compare with it" in get(f"{site}/") and "run=1" in get(f"{site}/")
-        with pytest.raises(urllib.error.HTTPError) as error:
-            get(f"{site}/compare?other=2")
-        assert error.value.code == 400
+        for query, number in (("", 1), ("run=1&step=4", 0)):
+            (link,) = re.findall(r'href="(/compare[^"]*)"', get(f"{site}/?{query}"))
+            assert f"run={1 - number}" in link and f"other={number}" in link
+        turned = get(f"{site}/compare?run=1&other=0&open=easy")
+        assert "The runs have 2 and 2 problems" in turned and "<h1>other and run</h1>" in turned
+        for query in ("other=2", "run=1", "run=1&other=1"):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                get(f"{site}/compare?{query}")
+            assert error.value.code == 400
     with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
         get(f"{site}/compare")
     assert error.value.code == 400
@@ -421,10 +624,13 @@ def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
 def test_the_command_says_where_and_answers_at_once(run):
     command = [sys.executable, "-m", "seele.cli.main", "view", str(run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        address, _, name = server.stdout.readline().partition(" shows ")
-        page = get(address)
-        server.terminate()
-    assert name == "run\n" and "step 4" in page
+        try:
+            address, _, name = server.stdout.readline().partition(" shows ")
+            page = get(address)
+            of_version_6 = get(address, Host="[::1]:8420")
+        finally:
+            server.terminate()
+    assert name == "run\n" and "step 4" in page and of_version_6 == page
 
 
 def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_path):
@@ -438,7 +644,7 @@ def test_a_port_that_is_taken_and_a_folder_without_a_run_are_refused(run, tmp_pa
 
 def test_what_a_model_wrote_does_nothing_in_a_browser(run, visit):
     fields = ("question", "hint", "text", "answer", "instance_id", "data_source", "finish", "reason")
-    tokens = {"tokens": [ATTACK], "token_advantages": [1.0], "reward_extra": {ATTACK: ATTACK}}
+    tokens = {"reward_extra": {ATTACK: ATTACK}, "tokens": [ATTACK], "token_advantages": [1.0]}
     write_step(run, 9, [line("x", **dict.fromkeys(fields, ATTACK), **tokens)])
     with served(run) as site:
         query = urllib.parse.urlencode({"step": 9, "open": ATTACK, "problem": ATTACK, "text": ATTACK})

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from seele.cli.main import app
 from seele.errors import CheckpointError, ConfigError
 from seele.maths.bootstrap import bootstrap_interval
+from seele.report import run_folder
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.build import build_files, summary_text
 from seele.report.comparison.curves import COSTS, accuracy_at, first_crossing, make_curve, mean_curve, spent
@@ -114,6 +115,14 @@ def result_of(comparison, cost="steps", split=SPLIT):
 
 def notes_of(*folders, **options):
     return compare(folders, **options).notes
+
+
+def test_a_comparison_reads_neither_rollouts_nor_controllers(runs, monkeypatch):
+    (runs[0] / "rollouts").mkdir()
+    (runs[0] / "rollouts/step_1.jsonl").write_text("{}\n")
+    for name in ("_read_rollouts", "_read_newest_controller"):
+        monkeypatch.setattr(run_folder, name, lambda *_: pytest.fail("read"))
+    assert result_of(compare(runs)).arms.keys() == {"grpo", "seele"}
 
 
 # Equal cost

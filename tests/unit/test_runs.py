@@ -7,17 +7,34 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
 import seele
 from seele.cli.main import main
 from seele.errors import CheckpointError, DependencyError
-from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Origin, Rollout, Visit
+from seele.records import (
+    Completion,
+    Finish,
+    Grade,
+    GradeReason,
+    HintShare,
+    Instance,
+    Origin,
+    Rollout,
+    Segment,
+    Visit,
+    Walk,
+)
+from seele.report.browser.rollouts import TOKENS
 from seele.rollout.metrics import packed_tokens, rollout_rows, step_metrics, teacher_forced_tokens
 from seele.runs import RunState, list_runs, overview
 from seele.runs.overview import describe_age, describe_runs
+from seele_verl import token_dump
+from seele_verl.token_dump import token_columns
 
 # --- Runs on disk: the list of those below a folder, and one run as pandas frames
 
@@ -381,6 +398,23 @@ def test_numbers_of_a_reward_function_are_logged_and_all_it_returned_is_dumped()
     assert [row["reward"] for row in rows] == [0.25, 0.75]
     assert [row["reward_extra"] for row in rows] == [{"steps": 1.0, "said": "no"}, {"steps": 3.0}]
     assert "reward_extra" not in next(rollout_rows(VISIT, {}))
+
+
+def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
+    names = ["responses", "advantages", "rollout_log_probs", "old_log_probs"]
+    columns = {name: torch.ones(1, 3) for name in names}
+    monkeypatch.setattr(token_dump, "read_columns", lambda _, read: {name: columns[name] for name in read})
+    batch = SimpleNamespace(keys=["row"], tags=[{}], fields=names)
+    tokens = token_columns(batch, lambda ids: ["a"] * len(ids))["row"]
+    grade = Grade(
+        True, RIGHT, 1.0, {"said": '", "tokens": ["no"]'}, walk=Walk((Segment(0, 2, 0, True),), None)
+    )
+    visit = replace(VISIT, rollouts=(replace(VISIT.rollouts[0], grade=grade),))
+    (row,) = rollout_rows(visit, {0: 0.5}, {0: tokens})
+    rest, _, _ = json.dumps(row, ensure_ascii=False).encode().partition(TOKENS)
+    expected = json.loads(json.dumps({name: row[name] for name in row if name not in tokens}))
+    assert json.loads(rest + b"}") == expected
+    assert {"segments", "is_flagged", "reward_extra"} <= expected.keys() and len(tokens) == 3
 
 
 def test_probes_count_as_rollouts_but_not_as_hinted_accuracy():

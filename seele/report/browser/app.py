@@ -4,8 +4,10 @@ Every value that a page is given is escaped. Scripts and styles come from this p
 forbids the browser to load anything else.
 """
 
+import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from itertools import groupby
 from typing import Any, TypeVar
@@ -57,13 +59,17 @@ def build_app(runs: Sequence[ViewedRun], *, hosts: Sequence[str]) -> Starlette:
 
 
 def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:
-    """Index the runs' steps, including later ones, in the background until the returned event is set."""
+    """Index the runs' steps, including later ones, in the background until the returned event is set.
+
+    After an error, such as a full disk, the next period tries again: pages say how many steps are indexed.
+    """
     stop = threading.Event()
 
     def update() -> None:
         while True:
             for run in runs:
-                run.history.update()
+                with suppress(OSError, sqlite3.Error):
+                    run.history.update()
             if stop.wait(INDEX_PERIOD_S):
                 return
 
@@ -87,7 +93,7 @@ class Pages:
         pages = max(1, -(-len(chosen) // PER_PAGE))
         page = min(max(1, query.number("page", int) or 1), pages)
         shown = query.text("open")
-        open_problem = next((each for each in problems if each.first.instance_id == shown), None)
+        open_problem = run.problem(step, shown)
         return _page(
             "browser/step.html",
             query,
@@ -106,7 +112,7 @@ class Pages:
             pages=pages,
             open_problem=open_problem,
             fitted=_fitted(run.curves().get(shown)) if open_problem else "",
-            solution=run.solution(shown) if open_problem else (),
+            solution=run.solution(step, shown) if open_problem else (),
             sources=sorted({each.first.data_source for each in problems}),
             levels=sorted({each.first.level for each in problems} - {""}),
         )
@@ -135,7 +141,9 @@ class Pages:
         query = _Query(request)
         if len(self._runs) < 2:
             raise _BadQuery("only one run is served; seele view RUN OTHER compares two")
-        runs = self._runs[0], self._run(query, "other", default=1)
+        runs = self._run(query, "run", default=0), self._run(query, "other", default=1)
+        if runs[0] is runs[1]:
+            raise _BadQuery("run and other are the same run; give two numbers, as in run=0&other=1")
         shared = sorted(set(runs[0].steps()) & set(runs[1].steps()))
         step = query.number("step", int) or (shared[-1] if shared else 0)
         sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
@@ -151,7 +159,8 @@ class Pages:
             pairs=[[side[name] for side in sides] for name in names][:PER_PAGE],
             num_shared=len(names),
             num_problems=[len(side) for side in sides],
-            open_pair=[side.get(shown) for side in sides] if shown else None,
+            shown=shown,
+            open_pair=[run.problem(step, shown) for run in runs] if shown in names else (),
         )
 
     def live(self, request: Request) -> Response:

@@ -16,14 +16,21 @@ from seele.report.run_folder import rollout_files
 
 INDEX = Path("logs") / "view.sqlite"
 """In the run's folder; it may be deleted at any time."""
-_TABLES = """
-create table if not exists steps (step integer primary key, changed integer, bytes integer);
-create table if not exists rounds (
+_VERSION = 2
+"""Of what the rows mean; an index of another version is built again."""
+_TABLES = f"""
+begin immediate;
+drop table if exists steps;
+drop table if exists rounds;
+create table steps (step integer primary key, changed integer, bytes integer);
+create table rounds (
     problem text, step integer, round integer, hint_ratio real, rollouts integer, correct integer,
     predicted real, is_probe integer
 );
-create index if not exists by_problem on rounds (problem, step);
-create index if not exists by_step on rounds (step);
+create index by_problem on rounds (problem, step);
+create index by_step on rounds (step);
+pragma user_version = {_VERSION};
+commit;
 """
 
 
@@ -55,26 +62,44 @@ class History:
         self._lock = threading.Lock()
         self._path = run / INDEX
         try:
-            self._path.parent.mkdir(exist_ok=True)
-            self._prepare()
+            self._connect().close()
         except (OSError, sqlite3.Error):
-            # The folder is not writable, or another program has damaged the index.
-            self._elsewhere = tempfile.TemporaryDirectory(prefix="seele-view-")
-            self._path = Path(self._elsewhere.name) / INDEX.name
-            self._prepare()
+            self._move()
 
-    def _prepare(self) -> None:
-        with closing(self._connect()) as base:
-            base.executescript(_TABLES)
+    def _move(self) -> None:
+        """Begin an index elsewhere: the folder is not writable, or another program has damaged the index."""
+        self._elsewhere = tempfile.TemporaryDirectory(prefix="seele-view-")
+        self._path = Path(self._elsewhere.name) / INDEX.name
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the index, which is built again if it was deleted or has another version."""
+        self._path.parent.mkdir(exist_ok=True)
         base = sqlite3.connect(self._path, timeout=30)
-        base.execute("pragma journal_mode=wal")
-        base.execute("pragma synchronous=off")
+        try:
+            base.execute("pragma journal_mode=wal")
+            base.execute("pragma synchronous=off")
+            if base.execute("pragma user_version").fetchone() != (_VERSION,):
+                base.executescript(_TABLES)
+        except sqlite3.Error:
+            base.close()
+            raise
         return base
 
     def update(self) -> None:
-        """Read new and rewritten steps, the newest first; remove those whose files are gone."""
+        """Read new and rewritten steps, the newest first; remove those whose files are gone.
+
+        Raises:
+            OSError: If a file or the folder cannot be read or written.
+            sqlite3.Error: If the index cannot. A damaged index is not used again.
+        """
+        try:
+            self._update()
+        except sqlite3.DatabaseError as error:
+            if not isinstance(error, sqlite3.OperationalError):
+                self._move()
+            raise
+
+    def _update(self) -> None:
         with self._lock, closing(self._connect()) as base:
             known = {step: tuple(state) for step, *state in base.execute("select * from steps")}
             files = rollout_files(self._run)
@@ -104,7 +129,7 @@ class History:
         wanted = "select step, round, hint_ratio, rollouts, correct, predicted, is_probe from rounds"
         with closing(self._connect()) as base:
             rows = base.execute(
-                f"{wanted} where problem = ? order by step, round, hint_ratio", (instance_id,)
+                f"{wanted} where problem = ? order by step, round, hint_ratio, is_probe", (instance_id,)
             ).fetchall()
         return [PastRound(*row) for row in rows]
 

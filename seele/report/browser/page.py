@@ -7,7 +7,7 @@ from seele.data.storage.schema import read_solutions
 from seele.records import AccuracyCurve
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import curve_points, draw_timeline
-from seele.report.browser.rollouts import read_step
+from seele.report.browser.rollouts import read_step, with_tokens
 from seele.report.page import render_template
 from seele.report.run_folder import Metrics, rollout_files
 from seele.report.series import spread_evenly
@@ -42,7 +42,7 @@ def rollouts_page(
     if not files:
         return None
     steps = {
-        step: spread_evenly(read_step(files[step]), NUM_PROBLEMS)
+        step: [with_tokens(files[step], each) for each in spread_evenly(read_step(files[step]), NUM_PROBLEMS)]
         for step in spread_evenly(sorted(files), NUM_STEPS)
     }
     names = {each.first.instance_id for problems in steps.values() for each in problems}

@@ -1,14 +1,14 @@
 """The rollouts of a step, arranged for a reader: problems, their rounds, and the rollouts of a round."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import BinaryIO
 
-from seele.records import GradeReason
-from seele.report.run_folder import read_lines
+from seele.records import GradeReason, Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,14 @@ class ShownRollout:
     hint_tokens: int = 0
     generated_tokens: int = 0
     is_probe: bool = False
-    origin: str = "policy"
+    origin: str = Origin.POLICY.value
     advantage: float | None = None
     segments: Sequence[tuple[int, int, int, bool]] = ()
     """Segments of a walked response: first token, token after the last, milestone, whether it passed."""
+    line_start: int | None = None
+    """Where the file's line begins, in bytes, if its tokens were skipped."""
     tokens: Sequence[str] = ()
-    """The response's tokens, if the run keeps them (``seele.dump_tokens``)."""
+    """The response's tokens, if the run keeps them (``seele.dump_tokens``) and they were read."""
     token_advantages: Sequence[float] = ()
     token_log_ratios: Sequence[float] = ()
     """Log-probability before the update minus that of the engine, token by token."""
@@ -50,14 +52,21 @@ class ShownRollout:
         """True if the answer was correct."""
         return self.reason == GradeReason.CORRECT
 
+    @property
+    def is_given(self) -> bool:
+        """True if the policy did not generate it in this step: a worked solution, or a replay."""
+        return self.origin != Origin.POLICY
+
 
 NOT_CORRECT = "not correct"
+TOKENS = b', "tokens": ['
+"""Begins the tokens in a line of a file of rollouts."""
 _NAMES = {each.name for each in fields(ShownRollout)}
 
 
 @dataclass(frozen=True)
 class ShownRound:
-    """Rollouts of a problem's round that saw the same hint."""
+    """The policy's rollouts of a problem's round that saw the same hint; probes stand apart."""
 
     number: int
     """From 0."""
@@ -86,21 +95,23 @@ class ShownProblem:
 
     rounds: tuple[ShownRound, ...]
     """In order of number and hint."""
+    given: tuple[ShownRollout, ...] = ()
+    """Rollouts that the policy did not generate in this step; no accuracy counts them."""
 
     @property
     def first(self) -> ShownRollout:
         """Its first rollout, for the fields that all rollouts share."""
-        return self.rounds[0].rollouts[0]
+        return self.rounds[0].rollouts[0] if self.rounds else self.given[0]
 
     @property
     def rollouts(self) -> Iterator[ShownRollout]:
-        """All of its rollouts."""
+        """The policy's rollouts."""
         return (rollout for each in self.rounds for rollout in each.rollouts)
 
     @cached_property
     def accuracy(self) -> float:
-        """Share of its rollouts that are correct."""
-        return fmean(rollout.is_correct for rollout in self.rollouts)
+        """Share of the policy's rollouts that are correct; 0 if there are none."""
+        return fmean(rollout.is_correct for rollout in self.rollouts) if self.rounds else 0.0
 
     @property
     def hint_change(self) -> float:
@@ -146,47 +157,85 @@ class Filters:
 
 
 def read_step(file: Path) -> list[ShownProblem]:
-    """Return the problems of a file of rollouts, in its order. Lines that cannot be read are skipped."""
-    return group_rollouts(_records(read_lines(file, [])))
+    """Return the problems of a file of rollouts, in its order. Lines that cannot be read are skipped.
+
+    Tokens are a hundred times as large as the rest, and they are skipped: see ``with_tokens``.
+    """
+    return group_rollouts(_records(file))
 
 
-def _records(lines: Iterable[Mapping[str, Any]]) -> Iterator[ShownRollout]:
-    for line in lines:
-        known = {name: line[name] for name in _NAMES & line.keys()}
+def with_tokens(file: Path, problem: ShownProblem) -> ShownProblem:
+    """Return a problem of ``read_step(file)`` with the tokens of its responses, if the run keeps them."""
+    rollouts = [*problem.rollouts, *problem.given]
+    if all(each.line_start is None for each in rollouts):
+        return problem
+    with file.open("rb") as lines:
+        return _problem([_with_tokens(lines, each) for each in rollouts])
+
+
+def _with_tokens(lines: BinaryIO, rollout: ShownRollout) -> ShownRollout:
+    if rollout.line_start is None:
+        return rollout
+    lines.seek(rollout.line_start)
+    whole = _record(lines.readline(), rollout.line_start)
+    # A resumed run may have written the file again.
+    bare = whole and replace(whole, tokens=(), token_advantages=(), token_log_ratios=())
+    return whole if whole and bare == rollout else rollout
+
+
+def _records(file: Path) -> Iterator[ShownRollout]:
+    start = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            # They are the line's last fields. A quote within a text is escaped, so this is in no text.
+            rest, skipped, _ = line.partition(TOKENS)
+            if rollout := _record(rest + b"}" if skipped else line, start if skipped else None):
+                yield rollout
+            start += len(line)
+
+
+def _record(line: bytes, line_start: int | None = None) -> ShownRollout | None:
+    try:
+        values = json.loads(line.decode(errors="replace"))
+        known = {name: values[name] for name in _NAMES & values.keys()}
         known["level"] = str(known.get("level") or "")  # 0 is unknown
-        try:
-            yield ShownRollout(**known)
-        except TypeError:
-            continue
+        return ShownRollout(**known | {"line_start": line_start})
+    except (json.JSONDecodeError, AttributeError, TypeError):
+        return None
 
 
 def group_rollouts(rollouts: Iterable[ShownRollout]) -> list[ShownProblem]:
-    """Group rollouts by problem, round and hint; problems keep the order of their first rollout."""
-    problems: dict[str, dict[tuple[int, float], list[ShownRollout]]] = {}
+    """Group rollouts by problem, round, hint and purpose; problems keep the order of their first rollout."""
+    problems: dict[str, list[ShownRollout]] = {}
     for rollout in rollouts:
-        rounds = problems.setdefault(rollout.instance_id, {})
-        rounds.setdefault((rollout.round, rollout.hint_ratio), []).append(rollout)
-    return [
-        ShownProblem(
-            tuple(ShownRound(number, ratio, tuple(rounds[number, ratio])) for number, ratio in sorted(rounds))
-        )
-        for rounds in problems.values()
-    ]
+        problems.setdefault(rollout.instance_id, []).append(rollout)
+    return [_problem(group) for group in problems.values()]
+
+
+def _problem(rollouts: Sequence[ShownRollout]) -> ShownProblem:
+    rounds: dict[tuple[int, float, bool], list[ShownRollout]] = {}
+    for each in rollouts:
+        if not each.is_given:
+            rounds.setdefault((each.round, each.hint_ratio, each.is_probe), []).append(each)
+    return ShownProblem(
+        tuple(ShownRound(*key[:2], tuple(rounds[key])) for key in sorted(rounds)),
+        tuple(each for each in rollouts if each.is_given),
+    )
 
 
 ORDERS = {
     "file": None,
     "hardest": lambda problem: problem.accuracy,
     "easiest": lambda problem: -problem.accuracy,
-    "most hint": lambda problem: -max(each.hint_ratio for each in problem.rounds),
+    "most hint": lambda problem: -max((each.hint_ratio for each in problem.rounds), default=0.0),
     "hint changed most": lambda problem: -problem.hint_change,
-    "longest": lambda problem: -max(rollout.generated_tokens for rollout in problem.rollouts),
+    "longest": lambda problem: -max((rollout.generated_tokens for rollout in problem.rollouts), default=0),
 }
 """Orders in which problems may be sorted, with their keys."""
 
 
 def filter_problems(problems: Sequence[ShownProblem], filters: Filters, *, order: str) -> list[ShownProblem]:
-    """Return whole problems with at least one rollout that passes the filters, in one of ``ORDERS``."""
+    """Return whole problems of which a rollout of the policy passes the filters, in one of ``ORDERS``."""
     if filters != Filters():
         problems = [each for each in problems if any(map(filters.let_through, each.rollouts))]
     key = ORDERS.get(order)

@@ -1,8 +1,8 @@
 """A run folder for the pages: read on request, and cached until the files change."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,12 +10,22 @@ from seele.data.storage.schema import read_solutions
 from seele.records import AccuracyCurve
 from seele.report.browser.drawings import Timeline, draw_timeline
 from seele.report.browser.history import History
-from seele.report.browser.rollouts import ShownProblem, read_step
+from seele.report.browser.rollouts import ShownProblem, read_step, with_tokens
 from seele.report.curves import aimed_accuracy, saved_controller
-from seele.report.run_folder import MARKS, Metrics, read_metrics, read_run, rollout_files
+from seele.report.run_folder import LARGE_PARTS, MARKS, Metrics, read_metrics, read_run, rollout_files
 
 Value = TypeVar("Value")
 STEPS_KEPT = 6
+"""Steps whose rollouts, and whose solutions, stay in memory."""
+
+
+@dataclass
+class _Kept:
+    """What was read of some files, and their state then."""
+
+    state: Hashable = None
+    value: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class ViewedRun:
@@ -27,7 +37,7 @@ class ViewedRun:
         Raises:
             CheckpointError: If ``path`` is not a run folder.
         """
-        run = read_run(path)
+        run = read_run(path, without=LARGE_PARTS)
         self.path, self.name = path, run.name
         self.method = str(run.setting("seele.method") or "")
         self.target_accuracy = aimed_accuracy(run)
@@ -35,18 +45,20 @@ class ViewedRun:
         self.train_files = run.train_files
         self.history = History(path)
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+        self._kept: dict[tuple[str, int], _Kept] = {}
+        """By kind and step, least recently used first."""
 
-    def _fresh(self, name: Hashable, state: Hashable, read: Callable[[], Value]) -> Value:
+    def _fresh(self, kind: str, state: Hashable, read: Callable[[], Value], *, step: int = 0) -> Value:
         """Return what ``read`` returns for this state of the files, from the cache if it is there."""
         with self._lock:
-            known, value = self._kept.pop(name, (None, None))
-            if known != state:
-                value = read()
-            self._kept[name] = state, value
-            while len(self._kept) > STEPS_KEPT:
-                self._kept.popitem(last=False)
-            return value  # type: ignore[no-any-return]
+            kept = self._kept[kind, step] = self._kept.pop((kind, step), _Kept())
+            for key in [key for key in self._kept if key[0] == kind][:-STEPS_KEPT]:
+                del self._kept[key]
+        # Each part has its own lock, so that a step that is slow to read delays no other page.
+        with kept.lock:
+            if kept.state != state:
+                kept.value, kept.state = read(), state
+            return kept.value  # type: ignore[no-any-return]
 
     def metrics(self) -> Sequence[Metrics]:
         """The logged steps."""
@@ -62,20 +74,35 @@ class ViewedRun:
         return sorted(rollout_files(self.path))
 
     def step(self, step: int) -> list[ShownProblem]:
-        """The problems of a step; none if it has no rollouts."""
+        """The problems of a step, without tokens; none if it has no rollouts."""
         file = rollout_files(self.path).get(step)
-        return self._fresh(step, _state(file), lambda: read_step(file)) if file else []
+        return self._fresh("step", _state(file), lambda: read_step(file), step=step) if file else []
 
-    def solution(self, instance_id: str) -> Sequence[str]:
-        """The steps of a problem's worked solution; none if the training files are elsewhere."""
-        return read_solutions(self.train_files, [instance_id]).get(instance_id, ())
+    def problem(self, step: int, instance_id: str) -> ShownProblem | None:
+        """A problem of a step, with the tokens of its responses; None if the step does not have it."""
+        for problem in self.step(step):
+            if problem.first.instance_id == instance_id:
+                return with_tokens(rollout_files(self.path)[step], problem)
+        return None
+
+    def solution(self, step: int, instance_id: str) -> Sequence[str]:
+        """The steps of a problem's worked solution; none if the training files are elsewhere.
+
+        The files are read once for all problems of a step.
+        """
+        names = [problem.first.instance_id for problem in self.step(step)]
+        state = (tuple(names), *map(_state, self.train_files))
+        solutions = self._fresh(
+            "solutions", state, lambda: read_solutions(self.train_files, names), step=step
+        )
+        return solutions.get(instance_id, ())
 
     def curves(self) -> Mapping[str, AccuracyCurve]:
         """The controller's curves in the newest checkpoint, by problem."""
         states = sorted(self.path.glob("global_step_*/seele/controller.json"), key=_state)
 
         def read() -> dict[str, AccuracyCurve]:
-            controller = saved_controller(read_run(self.path))
+            controller = saved_controller(read_run(self.path, without=("metrics", "rollouts")))
             return {curve.instance_id: curve for curve in controller.curves()} if controller else {}
 
         return self._fresh("curves", _state(states[-1]), read) if states else {}
@@ -89,6 +116,6 @@ def _state(file: Path) -> tuple[int, int]:
     """Numbers that change when the file does."""
     try:
         stat = file.stat()
-    except FileNotFoundError:
+    except OSError:
         return 0, 0
     return stat.st_mtime_ns, stat.st_size

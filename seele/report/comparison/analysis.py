@@ -15,8 +15,8 @@ from seele.errors import ConfigError
 from seele.maths.irt import Array
 from seele.report.comparison.curves import COSTS, Curve, make_curve, spent
 from seele.report.comparison.results import MIN_SEEDS, Comparison, Result, compare_arms
-from seele.report.comparison.runs import ComparedRun, read_arms
-from seele.report.run_folder import MARKS, RunFolder, read_run
+from seele.report.comparison.runs import ComparedRun, read_arms, read_compared
+from seele.report.run_folder import MARKS, RunFolder
 from seele.report.series import VALIDATION, validation_splits
 
 DEFAULT_REFERENCE = "grpo"
@@ -32,7 +32,7 @@ def compare(
     costs: Sequence[str] = (),
     accuracy: float | None = None,
     budget: float | None = None,
-    read: Callable[[Path], RunFolder] = read_run,
+    read: Callable[[Path], RunFolder] = read_compared,
 ) -> Comparison:
     """Compare the runs' un-hinted accuracy at equal cost.
 

@@ -34,12 +34,21 @@ class ComparedRun:
     contents: RunFolder
 
 
+def read_compared(folder: Path) -> RunFolder:
+    """Read a run folder as far as comparisons need it.
+
+    Raises:
+        CheckpointError: If it is not a run folder.
+    """
+    return read_run(folder, without=("rollouts", "controller"))
+
+
 def read_arms(
     folders: Sequence[Path],
     *,
     by: Sequence[str] = (),
     labels: Sequence[str] = (),
-    read: Callable[[Path], RunFolder] = read_run,
+    read: Callable[[Path], RunFolder] = read_compared,
 ) -> dict[str, dict[int, ComparedRun]]:
     """Return arm -> seed -> run. Arms keep the order of ``folders``; seeds are sorted.
 
