@@ -26,18 +26,22 @@ export RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"
 export RAY_worker_register_timeout_seconds="${RAY_worker_register_timeout_seconds:-600}"
 read -ra options <<<"${RAY_START_OPTIONS:-}"
 log=$(mktemp)
-ray='' child=''
+ray='' child='' heard=''
 
 # Every process started in the background has a group of its own, because it may have children.
 set -m
 end() {
     if [ -n "$1" ]; then kill -TERM -- "-$1" 2>/dev/null || true; wait "$1" || true; fi
 }
+# True while a process of the group has not ended; zombies have.
+lives() { grep -qsE "^[0-9]+ \(.*\) [^ZX] [0-9]+ $1 " /proc/[0-9]*/stat; }
 # Whatever ends this script ends the run, then this node's Ray and no other's. Checkpoints are complete or absent.
 stop() {
     trap '' TERM INT
     trap - EXIT
     end "$child"
+    # The run needs Ray until it has saved. Its command may be a shell, which ends before the run does.
+    while [ -n "$child" ] && lives "$child"; do sleep 0.2; done
     end "$ray"
     rm -f "$log"
     exit "$1"
@@ -53,7 +57,7 @@ attend() {
     if [ -n "${DRY_RUN:-}" ]; then return; fi
     "$@" &
     child=$!
-    wait "$child" || status=$?
+    while heard='' status=0; wait "$child" || status=$?; [ -n "$heard" ]; do :; done
     child=''
     return "$status"
 }
@@ -71,6 +75,7 @@ start_ray() {
             sleep 0.2
         done
         echo "ray_node: Ray did not start on node $rank, attempt $attempt of $RAY_START_ATTEMPTS" >&2
+        [ -z "$heard" ] || stop 143
         sleep "$RAY_START_PAUSE_S"
     done
     tail -n 20 "$log" >&2
@@ -84,6 +89,8 @@ if [ "$rank" = 0 ]; then
     attend python -m seele_verl.checks.cluster "$nodes"
     attend "$@"
 else
+    # srun passes SIGTERM to all nodes, but the run needs this one until it has saved.
+    trap 'heard=yes' TERM
     start_ray --address="$address"
     # The head's Ray ends with the run.
     while attend ray health-check --address "$address" >/dev/null 2>&1; do

@@ -10,8 +10,12 @@ run() {
     printf '+%s\n' "$(printf ' %q' "$@")"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
-# A training run, which restarts by itself after a fault; your own override comes later and wins.
-train() { run python -m seele_verl.train trainer.max_restarts=3 "$@"; }
+# A training run, which restarts by itself after a fault; your own override comes later and wins. It takes the script's
+# place, so that a signal to the script reaches the run: nothing after it is run.
+train() {
+    DRY_RUN=1 run python -m seele_verl.train trainer.max_restarts=3 "$@"
+    [ -n "${DRY_RUN:-}" ] || exec python -m seele_verl.train trainer.max_restarts=3 "$@"
+}
 # Quote a path as a Hydra value, whatever characters it has; comma-separated paths as a list; and undo it.
 quote="'"
 quoted() { printf '%s' "$quote${1//$quote/\\$quote}$quote"; }

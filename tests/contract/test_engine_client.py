@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sys
+import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 import ray
 import torch
 import transfer_queue.interface
+import zmq
 from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, utils, vllm_rollout
 from vllm.v1.sample import logits_processor
 
@@ -40,6 +42,7 @@ from seele_verl.engine.client import WATCH, generate_round
 from seele_verl.engine.replica import RoundServer
 from seele_verl.engine.stopping import StopAtError
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
+from seele_verl.runs.watchdog import LIFE
 from seele_verl.train import compose
 
 # --- A round's way from the rollout worker to the engine and back, through Ray; only the engine is a double
@@ -285,6 +288,28 @@ def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
     config.trainer.nnodes = 2
     with pytest.raises(ConfigError, match="2 GPUs are needed, but 1 of the Ray cluster's are free"):
         refuse_a_small_cluster(config)
+
+
+def test_a_start_that_waits_for_a_lost_node_shows_life(monkeypatch, tmp_path):
+    (tmp_path / LIFE).parent.mkdir()
+    looks, seen = 0, []
+
+    def look(config):
+        nonlocal looks
+        looks += 1
+        if looks < 3:
+            raise ConfigError("a node is lost")
+
+    def sleep(seconds):
+        seen.append((tmp_path / LIFE).exists())
+        (tmp_path / LIFE).unlink()
+
+    monkeypatch.setattr(cluster, "refuse_a_second_run", lambda: None)
+    monkeypatch.setattr(cluster, "refuse_a_small_cluster", look)
+    monkeypatch.setattr(cluster.time, "sleep", sleep)
+    trainer = SimpleNamespace(default_local_dir=str(tmp_path))
+    cluster.wait_for_room(SimpleNamespace(trainer=trainer), seconds=900)
+    assert (looks, seen) == (3, [True, True])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU can be used")
@@ -629,11 +654,32 @@ def test_verl_still_names_both_ends_after_the_job_alone():
     assert weight_socket.JOB_VARIABLE in inspect.getsource(utils.vLLMColocateWorkerExtension._get_zmq_handle)
 
 
-def test_both_ends_of_a_run_agree_and_no_two_runs_do(ray_cluster, monkeypatch):
-    monkeypatch.setenv(weight_socket.JOB_VARIABLE, "01000000")
-    init = bucketed_weight_transfer.BucketedWeightSender.__init__
-    monkeypatch.setattr(bucketed_weight_transfer.BucketedWeightSender, "__init__", init)
+@pytest.fixture
+def sender_class(monkeypatch):
+    """verl's class as changed in a process of the trainer."""
+    sender = bucketed_weight_transfer.BucketedWeightSender
+    for name in ("__init__", "_init_socket", "async_send_weights"):
+        monkeypatch.setattr(sender, name, getattr(sender, name))  # restored afterwards
     weight_socket.send_on_own_socket()
+    return sender
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("takes", [0, 1], ids=["died before", "died within"])
+def test_an_engine_that_does_not_answer_is_not_waited_for(ray_cluster, sender_class, monkeypatch, takes):
+    monkeypatch.setattr(weight_socket, "ANSWER_S", 0.5)
+    ray_cluster(uuid.uuid4().hex)
+    sender = sender_class("ipc:///tmp/rl-colocate-zmq-01000000-replica-0-rank-0.sock", 1, use_shm=True)
+    with zmq.Context() as context, context.socket(zmq.REP) as engine:
+        if takes:
+            engine.connect(sender.zmq_handle)
+        with pytest.raises(TimeoutError, match=r"took no weights for 0\.5 s"):
+            asyncio.run(sender.async_send_weights(iter([("a", torch.zeros(2))])))
+        assert engine.poll(0) == takes and sender.socket is None
+
+
+def test_both_ends_of_a_run_agree_and_no_two_runs_do(ray_cluster, sender_class, monkeypatch):
+    monkeypatch.setenv(weight_socket.JOB_VARIABLE, "01000000")
     names = []
     for node in ("a" * 56, "b" * 56):
         ray_cluster(node)
@@ -641,7 +687,7 @@ def test_both_ends_of_a_run_agree_and_no_two_runs_do(ray_cluster, monkeypatch):
         engine = type("Engine", (utils.vLLMColocateWorkerExtension,), {"model_runner": None, "local_rank": 1})
         received_on = engine.__new__(engine)._get_zmq_handle()
         verls = "ipc:///tmp/rl-colocate-zmq-01000000-replica-0-rank-1.sock"
-        sender = bucketed_weight_transfer.BucketedWeightSender(verls, bucket_size_mb=1, use_shm=True)
+        sender = sender_class(verls, bucket_size_mb=1, use_shm=True)
         assert sender.zmq_handle == received_on != verls
         assert len(received_on.removeprefix("ipc://")) <= 107
         names.append(received_on)

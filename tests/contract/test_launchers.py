@@ -53,10 +53,23 @@ PYTHON = """#!/usr/bin/env bash
 echo "python $*" >>"$EVENTS"
 until [ -e "$STATE/worker" ]; do sleep 0.05; done
 """
+# In the foreground, like a script of the user's own: the shell itself dies at once.
 TRAIN = """#!/usr/bin/env bash
+bash run.sh "$@"
+exit $?
+"""
+# Ends its step first, for which it needs all nodes.
+RUN = """#!/usr/bin/env bash
 echo "train $* at $RAY_ADDRESS" >>"$EVENTS"
-trap 'echo "train was told to end" >>"$EVENTS"; exit 143' TERM
-while [ -n "${WAITS:-}" ]; do sleep 0.05; done
+stop() {
+    echo "train was told to end" >>"$EVENTS"
+    sleep 2
+    if grep -q "ended$" "$EVENTS"; then echo "a node was lost" >>"$EVENTS"; exit 1; fi
+    echo "saved" >>"$EVENTS"
+    exit 75
+}
+trap stop TERM
+while [ -n "${WAITS:-}" ] && ((SECONDS < 100)); do sleep 0.05; done
 exit "${STATUS:-0}"
 """
 
@@ -74,6 +87,7 @@ class Allocation:
             environment / "ray": RAY,
             environment / "python": PYTHON,
             self.root / "train.sh": TRAIN,
+            self.root / "run.sh": RUN,
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -132,7 +146,7 @@ def test_a_job_starts_ray_on_all_nodes_and_ends_with_its_run(allocation: Allocat
 @pytest.mark.parametrize(
     ("sent", "status", "requeued"), [(signal.SIGUSR1, 0, 1), (signal.SIGTERM, 143, 0)], ids=["time", "end"]
 )
-def test_a_job_that_has_to_go_ends_its_run_first(
+def test_a_job_that_has_to_go_lets_its_run_save_first(
     allocation: Allocation, sent: int, status: int, requeued: int
 ) -> None:
     job = allocation.submit(WAITS="yes")
@@ -140,13 +154,25 @@ def test_a_job_that_has_to_go_ends_its_run_first(
     job.send_signal(sent)
     said, _ = job.communicate()
     assert job.returncode == status, said
-    assert allocation.count("^train was told to end$") == 1
+    assert allocation.count("^train was told to end$") == allocation.count("^saved$") == 1, said
     assert allocation.count(r"^(head|worker) ended$") == 2
     assert allocation.count("^scontrol requeue 41$") == requeued
     if requeued:
         assert allocation.events.read_text().splitlines()[-1] == "scontrol requeue 41", (
             "nothing runs any more"
         )
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_to_a_training_script_reaches_its_run(allocation: Allocation) -> None:
+    shutil.copy(allocation.root / "run.sh", allocation.root / ".venv" / "bin" / "python")
+    script = ["bash", allocation.root / "scripts" / "train_qwen2.5-7b.sh", "seele.seed=1"]
+    environment = {**allocation.environment, "WAITS": "yes", "RAY_ADDRESS": ""}
+    with subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        allocation.wait_for("train -m seele_verl.train trainer.max_restarts=3 method=seele")
+        process.terminate()
+        assert process.wait() == STOPPED
+    assert allocation.count("^saved$") == 1
 
 
 @pytest.mark.parametrize(

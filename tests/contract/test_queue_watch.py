@@ -2,6 +2,7 @@
 
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +12,10 @@ import psutil
 import ray
 import torch
 import transfer_queue as tq
-from tensordict import TensorDict
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+from tensordict import NonTensorData, TensorDict
 
+from seele_verl import queue_watch, rollout_workers
 from seele_verl.queue_watch import watched_queue
 
 ONE_ROW = TensorDict({"x": torch.ones(1, 1)}, batch_size=1)
@@ -60,3 +63,33 @@ def test_without_a_loss_other_errors_and_interrupts_stay_what_they_are():
         with pytest.raises(type(error)) as raised, watched_queue(60):
             raise error
         assert raised.value is error
+
+
+def fails(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "has_died"), [(ActorDiedError(), True), (ActorUnavailableError("for the moment", None), False)]
+)
+def test_a_process_that_cannot_be_reached_for_a_moment_has_not_died(monkeypatch, error, has_died):
+    answer = SimpleNamespace(get_zmq_server_info=SimpleNamespace(remote=lambda: "answer"))
+    monkeypatch.setattr(queue_watch.ray, "wait", lambda answers, timeout: (answers, []))
+    monkeypatch.setattr(queue_watch.ray, "get", fails(error))
+    assert queue_watch._has_died(answer, 1.0) is has_died
+
+
+def test_problems_that_may_not_have_reached_their_worker_end_the_run(monkeypatch):
+    manager = object.__new__(rollout_workers.RoundsManager)
+    manager._step, manager._lives = 1, ["life"]
+    problems = TensorDict({"x": torch.ones(1, 1)}, batch_size=1)
+    problems["global_steps"] = NonTensorData(2)
+    base = rollout_workers.AgentLoopManagerTQ
+    monkeypatch.setattr(base, "generate_sequences", fails(ActorDiedError()))
+    manager.generate_sequences(problems)  # another worker will begin them again
+    monkeypatch.setattr(base, "generate_sequences", fails(ActorUnavailableError("for the moment", None)))
+    with pytest.raises(ActorUnavailableError):
+        manager.generate_sequences(problems)

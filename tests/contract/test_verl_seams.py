@@ -292,12 +292,47 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
         trainer._let_go_of_lost_engines()
 
 
-def test_tokens_count_although_their_problem_was_cut(monkeypatch):
-    """Of two rounds of two, the first is complete; the second still runs when the problem is left behind."""
+@pytest.mark.parametrize(
+    ("saved_step", "last_step", "expected"),
+    [
+        (19, 99, ["line", "engines sleep", "save"]),
+        (20, 99, ["line"]),  # saved before the validation
+        (20, 20, ["line"]),  # the last step
+    ],
+)
+def test_a_request_to_stop_during_a_validation_needs_no_other_step(
+    monkeypatch, tmp_path, saved_step, last_step, expected
+):
+    from seele_verl import trainer as module
+    from seele_verl.runs.stopping import ASKED, has_stopped
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "_compute_metrics", lambda *_, **__: None)
+    trainer, done = object.__new__(module.SeeleTrainer), []
+    trainer.run, trainer.global_steps, trainer._saved_step = tmp_path, 20, saved_step
+    trainer.total_training_steps = last_step
+    trainer.seele = SimpleNamespace(max_generated_tokens=None)
+    trainer.log = SimpleNamespace(write=lambda step, row: done.append("line"))
+    trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: done.append("engines sleep"))
+    trainer._save_checkpoint = lambda: done.append("save")
+    (tmp_path / "logs").mkdir()
+    trainer._compute_metrics(None, {}, {}, global_steps=20, epoch=0)
+    assert (done, trainer.total_training_steps) == (["line"], last_step)
+    done.clear()
+    (tmp_path / ASKED).touch()
+    trainer._compute_metrics(None, {}, {}, global_steps=20, epoch=0)
+    assert (done, trainer.total_training_steps) == (expected, 20)
+    assert has_stopped(tmp_path) is (last_step > 20)
+
+
+def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
+    """Of two rounds of two, the first is complete; the second still runs when the problem is left behind.
+    The watchdog has seen the first.
+    """
     from seele.config import HintConfig, SeeleConfig
     from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
     from seele_verl import rounds_worker as module
     from seele_verl.controller_actor import ControllerActor
+    from seele_verl.runs.watchdog import LIFE
 
     class Controller(ControllerActor):
         async def plan_round(self, request, *, num_rollouts):
@@ -326,6 +361,8 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
     monkeypatch.setattr(module, "encode_problem", lambda *_, **__: encoded)
     worker = object.__new__(module.RoundsWorker)
     worker.cache = None
+    worker.config = SimpleNamespace(trainer=SimpleNamespace(default_local_dir=str(tmp_path)))
+    (tmp_path / LIFE).parent.mkdir()
     worker.seele = SeeleConfig(method="seele", hints=HintConfig(rounds=2, rollouts_per_prompt=4))
     worker.source = build_source(worker.seele.off_policy)
     worker.controller, worker.tokenizer = Controller(worker.seele), None
@@ -342,6 +379,7 @@ def test_tokens_count_although_their_problem_was_cut(monkeypatch):
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(cut())
+    assert (tmp_path / LIFE).exists()
     visits, metrics = worker.controller.take_step()
     assert not visits
     tokens = {name: value for name, value in metrics.items() if name.startswith("tokens/")}

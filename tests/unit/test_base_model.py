@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -721,6 +722,7 @@ def test_an_adapter_joins_a_qwen3_model(tmp_path):
 def checkpoints(run, *steps, tracked):
     for step in steps:
         (run / f"global_step_{step}" / "actor").mkdir(parents=True)
+        (run / f"global_step_{step}" / "data.pt").touch()
     (run / "latest_checkpointed_iteration.txt").write_text(str(tracked))
     return run
 
@@ -729,7 +731,9 @@ def test_steps_up_to_the_last_complete_one_can_be_merged(tmp_path, capsys):
     # A run that was killed while it saved step 30.
     run = checkpoints(tmp_path, 20, 10, 30, tracked=20)
     # An earlier one whose weights were removed.
-    (run / "global_step_15").mkdir()
+    shutil.rmtree(checkpoints(run, 15, tracked=20) / "global_step_15" / "actor")
+    # One that an earlier attempt did not finish.
+    (run / "global_step_17" / "actor").mkdir(parents=True)
     assert complete_steps(run) == [10, 20]
     main([str(run), "--list"])
     assert capsys.readouterr().out == "10 20\n"

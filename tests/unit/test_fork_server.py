@@ -15,7 +15,8 @@ pytest.importorskip("omegaconf", reason="needs the bindings' libraries")
 
 import psutil
 
-from seele_verl.cpu.fork_server import _Server
+from seele_verl.cpu.fork_client import HEADER
+from seele_verl.cpu.fork_server import _Server, receive_request
 
 LAUNCHER = """
 import sys, colorsys
@@ -152,6 +153,29 @@ def test_without_a_server_it_is_python(driver):
     assert is_gone(server.pid)
     command = [python, "-c", "import sys; print('colorsys' in sys.modules, sys.argv)", "a"]
     assert subprocess.check_output(command, text=True) == "False ['-c', 'a']\n"
+
+
+def test_a_client_that_dies_before_its_request_ends_no_other_process(python):
+    process, pid = sleeper(python)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(Path(python).parent / "socket"))
+    assert (
+        subprocess.check_output([python, "-c", "import sys; print('colorsys' in sys.modules)"]) == b"True\n"
+    )
+    assert process.poll() is None and psutil.pid_exists(pid)
+    process.kill()
+
+
+@pytest.mark.parametrize("said", [b"\0", HEADER.pack(9) + b"{}", HEADER.pack(2) + b"no"])
+def test_descriptors_of_an_unfinished_request_are_closed(said):
+    server, client = socket.socketpair()
+    with server, client:
+        socket.send_fds(client, [said], [client.fileno(), client.fileno()])
+        client.shutdown(socket.SHUT_WR)
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises((OSError, ValueError)):
+            receive_request(server)
+        assert os.listdir("/proc/self/fd") == before
 
 
 def test_multiprocessing_spawns_through_it():

@@ -163,6 +163,24 @@ def test_what_a_kill_left_of_a_later_checkpoint_never_displaces_a_complete_one(t
     assert (checkpoints.step_folder(tmp_path, 10) / "data.pt").exists()
 
 
+def test_what_a_kill_left_of_an_earlier_checkpoint_is_not_one_of_those_kept(tmp_path):
+    save_checkpoint(tmp_path, 7, complete=False)
+    for step in (5, 10, 15):
+        save_checkpoint(tmp_path, step)
+    checkpoints.drop_old_checkpoints(tmp_path, newest=15, keep=2)
+    assert checkpoints.saved_steps(tmp_path) == [10, 15]
+
+
+def test_a_start_removes_what_kills_left_of_checkpoints(tmp_path):
+    for step in (5, 10):
+        save_checkpoint(tmp_path, step)
+    for step in (7, 8, 9, 13):
+        save_checkpoint(tmp_path, step, complete=False)
+    (checkpoints.step_folder(tmp_path, 8) / checkpoints.FILES).write_text("{}")  # it was damaged later
+    assert start_of(tmp_path, model=tmp_path / "global_step_9" / "actor") == 10
+    assert checkpoints.saved_steps(tmp_path) == [5, 8, 9, 10]
+
+
 def test_equal_states_are_equal_bytes(tmp_path):
     for name, state in {"a": {"x": 1, "y": [0.1]}, "b": {"y": [0.1], "x": 1}}.items():
         checkpoints.save_part(tmp_path / name, "controller", state)
@@ -243,10 +261,10 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     assert [path.name for path in tmp_path.iterdir()] == ["resolved.yaml"]
 
 
-def start_of(run, mode="auto", path=None):
+def start_of(run, mode="auto", path=None, model="base"):
     trainer = {"default_local_dir": str(run), "resume_mode": mode, "resume_from_path": path and str(path)}
-    model = {"model": {"path": "base"}}
-    return find_start(OmegaConf.create({"trainer": trainer, "actor_rollout_ref": model}))
+    actor = {"model": {"path": str(model)}}
+    return find_start(OmegaConf.create({"trainer": trainer, "actor_rollout_ref": actor}))
 
 
 def test_going_back_to_a_checkpoint_removes_what_came_after_it(tmp_path):

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 import psutil
 from omegaconf import OmegaConf
 
-from seele_verl.runs import supervision
+from seele_verl.runs import stopping, supervision
 from seele_verl.runs.card import write_run_card
 from seele_verl.runs.checkpoints import TRACKER
 from seele_verl.runs.log import RunLog
@@ -61,12 +61,18 @@ def test_a_run_is_given_up_where_it_stops_twice_or_has_no_restart_left():
 
 
 class Drivers:
-    """Stands in for drivers: each comes to a step, saves one, and ends with a status."""
+    """Stands in for drivers: each comes to a step, saves one, and ends with a status. The driver with index
+    ``tells`` sends a signal to its parent first.
+    """
 
     def __init__(self, run: Path, *ends: tuple[int | None, int | None, int]) -> None:
         self.run, self.ends, self.calls = run, list(ends), []
+        self.tells: dict[int, int] = {}
 
-    def __call__(self, command, environment, run, *, watchdog_minutes):
+    def __call__(self, command, environment, run, orders, *, watchdog_minutes):
+        if sent := self.tells.get(len(self.calls)):
+            with suppress(KeyboardInterrupt):  # there is no driver that could be interrupted
+                signal.raise_signal(sent)
         step, saved, status = self.ends[len(self.calls)]
         self.calls.append((command[3:], environment[RESTARTS]))
         if step is not None:
@@ -126,6 +132,25 @@ def test_a_run_that_is_not_started_again_says_why(drivers, capsys, ends, allowed
     assert says in said if says else said == ""
 
 
+@pytest.mark.parametrize(
+    ("sent", "ends", "status"),
+    [
+        (signal.SIGTERM, [(3, 2, FAULT), (5, 4, -signal.SIGKILL)], STOPPED),
+        (signal.SIGTERM, [(None, None, FAULT)], STOPPED),  # before the run began
+        (signal.SIGTERM, [(3, 2, 0)], 0),
+        (signal.SIGTERM, [(3, 2, -signal.SIGTERM)], 143),  # told again, or before it could hear
+        (signal.SIGINT, [(3, 2, FAULT)], 130),
+    ],
+)
+def test_a_run_that_was_told_to_stop_is_not_started_again(drivers, sent, ends, status):
+    these = drivers(*ends, (9, 8, 0))
+    these.tells = {len(ends) - 1: sent}
+    before = signal.getsignal(sent)
+    assert supervised(these.run, max_restarts=9) == status
+    assert len(these.calls) == len(ends)
+    assert signal.getsignal(sent) is before
+
+
 def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):
     these = drivers((None, None, FAULT))
     write_run_card(these.run, {"status": "finished"})
@@ -136,7 +161,7 @@ def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):
 PARENT = """
 import os, sys
 from pathlib import Path
-from seele_verl.runs import supervision
+from seele_verl.runs import stopping, supervision
 supervision.POLL_S = supervision.GRACE_S = 0.5
 _, run, minutes, driver = sys.argv
 found = supervision._descendants
@@ -146,8 +171,10 @@ def say_what_is_found(pid):
     return family
 supervision._descendants = say_what_is_found
 command = [sys.executable, "-c", driver]
-status = supervision._run_driver(command, dict(os.environ), Path(run), watchdog_minutes=float(minutes))
-print("status", status)
+with supervision.heard_orders() as orders:
+    minutes = float(minutes)
+    status = supervision._run_driver(command, dict(os.environ), Path(run), orders, watchdog_minutes=minutes)
+print("status", status, "told", orders.told)
 """
 DRIVER = """
 import os, signal, subprocess, sys, time
@@ -164,7 +191,8 @@ stand_still()
 def parent_of(driver: str, run: Path, *, watchdog_minutes: float) -> Iterator[subprocess.Popen[str]]:
     (run / "logs").mkdir()
     command = [sys.executable, "-c", PARENT, str(run), str(watchdog_minutes), driver]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0) as parent:
         try:
             yield parent
         finally:
@@ -182,8 +210,64 @@ def test_the_driver_hears_sigterm_and_what_outlives_it_is_killed(tmp_path):
         while parent.stderr.readline() != "family 1\n":
             pass
         parent.terminate()
-        assert parent.stdout.read().strip() == f"status -{signal.SIGTERM.value}"
+        assert parent.stdout.read().strip() == f"status -{signal.SIGTERM.value} told {signal.SIGTERM.value}"
         wait_for_the_end_of(child)
+
+
+GROUP = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from seele_verl.runs import stopping
+wait = "import time; time.sleep(600)"
+ray = subprocess.Popen([sys.executable, "-c", wait])
+with stopping.sigterm_stops(Path(".")):
+    print(os.getpid(), ray.pid, flush=True)
+    while not stopping.is_asked_to_stop(Path(".")):
+        time.sleep(0.05)
+    time.sleep(1)
+    status = 3 if ray.poll() is None and not sys.stdin.read() else 4
+ray.kill()
+sys.exit(status)
+"""
+
+
+def test_a_signal_to_the_parents_group_is_one_request_and_leaves_ray_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with parent_of(GROUP, tmp_path, watchdog_minutes=60) as parent:
+        parent.stdout.readline()
+        # As `timeout` does: first its child, then the group.
+        os.kill(parent.pid, signal.SIGTERM)
+        time.sleep(0.3)
+        os.killpg(parent.pid, signal.SIGTERM)
+        assert parent.stdout.read().strip() == f"status 3 told {signal.SIGTERM.value}"
+
+
+def test_an_interrupt_reaches_the_drivers_whole_group(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with parent_of(GROUP, tmp_path, watchdog_minutes=60) as parent:
+        _, ray = map(int, parent.stdout.readline().split())
+        os.killpg(parent.pid, signal.SIGINT)
+        assert parent.stdout.read().strip() == f"status -{signal.SIGINT.value} told {signal.SIGINT.value}"
+        wait_for_the_end_of(ray)
+
+
+def test_the_driver_pauses_with_its_parent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def wait_until_stopped(pid: int, expected: bool) -> None:
+        while (psutil.Process(pid).status() == psutil.STATUS_STOPPED) is not expected:
+            time.sleep(0.05)
+
+    with parent_of(GROUP, tmp_path, watchdog_minutes=60) as parent:
+        pids = [parent.pid, *map(int, parent.stdout.readline().split())]
+        os.killpg(parent.pid, signal.SIGTSTP)
+        for pid in pids:
+            wait_until_stopped(pid, True)
+        os.killpg(parent.pid, signal.SIGCONT)
+        for pid in pids:
+            wait_until_stopped(pid, False)
+        parent.terminate()
+        assert parent.stdout.read().startswith("status 3")
 
 
 def test_the_driver_ends_with_its_parent(tmp_path):
@@ -197,7 +281,7 @@ def test_the_driver_ends_with_its_parent(tmp_path):
 def test_a_driver_that_stands_still_is_ended_and_where_it_stood_is_written(tmp_path):
     with parent_of(DRIVER, tmp_path, watchdog_minutes=0.02) as parent:
         pids = parent.stdout.readline().split()
-        assert parent.stdout.read().strip() == f"status -{signal.SIGKILL.value}"
+        assert parent.stdout.read().strip() == f"status -{signal.SIGKILL.value} told None"
         assert "no sign of life for" in parent.stderr.read()
     stacks = (tmp_path / "logs" / "stacks.txt").read_text()
     assert f"--- process {pids[0]}: " in stacks
@@ -223,13 +307,16 @@ def test_life_is_a_file_that_changes_whatever_the_clocks_say(tmp_path, monkeypat
     assert watchdog.silent_minutes() == 0
 
 
-def test_sigterm_leaves_a_note_and_a_second_one_ends_the_process(tmp_path):
+def test_sigterm_leaves_a_note_and_a_later_one_ends_the_process(tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     with sigterm_stops(tmp_path):
         assert not is_asked_to_stop(tmp_path)
         os.kill(os.getpid(), signal.SIGTERM)
         assert is_asked_to_stop(tmp_path) and not has_stopped(tmp_path)
+        os.kill(os.getpid(), signal.SIGTERM)  # a moment later: the same request
+        assert not has_stopped(tmp_path)
         note_stop(tmp_path)
+        monkeypatch.setattr(stopping, "AGAIN_S", 0.0)
         with pytest.raises(SystemExit) as ended:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(60)

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from seele.errors import CheckpointError, SeeleError
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
-from seele_verl.runs.checkpoints import MERGED, last_complete_step, saved_steps, step_folder
+from seele_verl.runs.checkpoints import MERGED, finished_steps, last_complete_step, saved_steps, step_folder
 
 STEP_FILE = "merged_step.txt"
 """File beside the weights: the step that they come from."""
@@ -83,8 +83,7 @@ def complete_steps(run: Path) -> list[int]:
     last = last_complete_step(run)
     if last is None:
         raise _missing(run, None)
-    # A later folder is an unfinished checkpoint of a killed run.
-    return [step for step in saved_steps(run) if step <= last and _has_model(run, step)]
+    return sorted(step for step in finished_steps(run) if step <= last and _has_model(run, step))
 
 
 def _missing(run: Path, step: int | None) -> CheckpointError:

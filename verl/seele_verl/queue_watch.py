@@ -56,6 +56,8 @@ def _has_died(handle: Any, patience_s: float) -> bool:
     answered, _ = ray.wait([answer], timeout=patience_s)
     try:
         ray.get(answered)
-    except ray.exceptions.RayActorError:
+    except ray.exceptions.ActorDiedError:
         return True
+    except ray.exceptions.ActorUnavailableError:
+        return False  # for the moment; the next check asks again
     return False

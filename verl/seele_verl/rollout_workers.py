@@ -1,12 +1,12 @@
 """Manages a run's rollout workers: one that dies is replaced, and its unfinished problems begin again."""
 
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray
 import torch
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 from tensordict import TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
@@ -15,6 +15,8 @@ from seele_verl.rounds_worker import RoundsWorker
 
 MAX_LOSSES = 3
 """Maximum number of workers that a step may lose. More losses have a recurring cause, or a node is lost."""
+NOTICE_S = 30
+"""Seconds that Ray may need to notice a death: until then it says that the worker is out of reach."""
 
 
 class RoundsManager(AgentLoopManagerTQ):
@@ -40,9 +42,21 @@ class RoundsManager(AgentLoopManagerTQ):
             self._sent = [[] for _ in self._lives]
         for sent, chunk in zip(self._sent, prompts.chunk(len(self._sent)), strict=False):
             sent.append(chunk)
-        # The next check finds a dead worker.
-        with suppress(RayActorError):
+        with self._dispatching():
             super().generate_sequences(prompts)
+
+    @contextmanager
+    def _dispatching(self) -> Iterator[None]:
+        """Leave a dead worker to the next check. One that is out of reach may have its problems or not, so the
+        run ends, unless Ray notes within ``NOTICE_S`` that a worker has died.
+        """
+        try:
+            yield
+        except ActorDiedError:
+            pass
+        except ActorUnavailableError:
+            if not ray.wait(self._lives, timeout=NOTICE_S)[0]:
+                raise
 
     def replace_lost_workers(self, unfinished: Collection[str]) -> list[int]:
         """Replace the workers that have died since the last call; their finished rollouts are kept.
@@ -75,6 +89,6 @@ class RoundsManager(AgentLoopManagerTQ):
         for chunk in again:
             names = [each.instance_id for each in chunk["instance"]]
             ray.get(connect_controller().begin_again.remote(names))
-            with suppress(RayActorError):
+            with self._dispatching():
                 ray.get(worker.generate_sequences.remote(chunk))
         return sum(map(len, again))

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import takewhile
 from operator import attrgetter
@@ -67,6 +67,7 @@ from seele_verl.engine.client import WATCH, generate_round
 from seele_verl.faults import plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
+from seele_verl.runs.watchdog import show_life
 from seele_verl.settings import read_settings
 
 logger = logging.getLogger(__name__)
@@ -234,6 +235,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             found = []
             async with aclosing(sampled) as parts:
                 async for completions, model_version in parts:
+                    with suppress(OSError):  # a full disk does not end a rollout
+                        show_life(Path(self.config.trainer.default_local_dir))
                     if not validate:
                         self.controller.count_tokens(
                             round_index,

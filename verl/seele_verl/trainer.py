@@ -579,12 +579,17 @@ class SeeleTrainer(PPOTrainerSync):
         if is_due and self._saved_step != self.global_steps:
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
-        if stops and self.global_steps < self.total_training_steps:
-            note_stop(self.run)
-            self.total_training_steps = self.global_steps
+        if stops:
+            self._stop_after_step()
         if self._lost_engines:
             raise RuntimeError(f"an engine died in step {self.global_steps}, after which the run is saved")
         super().on_step_end()
+
+    def _stop_after_step(self) -> None:
+        """End before the next step, on request."""
+        if self.global_steps < self.total_training_steps:
+            note_stop(self.run)
+            self.total_training_steps = self.global_steps
 
     def _end_at_budget(self) -> None:
         """Once enough tokens are generated, make the next step the last, which verl validates and saves."""
@@ -729,6 +734,12 @@ class SeeleTrainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self.log.write(global_steps, _scalars(metrics))
         self._end_at_budget()
+        # A request that came during the validation need not wait for the next step.
+        if is_asked_to_stop(self.run) and global_steps < self.total_training_steps:
+            if self._saved_step != global_steps:
+                self.checkpoint_manager.sleep_replicas()  # saving may need the engines' memory
+                self._save_checkpoint()
+            self._stop_after_step()
 
 
 def _real_rows(

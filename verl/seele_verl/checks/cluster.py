@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from omegaconf import DictConfig
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.watchdog import show_life
 
 # CPUs that verl reserves in Ray with each GPU (ResourcePoolManager's max_colocate_count).
 CPUS_PER_GPU = 3
@@ -128,7 +130,8 @@ def refuse_a_small_cluster(config: DictConfig) -> None:
 
 
 def wait_for_room(config: DictConfig, *, seconds: float) -> None:
-    """Return once the cluster has no other run and has the resources that this one reserves.
+    """Return once the cluster has no other run and has the resources that this one reserves. Waiting shows
+    life, as it has its own limit.
 
     Raises:
         ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after this many seconds.
@@ -142,6 +145,8 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
         except ConfigError:
             if time.monotonic() >= deadline:
                 raise
+            with suppress(OSError):  # this node may not see the run's folder, which is checked next
+                show_life(Path(config.trainer.default_local_dir))
             time.sleep(POLL_S)
 
 

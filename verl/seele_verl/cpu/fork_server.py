@@ -186,18 +186,29 @@ def reply(connection: socket.socket, number: int) -> None:
 
 
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return a client's request, and its descriptors in the order in which the request names them."""
+    """Return a client's request, and its descriptors in the order in which the request names them.
+
+    Raises:
+        OSError, ValueError: The client died, or sent something else; none of its descriptors stay open.
+    """
     connection.settimeout(10)
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, MAX_DESCRIPTORS)
-    (size,) = HEADER.unpack(header)
-    data = bytearray()
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
+    try:
+        if len(header) < HEADER.size:
             raise OSError("the client went away")
-        data += part
-    connection.settimeout(None)
-    return json.loads(data), descriptors
+        (size,) = HEADER.unpack(header)
+        data = bytearray()
+        while len(data) < size:
+            part = connection.recv(size - len(data))
+            if not part:
+                raise OSError("the client went away")
+            data += part
+        connection.settimeout(None)
+        return json.loads(data), descriptors
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:

@@ -42,20 +42,20 @@ def saved_steps(run: Path) -> list[int]:
 
 def last_complete_step(run: Path) -> int | None:
     """Return the step of the last complete checkpoint that is not damaged; None if there is none."""
-    return next((step for step in _complete_steps(run) if not damage_of(step_folder(run, step))), None)
+    return next((step for step in finished_steps(run) if not damage_of(step_folder(run, step))), None)
 
 
 def damaged_checkpoints(run: Path) -> dict[Path, str]:
     """Return folder -> damage of the checkpoints that ``last_complete_step`` skips, the newest first."""
     damaged: dict[Path, str] = {}
-    for folder in (step_folder(run, step) for step in _complete_steps(run)):
+    for folder in (step_folder(run, step) for step in finished_steps(run)):
         if not (damage := damage_of(folder)):
             break
         damaged[folder] = damage
     return damaged
 
 
-def _complete_steps(run: Path) -> list[int]:
+def finished_steps(run: Path) -> list[int]:
     """Return the steps of complete checkpoints, the newest first.
 
     verl truncates the tracker before it writes it, and before the first checkpoint there is none. If a run is
@@ -113,11 +113,29 @@ def repair_tracker(run: Path) -> int | None:
 
 
 def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
-    """Remove all but the last ``keep`` checkpoints up to ``newest``, which the tracker names.
+    """Remove all but the last ``keep`` complete checkpoints up to ``newest``, which the tracker names.
 
-    A later folder is an unfinished checkpoint of a killed run, and is not counted.
+    A later folder is an unfinished checkpoint of a killed run.
     """
-    _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest][:-keep])
+    kept = [step for step in finished_steps(run) if step <= newest][:keep]
+    _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest and step not in kept])
+
+
+def drop_unfinished_checkpoints(run: Path, *, needed: Path) -> None:
+    """Remove what killed runs left of checkpoints, but not the model ``needed``. A checkpoint with a record
+    of its files was complete once, and stays.
+    """
+    complete = finished_steps(run)
+    unfinished = [step_folder(run, step) for step in saved_steps(run) if step not in complete]
+    _remove(
+        [
+            folder
+            for folder in unfinished
+            if not (folder / FILES).exists()
+            and not any(_last_files(folder))
+            and not needed.resolve().is_relative_to(folder.resolve())
+        ]
+    )
 
 
 def drop_all_checkpoints(run: Path, *, needed: Path) -> None:

@@ -14,6 +14,7 @@ from seele_verl.runs.checkpoints import (
     damaged_checkpoints,
     drop_all_checkpoints,
     drop_later_checkpoints,
+    drop_unfinished_checkpoints,
     last_complete_step,
     load_part,
     repair_tracker,
@@ -158,7 +159,7 @@ def find_start(config: DictConfig) -> int | None:
     """Return the step after which the run resumes; None if it starts from scratch.
 
     Later checkpoints are removed from its folder, and the tracker names that step, so that a run that is
-    killed before it saves resumes there again.
+    killed before it saves resumes there again. So are unfinished checkpoints.
     """
     trainer, model = config.trainer, Path(OmegaConf.select(config, MODEL))
     run = Path(trainer.default_local_dir).resolve()
@@ -166,7 +167,9 @@ def find_start(config: DictConfig) -> int | None:
         drop_all_checkpoints(run, needed=model)
         return None
     if trainer.resume_mode == "auto":
-        return repair_tracker(run)
+        last = repair_tracker(run)
+        drop_unfinished_checkpoints(run, needed=model)
+        return last
     checkpoint = Path(trainer.resume_from_path).resolve()
     step = step_of(checkpoint)
     assert step is not None, "the path was checked"

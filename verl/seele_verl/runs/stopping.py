@@ -1,10 +1,12 @@
 """Stops a run on SIGTERM, which batch systems send before they take a machine away.
 
 The driver notes the request in the run folder. The trainer, perhaps on another node, checks it after each
-step, saves and ends, and the driver exits with ``STOPPED``. A second SIGTERM ends the driver at once.
+step and validation, saves and ends, and the driver exits with ``STOPPED``. A later SIGTERM ends the driver at
+once.
 """
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,10 @@ from seele.errors import SeeleError
 
 STOPPED = 75
 """Exit status: the run should be started again. EX_TEMPFAIL of sysexits.h."""
+AGAIN_S = 5.0
+"""A SIGTERM that comes sooner after the first belongs to the same request: ``timeout`` and systemd send one
+to each process, and the driver's parent passes on its own.
+"""
 ASKED, HEEDED = Path("logs") / "stop", Path("logs") / "stopped"
 
 
@@ -24,11 +30,15 @@ class RunStopped(SeeleError):
 @contextmanager
 def sigterm_stops(run: Path) -> Iterator[None]:
     """While open, SIGTERM asks the run in this folder to stop; for a process's main thread."""
+    asked_at: float | None = None
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if (run / ASKED).exists():
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = time.monotonic()
+            (run / ASKED).touch()
+        elif time.monotonic() - asked_at >= AGAIN_S:
             raise SystemExit(128 + number)
-        (run / ASKED).touch()
 
     (run / ASKED).parent.mkdir(parents=True, exist_ok=True)
     for note in (ASKED, HEEDED):

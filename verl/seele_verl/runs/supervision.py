@@ -5,6 +5,9 @@
 A fault means that a signal ended the driver, or that the driver reports that a started run failed. Bad
 settings, a user's own part that raises, and a run that was asked to stop are not faults. The driver ends with
 its parent.
+
+The driver has a process group of its own, so that a signal to the parent's group (``timeout``, ``kill %1``,
+Ctrl-C) reaches it once and does not end Ray, whose processes are in the driver's group.
 """
 
 import ctypes
@@ -13,11 +16,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from types import FrameType
 
 import psutil
 from omegaconf import DictConfig
@@ -26,6 +30,7 @@ from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import last_complete_step
 from seele_verl.runs.log import FIRST_STAGE, rows_of
 from seele_verl.runs.scratch import scratch_folder
+from seele_verl.runs.stopping import STOPPED
 from seele_verl.runs.watchdog import Watchdog, write_stacks
 
 RESTARTS = "SEELE_RESTARTS"
@@ -47,6 +52,65 @@ class Progress:
     """The stage's folder in the run folder, "" for the run itself."""
     step: int
     """The last step with a line in ``metrics.jsonl``, 0 for none."""
+
+
+class Orders:
+    """Signals to this process; it remembers those that end the run, and passes them on to its driver."""
+
+    def __init__(self) -> None:
+        self.told: int | None = None
+        """The last SIGTERM or SIGINT."""
+        self._driver: subprocess.Popen[bytes] | None = None
+
+    def follow(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Pass on to ``driver`` what comes from now on, and a SIGTERM that came before."""
+        self._driver = driver
+        if self.told is not None:
+            driver.terminate()
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        """Tell the driver alone, which saves with the help of its other processes."""
+        self.told = number
+        if self._driver is not None:
+            self._driver.send_signal(number)
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt the driver's group, as Ctrl-C would if it were in the terminal's foreground."""
+        self.told = number
+        if not self._signal_group(number):
+            raise KeyboardInterrupt
+
+    def pause(self, number: int, frame: FrameType | None) -> None:
+        """Stop the driver's group and this process until this process is continued."""
+        self._signal_group(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._signal_group(signal.SIGCONT)
+
+    def _signal_group(self, number: int) -> bool:
+        """Return False if there is no driver."""
+        if self._driver is None or self._driver.poll() is not None:
+            return False
+        with suppress(ProcessLookupError):
+            os.killpg(self._driver.pid, number)
+        return True
+
+
+@contextmanager
+def heard_orders() -> Iterator[Orders]:
+    """While open, signals to this process are orders; for its main thread. Ignored ones stay ignored."""
+    orders = Orders()
+    handlers = {
+        signal.SIGTERM: orders.terminate,
+        signal.SIGINT: orders.interrupt,
+        signal.SIGTSTP: orders.pause,
+    }
+    heard = {number: each for number, each in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
+    try:
+        yield orders
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def is_supervised() -> bool:
@@ -95,8 +159,13 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
         arguments: The driver's arguments.
 
     Returns:
-        The exit status of the last driver.
+        The exit status of the last driver; ``STOPPED`` if a fault ended it after SIGTERM.
     """
+    with heard_orders() as orders:
+        return _supervise(config, arguments, orders)
+
+
+def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> int:
     run, before = Path(config.trainer.default_local_dir).resolve(), None
     allowed, minutes = config.trainer.max_restarts, config.trainer.watchdog_minutes or math.inf
     for restarts in count():
@@ -105,13 +174,16 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
         command = [sys.executable, "-m", "seele_verl.train", *arguments, *goes_on]
         with scratch_folder():
             environment = os.environ | {RESTARTS: str(restarts)}
-            status = _run_driver(command, environment, run, watchdog_minutes=minutes)
+            status = _run_driver(command, environment, run, orders, watchdog_minutes=minutes)
         as_a_shell_has_it = 128 - status if status < 0 else status
-        if not is_fault(status) or (_cards(run) == cards and not restarts):
+        if not is_fault(status) or (_cards(run) == cards and not restarts and orders.told is None):
             return as_a_shell_has_it
         now = progress_of(run)
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         stopped = f"the driver ended with {said} after step {now.step}"
+        if orders.told is not None:
+            sys.stderr.write(f"{stopped}; the run is not restarted: it was told to stop\n")
+            return STOPPED if orders.told == signal.SIGTERM else 128 + orders.told
         if why := reason_to_give_up(now, before, restarts=restarts, allowed=allowed):
             sys.stderr.write(f"{stopped}; the run is not restarted: {why}\n")
             return as_a_shell_has_it
@@ -133,17 +205,20 @@ def _cards(run: Path) -> dict[str, int]:
 
 
 def _run_driver(
-    command: Sequence[str], environment: dict[str, str], run: Path, *, watchdog_minutes: float
+    command: Sequence[str], environment: dict[str, str], run: Path, orders: Orders, *, watchdog_minutes: float
 ) -> int:
     """Start the driver, wait for its end and that of all its processes, and return its status.
 
-    It is killed if the run shows no life for ``watchdog_minutes``. SIGTERM is forwarded; Ctrl-C in a terminal
-    reaches both processes, and the driver handles it.
+    It is killed if the run shows no life for ``watchdog_minutes``.
     """
-    arrange = _end_with_parent(os.getpid())
-    process = subprocess.Popen(command, env=environment, preexec_fn=arrange)
-    terminate = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        preexec_fn=_end_with_parent(os.getpid()),
+        process_group=0,
+        stdin=subprocess.DEVNULL,  # reading from a terminal would stop a group that is in its background
+    )
+    orders.follow(process)
     watchdog, family = Watchdog(run), {psutil.Process(process.pid)}
     try:
         while True:
@@ -159,8 +234,6 @@ def _run_driver(
                 process.kill()
                 return process.wait()
     finally:
-        signal.signal(signal.SIGTERM, terminate)
-        signal.signal(signal.SIGINT, interrupt)
         # They end with the driver, unless they hang.
         _, left = psutil.wait_procs(family, timeout=GRACE_S)
         for each in left:
