@@ -13,6 +13,7 @@
 #   CKPT_DIR=runs/try PROBLEMS="harder=data/prepared/chains/harder.parquet" OUT=runs/try/harder bash scripts/eval.sh
 #   MODEL=Qwen/Qwen2.5-1.5B BENCHMARKS=gsm8k,math500 bash scripts/eval.sh --template qwen   # all nine by default
 #   CKPT_DIR=runs/seele BENCHMARKS=gsm8k,mine.yaml bash scripts/eval.sh                 # your own benchmark (docs/evaluation.md)
+#   MODEL=Qwen/Qwen2.5-1.5B CKPT_DIR=runs/seele bash scripts/eval.sh                    # the base model under the run's settings
 #   BENCHMARKS=luffy bash scripts/eval.sh --temperature 0.6 --max-tokens 8192 --after-thinking     # further options
 source "$(dirname "$0")/lib/common.sh"
 
@@ -39,8 +40,7 @@ fi
 [[ -z "$BENCHMARKS" || -z "$DATA_DIR" ]] || arguments+=(--data-dir "$DATA_DIR")
 # shellcheck disable=SC2206  # spaces separate NAME=FILE pairs
 [[ -z "$PROBLEMS" ]] || arguments+=(--problems $PROBLEMS)
-: "${OUT:=${CKPT_DIR:+$CKPT_DIR/eval}}"
-: "${OUT:=$default_out}"
+: "${OUT:=${default_out:-$CKPT_DIR/eval}}"
 
 if [[ -n "$MODEL" || -z "$STEPS" ]]; then
     [[ -n "$MODEL" ]] || run python -m seele_verl.merge "$CKPT_DIR" --step "$LAST_STEP"

@@ -10,6 +10,7 @@ A setting that names a part takes
 docs/extending.md lists the settings and what each part must offer.
 """
 
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -17,7 +18,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +69,19 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
         f"{key}: unknown name {spec!r}; allowed are {sorted([*built_in, *installed])}, "
         "package.module:Name or path/to/file.py:Name"
     )
+
+
+def files_of(spec: str, part: Any) -> list[Path]:
+    """Return the files whose change may change a part: the file that ``spec`` names, and the one that defines
+    the part. A part written in C has none.
+    """
+    location = spec.rpartition(":")[0]
+    files = [Path(location).expanduser()] if location.endswith(".py") else []
+    while isinstance(part, functools.partial):
+        part = part.func
+    with suppress(OSError, TypeError):
+        files.append(Path(inspect.getfile(_defined(part))))
+    return list(dict.fromkeys(file.resolve() for file in files))
 
 
 def where(part: Any) -> str:

@@ -10,6 +10,7 @@ from seele.endpoint.http import (
     RefusedError,
     Reply,
     RequestRefusedError,
+    UncountedError,
     exchange,
     read_reply,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Reply",
     "RequestRefusedError",
     "StoppedError",
+    "UncountedError",
     "exchange",
     "read_reply",
 ]

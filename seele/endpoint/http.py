@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -44,6 +45,15 @@ class PassingError(Exception):
 
 class RefusedError(ConfigError):
     """The server rejected the request permanently: a wrong key, address or model, or no credit left."""
+
+    is_unpaid = True
+    """True if the server did not do the work."""
+
+
+class UncountedError(RefusedError):
+    """The server's completions have no token count, without which costs and lengths are unknown."""
+
+    is_unpaid = False
 
 
 class RequestRefusedError(RefusedError):
@@ -194,12 +204,19 @@ def read_reply(value: Any) -> Reply:
 
     Raises:
         PassingError: If ``value`` is not a completion.
+        UncountedError: If it is one without the number of its tokens.
     """
     try:
-        choice, usage = value["choices"][0], value["usage"]
+        choice, usage = value["choices"][0], value.get("usage")
         text = choice["message"]["content"] if "message" in choice else choice["text"]
         if not isinstance(text, str | None):
             raise TypeError
+        if not isinstance(usage, Mapping) or usage.get("completion_tokens") is None:
+            raise UncountedError(
+                "the server's completion lacks 'usage.completion_tokens', the number of generated tokens, so "
+                f"another attempt would be paid in vain; got usage {str(usage)[:_SHOWN_CHARS]}; use a server "
+                "or a gateway setting that reports usage, as OpenAI's API does"
+            )
         tokens_in = usage.get("prompt_tokens")
         return Reply(
             text=text or "",
@@ -208,5 +225,7 @@ def read_reply(value: Any) -> Reply:
             tokens_out=int(usage["completion_tokens"]),
             model=str(value.get("model") or ""),
         )
+    except UncountedError:
+        raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise PassingError(f"not a completion: {str(value)[:_SHOWN_CHARS]}") from error

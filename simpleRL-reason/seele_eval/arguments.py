@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import yaml
 
 from seele.errors import ConfigError
 from seele.records import BOX_REQUEST, Chat
-from seele.rollout.templates import CHAT, NO_CHAT
+from seele.rollout.templates import CHAT
 from seele.rollout.unanswered import Advice, advise_template
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.grading import ANSWERS, BOX, BOX_OR_LAST
@@ -37,7 +37,8 @@ class Arguments:
     name: str | None = None
     template: str | None = None
     stop: tuple[str, ...] | None = None
-    chat: Chat | None = None
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of ``Chat`` that options set."""
     temperature: tuple[float, ...] = ()
     top_p: float = 1.0
     samples: int | None = None
@@ -66,8 +67,6 @@ def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     values = vars(parser.parse_args(argv))
     values["stop"] = chosen_stop(parser, values["stop"])
     values["chat"] = chosen_chat(parser, values)
-    for key in ("system", "chat_template_kwarg", "open_thinking", "ask"):
-        del values[key]
     for key in ("benchmarks", "problems", "temperature", "by"):
         values[key] = tuple(values[key])
     return Arguments(**values)
@@ -143,44 +142,57 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
 
 def add_chat(group: argparse._ActionsContainer) -> None:
     """Add the options of ``--template chat``, which ``chosen_chat`` reads."""
-    group.add_argument("--system", metavar="TEXT", help="system message, with --template chat")
+    group.add_argument(
+        "--system",
+        metavar="TEXT",
+        help="system message, with --template chat (default with --run: as in training)",
+    )
     group.add_argument(
         "--chat-template-kwarg",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="variable of the chat template, such as enable_thinking=false; may be repeated",
+        help="variable of the chat template, such as enable_thinking=false; may be repeated (default with "
+        "--run: as in training)",
     )
     group.add_argument(
         "--open-thinking",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="the prompt ends with <think>, with --template chat (default with --run: as in training)",
     )
     group.add_argument(
         "--ask",
         metavar="TEXT",
-        default=BOX_REQUEST,
         help="text added after a question without \\boxed, with --template chat; empty for none "
         f"(default: {BOX_REQUEST} With --run: as in training)",
     )
 
 
-def chosen_chat(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Chat | None:
-    """Return the chat template's inputs; None if no option sets any. Exits if a value has no name."""
-    pairs = [text.partition("=") for text in values["chat_template_kwarg"]]
+def chosen_chat(parser: argparse.ArgumentParser, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the chat options out of ``values``, and return the fields of ``Chat`` that they set. Exits if a
+    variable has no name.
+    """
+    pairs = [text.partition("=") for text in values.pop("chat_template_kwarg")]
     if wrong := [name for name, equals, _ in pairs if not (name.isidentifier() and equals)]:
         parser.error(f"argument --chat-template-kwarg: expected NAME=VALUE, got {wrong[0]!r}")
     try:
         kwargs = {name: yaml.safe_load(value) for name, _, value in pairs}
     except yaml.YAMLError as error:
         parser.error(f"argument --chat-template-kwarg: not a value in YAML: {error}")
-    chat = Chat(values["system"], kwargs, values["open_thinking"], values["ask"])
-    return None if chat == NO_CHAT else chat
+    given = {name: values.pop(name) for name in ("system", "open_thinking", "ask")} | {
+        "kwargs": kwargs or None
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def check_chat(template: str, chat: Chat | None) -> None:
+def merge_chat(chat: Chat, given: Mapping[str, Any]) -> Chat:
+    """Return ``chat`` with the fields that options set; variables are set one by one."""
+    return replace(chat, **{**given, "kwargs": {**chat.kwargs, **given.get("kwargs", {})}})
+
+
+def check_chat(template: str, given: Mapping[str, Any]) -> None:
     """Raise ``ConfigError`` if ``template`` would ignore the chat options."""
-    if chat is not None and template != CHAT:
+    if given and template != CHAT:
         raise ConfigError(
             f"--system, --chat-template-kwarg, --open-thinking and --ask: need --template {CHAT}, whose text "
             f"is the tokenizer's; got {template!r}"

@@ -55,7 +55,9 @@ class FoundAnswer:
     is_unboxed: bool = False
     """True if the answer was found without a box."""
     text: str | None = None
-    """Text in which the grader itself looks for the answer; None if it grades ``answer``."""
+    """Text in which the grader itself looks for the answer, unless another judge decides; None if it grades
+    ``answer``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,11 @@ IN_BOXES = Reading()
 
 
 def judge_found(judge: Judge, grader: Grader, problem: Problem, found: FoundAnswer) -> Grade:
-    """Return the verdict on an answer, or the grader's verdict on the text that contains it."""
-    if found.text is not None:
+    """Return the verdict on an answer, or the grader's verdict on the text that contains it.
+
+    A benchmark's own judge always judges the answer: all of its verdicts follow one rule.
+    """
+    if found.text is not None and judge in (judge_one, judge_all):
         return grader.grade_answer(found.text, problem.answer)
     return judge(grader, problem, found.answer)
 

@@ -6,9 +6,9 @@ shortest hint that has a right sample goes into a copy of the problem, whose que
 upon the hint and continue from it (arXiv:2601.18779). If no hint has one, the longest goes there, as a
 summary of the paper says.
 
-OUT holds all problems unchanged, each followed by its guided copy, with the column ``guided_by``: the number
-of steps in the question, 0 for the original. ``seele_eval.hint_search`` describes how the command searches,
-and how it resumes after a kill.
+OUT holds all problems unchanged, each followed by its guided copy, which has the same further columns, and
+the column ``guided_by``: the number of steps in the question, 0 for the original. ``seele_eval.hint_search``
+describes how the command searches, and how it resumes after a kill.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
-from seele.data.storage.schema import content_id, read_problems, write_problems
+from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
 from seele.rollout.templates import HINT, QUESTION, ask_with_hint
 from seele_eval import hint_search
@@ -87,18 +87,20 @@ def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> 
         right[each.instance_id].hint_steps if each.instance_id in right else longest(each)
         for each in problems
     ]
-    _write(options.out, problems, guides, options.request)
+    _write(options.file, options.out, problems, guides, options.request)
     return _say(options, problems, guides, right)
 
 
-def _write(out: Path, problems: Sequence[Instance], guides: Sequence[int], request: str) -> None:
-    rows: list[tuple[Instance, int]] = []
-    for instance, hint_steps in zip(problems, guides, strict=True):
-        rows.append((instance, 0))
+def _write(
+    source: Path, out: Path, problems: Sequence[Instance], guides: Sequence[int], request: str
+) -> None:
+    rows: list[tuple[int, Instance, int]] = []
+    for row, (instance, hint_steps) in enumerate(zip(problems, guides, strict=True)):
+        rows.append((row, instance, 0))
         if hint_steps:
-            rows.append((guided_copy(instance, hint_steps, request), hint_steps))
-    write_problems(out, [instance for instance, _ in rows], split=out.stem)
-    set_column(out, out, pa.field(GUIDED_BY, pa.int64()), [hint_steps for _, hint_steps in rows])
+            rows.append((row, guided_copy(instance, hint_steps, request), hint_steps))
+    rewrite_problems(source, out, [(row, instance) for row, instance, _ in rows], split=out.stem)
+    set_column(out, out, pa.field(GUIDED_BY, pa.int64()), [hint_steps for *_, hint_steps in rows])
 
 
 def _say(

@@ -30,6 +30,7 @@ from seele_eval.arguments import (
     check_chat,
     chosen_chat,
     chosen_stop,
+    merge_chat,
     positive,
 )
 from seele_eval.command import check_folder, exit_quietly, run_command
@@ -233,9 +234,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_dtype(parser)
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)
-    chat = chosen_chat(parser, vars(options))
-    check_chat(options.template, chat)
-    options.chat = chat or NO_CHAT
+    given = chosen_chat(parser, vars(options))
+    check_chat(options.template, given)
+    options.chat = merge_chat(NO_CHAT, given)
     return options
 
 

@@ -18,7 +18,7 @@ from seele.errors import ConfigError
 from seele.records import Chat, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
-from seele.rollout.templates import NO_CHAT
+from seele.rollout.templates import CHAT, NO_CHAT, template_text
 from seele_eval.arguments import (
     add_chat,
     add_dtype,
@@ -26,9 +26,10 @@ from seele_eval.arguments import (
     check_chat,
     chosen_chat,
     chosen_stop,
+    merge_chat,
     positive,
 )
-from seele_eval.conditions import describe_chat
+from seele_eval.conditions import describe_chat, differing
 from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
 from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
@@ -89,10 +90,13 @@ def search(
         SeeleError: For anything that the user can fix.
     """
     ledger = options.out.with_name(f"{options.out.name}.samples.jsonl")
-    found, appender = _open(ledger, {**_conditions(options), **hints.conditions})
+    conditions = _conditions(options)
+    stop = stop_of(options.template, options.stop, options.model)
+    if options.samples_dir:
+        _check_samples(options, weights=conditions["weights"], stop=stop)
+    found, appender = _open(ledger, {**conditions, **hints.conditions})
     if options.samples_dir:
         found += _filters_samples(options.samples_dir, {each.instance_id for each in found})
-    stop = stop_of(options.template, options.stop, options.model)
 
     def ask(instance: Instance, hint_steps: int, number: int) -> Request:
         return hints.give(_request(instance, hint_steps, number, options, stop), instance, hint_steps)
@@ -212,6 +216,35 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
     return [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines], appender
 
 
+def _check_samples(options: argparse.Namespace, *, weights: Sequence[str], stop: Sequence[str]) -> None:
+    """Raise ``ConfigError`` if the samples of ``--samples-dir`` are not this model's responses to the same
+    prompts, each ended and answered as here. Older files do not record everything; a server has no weights.
+    """
+    there = read_predictions(options.samples_dir).conditions
+    is_chat = options.template == CHAT
+    now: dict[str, Any] = {
+        "weights": sorted(weights),
+        "template": CHAT if is_chat else template_text(options.template),
+        "chat": describe_chat(options.chat if is_chat else Chat(ask="")),
+        "stop": list(stop),
+        "answers": BOX,
+    }
+    before = {
+        **there,
+        "weights": sorted(there.get("weights_sha256", {}).values()) or now["weights"],
+        "template": there.get("template_text") or there.get("template", now["template"]),
+    }
+    if is_chat and "server" in there and not before.get("stop"):
+        # A server ends a turn by itself.
+        del now["stop"]
+    recorded = {key: before.get(key, value) for key, value in now.items()}
+    if differences := differing(recorded, now, ignoring=frozenset()):
+        raise ConfigError(
+            f"--samples-dir {options.samples_dir}: samples drawn otherwise: {'; '.join(differences)}. Give "
+            "this command the filter's --model and template options, or omit --samples-dir"
+        )
+
+
 def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
     """Return the un-hinted results of ``seele data filter`` for problems that are not ``known``."""
     texts: dict[str, str | None] = {}
@@ -255,7 +288,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     """
     options = parser.parse_args(arguments)
     options.stop = chosen_stop(parser, options.stop)
-    chat: Chat | None = chosen_chat(parser, vars(options))
-    check_chat(options.template, chat)
-    options.chat = chat or NO_CHAT
+    given = chosen_chat(parser, vars(options))
+    check_chat(options.template, given)
+    options.chat = merge_chat(NO_CHAT, given)
     return options

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import getfile, unwrap
+from inspect import getfile, isfunction, ismethod, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +140,12 @@ def _open(reference: str, split: str) -> OpenSplit:
 def _own_judge(key: str, spec: str) -> tuple[Judge, str]:
     """Return the judge and the checksum of its file."""
     function: Callable[[str, str], Any] = find_part(spec, key=key, group="judges", built_in={})
-    if not callable(function):
-        raise ConfigError(f"{key}: expected a function of an answer and the gold, got {function!r}")
+    if not (isfunction(unwrap(function)) or ismethod(function)):
+        raise ConfigError(
+            f"{key}: {spec!r} must be a function of an answer and the gold that begins with def, because the "
+            f"checksum of its file is a condition of the scores; got {type(function).__name__}; call it from "
+            "such a function"
+        )
 
     def judge(grader: Grader, problem: Problem, answer: str | None) -> Grade:
         if answer is None or not answer.strip():

@@ -5,9 +5,9 @@ then after two, and so on. The hint and the first right response to it become th
 steps again. Most of a solution is thus the model's own, as in PrefixRL's training (arXiv:2601.18795), and
 hints say what the model might have said.
 
-OUT holds all problems with the column ``own_share``: the share of the solution's characters that the model
-wrote, or 0 if no response was right and the solution is unchanged. ``seele_eval.hint_search`` describes how
-the command searches and resumes.
+OUT holds all problems and columns, and the column ``own_share``: the share of the solution's characters that
+the model wrote, or 0 if no response was right and the solution is unchanged. ``seele_eval.hint_search``
+describes how the command searches and resumes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import pyarrow as pa
 from seele.data.steps.cutting import split_steps
 from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
-from seele.data.storage.schema import content_id, read_problems, write_problems
+from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
 from seele_eval import hint_search
 from seele_eval.command import exit_quietly, run_command
@@ -59,19 +59,21 @@ def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> 
     check_output(options.file, options.out)
     problems = read_problems(options.file)
     hints = Hints(longest=lambda instance: max(len(instance.steps) - 1, 0), give=_go_on_from_hint)
-    return _write(options.out, problems, solved(search(options, problems, hints, complete=complete)))
+    return _write(
+        options.file, options.out, problems, solved(search(options, problems, hints, complete=complete))
+    )
 
 
 def _go_on_from_hint(request: Request, instance: Instance, hint_steps: int) -> Request:
     return replace(request, steps=instance.steps, hint_steps=hint_steps)
 
 
-def _write(out: Path, problems: Sequence[Instance], right: dict[str, Tried]) -> str:
+def _write(source: Path, out: Path, problems: Sequence[Instance], right: dict[str, Tried]) -> str:
     own = [
         own_solution(each, right[each.instance_id]) if each.instance_id in right else (each, 0.0)
         for each in problems
     ]
-    write_problems(out, [instance for instance, _ in own], split=out.stem)
+    rewrite_problems(source, out, [*enumerate(instance for instance, _ in own)], split=out.stem)
     set_column(out, out, pa.field(OWN_SHARE, pa.float64()), [share for _, share in own])
     unhinted = sum(not each.hint_steps for each in right.values())
     mean = sum(share for _, share in own) / len(own)

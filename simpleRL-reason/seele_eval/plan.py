@@ -8,10 +8,13 @@ from typing import Any
 
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
+from seele.plugins import files_of
 from seele.records import Chat
+from seele.reward.function import load_function
+from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
-from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat
+from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
@@ -83,10 +86,10 @@ def make_plan(arguments: Arguments) -> Plan:
     stop = _choose_stop(arguments, defaults, template)
     check_chat(template, arguments.chat)
     of_run = defaults.chat if defaults and template == defaults.template else NO_CHAT
-    chat = arguments.chat or of_run
+    chat = merge_chat(of_run, arguments.chat)
     reading = _choose_reading(arguments, template, chat)
     return Plan(
-        name=arguments.name or (arguments.run or Path(model)).name,
+        name=arguments.name or (_runs_own(arguments) or Path(model)).name,
         out=out,
         tasks=tuple(tasks),
         draws=tuple(plan_draws(tasks, arguments, template, stop, chat, reading)),
@@ -100,7 +103,7 @@ def make_plan(arguments: Arguments) -> Plan:
             # Other templates ignore it.
             "chat": describe_chat(chat if template == CHAT else Chat(ask="")),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
-            "grader": arguments.grader,
+            **_describe_grader(arguments.grader),
             "answers": reading.answers,
             "after_thinking": reading.after_thinking,
             "versions": installed_versions(),
@@ -230,12 +233,34 @@ def _chat_folder(arguments: Arguments, template: str) -> Path | None:
     return find_model(_choose_model(arguments), revision=arguments.revision)
 
 
+def _runs_own(arguments: Arguments) -> Path | None:
+    """Return ``--run`` if the model is the run's own: its merged model or its export."""
+    if not arguments.run or arguments.server:
+        return None
+    merged, exported = arguments.run / "merged", arguments.run / "export"
+    is_own = Path(arguments.model or merged).resolve() in (merged.resolve(), exported.resolve())
+    return arguments.run if is_own else None
+
+
 def _choose_out(arguments: Arguments) -> Path:
     out = arguments.out or (arguments.run and arguments.run / "eval")
+    if arguments.run and not arguments.out and not _runs_own(arguments):
+        raise ConfigError(
+            f"--run {arguments.run} --model {arguments.model}: {out} is for the run's own model, "
+            f"{arguments.run / 'merged'}; name --out for this one's evaluation"
+        )
     if out is None:
         raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
     check_folder(out)
     return out
+
+
+def _describe_grader(grader: str) -> dict[str, Any]:
+    """The grader's name, and the checksums of the files of a user's own reward function."""
+    if grader in GRADERS:
+        return {"grader": grader}
+    files = files_of(grader, load_function(grader, {}))
+    return {"grader": grader, "grader_sha256": [file_sha256(file) for file in files]}
 
 
 def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
 from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_found
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
-from seele_eval.predictions import PASS_FIGURE, Ledger, Prediction
+from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, Ledger, Prediction
 from seele_eval.problems import Problem
 from seele_eval.prompts import Complete, Response, Responses
 from seele_eval.scores import (
@@ -130,7 +130,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)
     _write(plan, report)
-    sys.stderr.write(warning(plan, predictions))
+    sys.stderr.write(warning(plan, predictions) + _say_left_out(plan, ledger))
     return report
 
 
@@ -257,6 +257,21 @@ def warning(plan: Plan, predictions: Sequence[Prediction]) -> str:
             stop=plan.conditions["stop"],
             max_tokens=plan.settings.max_tokens,
         ),
+    )
+
+
+def _say_left_out(plan: Plan, ledger: Ledger) -> str:
+    """Return a line about benchmarks and temperatures whose samples are in the folder but not in the scores,
+    or "". Nothing records whether such samples are complete.
+    """
+    asked = {draw.key[:2] for draw in plan.draws}
+    others = [each for each in group_by_decoding(list(ledger.done.values())) if each not in asked]
+    if not others:
+        return ""
+    names = ", ".join(f"{benchmark} at T={temperature:g}" for benchmark, temperature in others)
+    return (
+        f"{plan.out}: the scores leave out {names}, whose samples stay in {PREDICTIONS}; name all benchmarks "
+        "and temperatures in one command to score them together\n"
     )
 
 

@@ -278,6 +278,12 @@ def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path
     ]
 
 
+def test_eval_of_another_model_leaves_the_runs_own_evaluation_alone(tmp_path: Path) -> None:
+    assert commands(MODEL=str(tmp_path), CKPT_DIR="runs/a") == [
+        f"seele_eval.run --model {tmp_path} --run runs/a --out {tmp_path}/eval --seed 3"
+    ]
+
+
 def test_eval_of_a_folder_takes_what_is_named_instead_of_all_benchmarks(tmp_path: Path) -> None:
     for named in ({"PROBLEMS": "a=b"}, {"CKPT_DIR": "runs/a"}):
         assert "--benchmarks" not in commands(MODEL=str(tmp_path), **named)[0]

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from functools import partial
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,8 @@ from seele.data.annotation.prompt import AnnotatorPrompt, judge
 from seele.data.annotation.reply import Rejection
 from seele.data.annotation.report import make_solutions
 from seele.data.storage.files import file_sha256
-from seele.data.storage.schema import content_id, read_problems, write_problems
+from seele.data.storage.parquet import set_column
+from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
 from seele.endpoint import Endpoint, Patience, RefusedError, Reply
 from seele.errors import CheckpointError, ConfigError, DataError
 from seele.records import Finish, Grade, GradeReason, Instance
@@ -74,8 +76,21 @@ def accept(grader, prompt=None):
 def annotate(server, grader, tmp_path):
     """Annotate problems and return what is reported; settings of order, annotator and prompt by name."""
 
-    def run(problems, *, prompt=None, prices=None, concurrency=4, tries=4, out="out", check=True, **settings):
-        write_problems(tmp_path / "in.parquet", problems, split="train")
+    def run(
+        problems,
+        *,
+        topics=None,
+        prompt=None,
+        prices=None,
+        concurrency=4,
+        tries=4,
+        out="out",
+        check=True,
+        **settings,
+    ):
+        write_problems(file := tmp_path / "in.parquet", problems, split="train")
+        if topics:
+            set_column(file, file, pa.field("topic", pa.string()), topics)
         spending = {name: settings.pop(name) for name in ("max_cost", "may_exceed") if name in settings}
         annotator = {"model": "m", "max_tokens": 1000, "attempts": 3} | settings
         order = AnnotationOrder(
@@ -256,6 +271,15 @@ def test_a_wrong_key_ends_the_run_at_once_and_what_was_replied_stays(server, ann
     assert not (tmp_path / "out.parquet").exists() and not (tmp_path / "out.manifest.json").exists()
 
 
+def test_a_server_that_counts_no_tokens_is_asked_once_and_may_have_been_paid(server, annotate, tmp_path):
+    message = {"message": {"content": "Step 1: x"}, "finish_reason": "stop"}
+    server.misbehave = lambda number: (200, json.dumps({"choices": [message]}))
+    with pytest.raises(RefusedError, match=r"lacks 'usage\.completion_tokens'"):
+        annotate(PROBLEMS[:1])
+    assert len(server.asked) == 1
+    assert '"unpaid"' not in (tmp_path / "calls.jsonl").read_text()
+
+
 @pytest.mark.parametrize(("failure", "asked"), [((400, "no such model"), 20), ((503, "down"), 40)])
 def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_rest(
     server, annotate, failure, asked
@@ -346,6 +370,15 @@ def test_the_forecast_knows_which_replies_are_kept(server, grader, annotate, tmp
     assert (expected(1).calls, expected(1).cost, expected(1).most) == (2, 0.2, 2.0)
     assert expected(3).calls == 3
     assert expected(3).cost == pytest.approx(0.3) and expected(3).most == pytest.approx(2 * 3 + 2)
+
+
+def test_further_columns_stay_with_their_problem(server, annotate, tmp_path):
+    server.answer = lambda prompt, seed: (wrong if "What is 1 " in prompt else solve)(prompt, seed)
+    annotate([problem(0), problem(1), problem(2)], topics=["a", "b", "c"])
+    assert read_columns(tmp_path / "out.parquet", ["question", "topic"]) == [
+        {"question": "What is 0 + 1?", "topic": "a"},
+        {"question": "What is 2 + 1?", "topic": "c"},
+    ]
 
 
 def test_twins_are_asked_once(server, annotate, tmp_path):

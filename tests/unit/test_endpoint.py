@@ -26,6 +26,7 @@ from seele.endpoint import (
     RefusedError,
     RequestRefusedError,
     StoppedError,
+    UncountedError,
     exchange,
     read_reply,
 )
@@ -79,12 +80,20 @@ def test_replies_without_an_ordinary_end_say_so(choice, text, finish):
 
 @pytest.mark.parametrize(
     "value",
-    [None, [], "text", {}, {"choices": []}, {"choices": [{"text": 3}], "usage": {"completion_tokens": 1}},
-     {"choices": [{"text": "x", "finish_reason": "stop"}], "usage": None}],
-)  # fmt: skip
+    [None, [], "text", {}, {"choices": []}, {"choices": [{"text": 3}], "usage": {"completion_tokens": 1}}],
+)
 def test_what_is_no_completion_may_pass(value):
     with pytest.raises(PassingError, match="not a completion"):
         read_reply(value)
+
+
+@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": 1}}])
+def test_a_completion_without_a_count_is_not_paid_for_again(server, usage):
+    uncounted = {"choices": [{"text": "x", "finish_reason": "stop"}], **usage}
+    server.failures = [(200, json.dumps(uncounted))] * 3
+    with pytest.raises(UncountedError, match=r"lacks 'usage\.completion_tokens'") as raised:
+        Patience(first_wait_s=0.001).insist(lambda: read_reply(ask(server)), at="here")
+    assert len(server.failures) == 2 and not raised.value.is_unpaid
 
 
 @pytest.mark.parametrize(

@@ -624,6 +624,15 @@ def test_a_mistake_is_named_before_anything_is_drawn(legs, text, complaint):
         load_own(legs)
 
 
+@pytest.mark.parametrize("judge", ["partial(near, gold='8')", "Near()", "len", "Near"])
+def test_a_judge_is_a_function_with_a_file(legs, tmp_path, judge):
+    lines = ("from functools import partial", "class Near:", "    __call__ = near", f"judge = {judge}")
+    (tmp_path / "legs.py").write_text(CODE + "\n".join(lines) + "\n")
+    legs.write_text(f"{YAML}judge: legs.py:judge\n")
+    with pytest.raises(ConfigError, match=r"legs.yaml.judge: .*legs.py:judge' must be a function"):
+        load_own(legs)
+
+
 def test_a_judge_or_reader_that_fails_is_named_with_its_line_and_the_problem(legs, model, tmp_path):
     for judge, complaint in (
         ("undecided", r":13: problem \w+-\w+: .*got None"),
@@ -866,3 +875,12 @@ def test_a_grader_may_be_given_the_text_and_a_text_without_a_formula_its_answer(
         answer="B", is_unboxed=True
     )
     assert judge_found(judge_one, grader, OPEN, read("$2$", reading=whole)).reason is GradeReason.NO_ANSWER
+
+
+def test_a_benchmarks_own_judge_decides_on_texts_with_and_without_a_formula(legs):
+    legs.write_text(f"{YAML}judge: legs.py:near\n")
+    task, whole, grader = load_own(legs), Reading(answers=WHOLE_TEXT), ExactGrader()
+    for text in ("Legs: $8+1=9$, so the answer is $9$.", "The answer is 9."):
+        found = whole.read(text, task.problems[0], task.extract)
+        assert judge_found(task.judge, grader, task.problems[0], found).correct
+    assert grader.asked == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import ModuleType
 import pytest
 import yaml
 
+from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
@@ -182,6 +184,22 @@ def test_options_go_before_what_the_run_says(model, trained_run, problems, tmp_p
     assert (conditions["max_tokens"], conditions["seed"]) == (7, 3)
 
 
+def test_another_model_under_a_runs_settings_has_its_own_name_and_place(model, trained_run, tmp_path):
+    (trained_run / "merged").symlink_to(model)
+    for own in ((), ("--model", trained_run / "merged")):
+        evaluate(KnowsFour(), "--run", trained_run, *own)
+        assert written(trained_run / "eval")["conditions"]["name"] == "run"
+    shutil.copytree(model, base := tmp_path / "base")
+    (base / "model.safetensors").write_bytes(b"other weights")
+    before = (trained_run / "eval" / "scores.json").read_bytes()
+    for other in (("--model", base), ("--server", "http://none/v1", "--model", "base")):
+        with pytest.raises(ConfigError, match=r"run/eval is for the run's own model, .*; name --out for"):
+            evaluate(Untouchable(), "--run", trained_run, *other)
+    evaluate(KnowsFour(), "--run", trained_run, "--model", base, "--out", tmp_path / "out")
+    assert written(tmp_path / "out")["conditions"]["name"] == "base"
+    assert (trained_run / "eval" / "scores.json").read_bytes() == before
+
+
 def test_a_template_may_be_a_file(model, problems, tmp_path):
     (tmp_path / "mine.txt").write_text("Q: {question} A: \\boxed{")
     engine = KnowsFour()
@@ -301,6 +319,22 @@ def test_a_reward_function_of_the_users_own_judges_whole_responses(model, proble
     assert score.accuracy == 0.5
     found = {each.instance_id: each.extracted for each in read_predictions(tmp_path / "out").predictions}
     assert found == {"chains/0": None, "chains/1": None, "chains/2": None, "chains/3": "4"}
+
+
+def test_no_verdict_of_a_reward_function_outlives_its_code(model, problems, tmp_path, monkeypatch):
+    code = "def judge(data_source, solution_str, ground_truth, extra_info):\n    return {}\n"
+    (own := tmp_path / "own.py").write_text(code.format("1.0"))
+    argv = of_file(model, problems, tmp_path / "out", "--grader", f"{own}:judge")
+    assert evaluate(KnowsFour(), *argv)[0].accuracy == 1.0
+    evaluate(Untouchable(), *argv)
+    own.write_text(code.format("0.0"))
+    # A command is a process of its own, which imports the file again.
+    for name in [each for each in sys.modules if each.startswith("seele_plugin_own_")]:
+        monkeypatch.delitem(sys.modules, name)
+    engine = KnowsFour()
+    assert evaluate(engine, *argv)[0].accuracy == 0.0
+    assert len(engine.requests) == 4
+    assert written(tmp_path / "out")["conditions"]["grader_sha256"] == [file_sha256(own)]
 
 
 def test_what_stands_behind_a_stop_string_is_no_answer(model, problems, tmp_path):
@@ -450,6 +484,20 @@ def test_benchmarks_and_samples_can_be_added(model, problems, tmp_path):
     scores = evaluate(engine, *common, "--problems", f"a={problems}", f"b={problems}", "--samples", 3)
     assert len(engine.requests) == 4 * 1 + 4 * 3
     assert [(score.benchmark, score.samples) for score in scores] == [("a", 3), ("b", 3)]
+
+
+def test_what_the_scores_leave_out_is_named_and_scored_again_without_the_model(
+    model, problems, tmp_path, capsys
+):
+    common = ("--model", model, "--out", tmp_path / "out")
+    evaluate(KnowsFour(), *common, "--problems", f"a={problems}")
+    assert "leave out" not in capsys.readouterr().err
+    evaluate(KnowsFour(), *common, "--problems", f"b={problems}", "--temperature", 1, "--samples", 2)
+    assert "the scores leave out a at T=0, whose samples stay in" in capsys.readouterr().err
+    evaluate(KnowsFour(), *common, "--problems", f"b={problems}")
+    assert "the scores leave out a at T=0, b at T=1, whose" in capsys.readouterr().err
+    scores = evaluate(Untouchable(), *common, "--problems", f"a={problems}", f"b={problems}")
+    assert [score.benchmark for score in scores] == ["a", "b"]
 
 
 def test_another_model_does_not_go_on_from_this_one(model, problems, tmp_path):

@@ -4,6 +4,9 @@ import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import pyarrow as pa
+
+from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
 from seele.errors import ConfigError
 from seele.records import Finish, Instance
@@ -81,6 +84,14 @@ def test_what_is_not_solved_has_a_copy_with_as_short_a_hint_as_it_needs(draw):
         "without one, 1 solved without a hint, and 1 whose first step is more than 25% of the solution"
         in said
     )
+
+
+def test_a_copy_has_the_further_columns_of_its_problem(draw, tmp_path):
+    file = tmp_path / "problems.parquet"
+    set_column(file, file, pa.field("topic", pa.string()), NAMES)
+    _, out = draw(Model(easy=0, one=1, two=2))
+    topics = [row["topic"] for row in read_columns(out, ["topic"])]
+    assert topics == ["easy", "one", "one", "two", "two", "never", "never", "blunt"]
 
 
 def test_a_copy_differs_in_question_and_id(draw):

@@ -6,8 +6,11 @@ import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seele.data.storage.files import file_sha256
+from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_problems, write_problems
 from seele.errors import ConfigError
 from seele.records import Finish, Instance
@@ -74,6 +77,17 @@ def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):
     assert f"{sum(shares) / 3:.1%}" in said
 
 
+def test_further_columns_stay(draw, tmp_path):
+    file = tmp_path / "problems.parquet"
+    topics, sources = ["sums", None, "sets"], [{"page": 1}, {"page": 2}, None]
+    set_column(file, file, pa.field("topic", pa.string()), topics)
+    set_column(file, file, pa.field("source", pa.struct([("page", pa.int64())])), sources)
+    _, out = draw(Model(easy=0, mid=2, never=9))
+    table = pq.read_table(out)
+    assert table.column("topic").to_pylist() == topics and table.column("source").to_pylist() == sources
+    assert read_problems(out)[0].steps == ("I say 3 + 4.\n", "So \\boxed{7}.")
+
+
 def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):
     _, out = draw(Model(easy=0, mid=2, never=9))
     first, ledger = out.read_bytes(), tmp_path / "own.parquet.samples.jsonl"
@@ -94,7 +108,6 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
 def test_samples_of_the_filter_come_first(draw, tmp_path):
     folder = tmp_path / "samples"
     folder.mkdir()
-    head = {"conditions": {}}
     sample = {
         "benchmark": "problems",
         "temperature": 0.6,
@@ -117,9 +130,41 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
         },
         {**sample, "instance_id": "mid", "sample": 0, "text": "no", "correct": False, "reason": "wrong"},
     ]
-    lines = [json.dumps(each) for each in (head, *rows)]
-    (folder / "predictions.jsonl").write_text("\n".join(lines) + "\n")
+
+    def write(**conditions):
+        lines = [json.dumps(each) for each in ({"conditions": conditions}, *rows)]
+        (folder / "predictions.jsonl").write_text("\n".join(lines) + "\n")
+
     model = Model(easy=0, mid=1, never=9)
+    drawn_here = {
+        "weights_sha256": {"model.safetensors": file_sha256(tmp_path / "weights")},
+        "template": "plain",
+        "template_text": "{question}\n",
+        "stop": [],
+        "chat": {"system": None, "kwargs": {}},
+        "answers": "box",
+        "temperature": 0.6,
+    }
+    for difference, said in (
+        ({"weights_sha256": {"model.safetensors": "other"}}, r"weights was \['other'\] and is \['"),
+        (
+            {"template": "mine.txt", "template_text": "Q: {question}"},
+            r"template was 'Q: \{question\}' and is",
+        ),
+        ({"template": "chat", "template_text": None}, "template was 'chat' and is"),
+        ({"chat": {"system": "Be brief.", "kwargs": {}}}, "chat was .*Be brief"),
+        ({"stop": ["User:"]}, r"stop was \['User:'\] and is \[\]"),
+        ({"answers": "box-or-last"}, "answers was 'box-or-last' and is 'box'"),
+    ):
+        write(**drawn_here | difference)
+        with pytest.raises(ConfigError, match=f"samples drawn otherwise: {said}"):
+            draw(model, "--samples-dir", str(folder))
+    assert model.asked == [] and not (tmp_path / "own.parquet.samples.jsonl").exists()
+    write(**drawn_here)
     _, out = draw(model, "--samples-dir", str(folder))
     assert [*dict.fromkeys(model.asked)] == [("never", 0), ("mid", 1), ("never", 1), ("never", 2)]
     assert read_problems(out)[0].steps == ("Mine: \\boxed{7}.",)
+    # Samples from before anything was recorded.
+    write()
+    _, again = draw(Model(easy=0, mid=1, never=9), "--samples-dir", str(folder))
+    assert again.read_bytes() == out.read_bytes()

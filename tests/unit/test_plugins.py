@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +74,16 @@ def test_an_entry_point_of_an_installed_package_is_found(monkeypatch):
     assert find("theirs").__name__ == "Counter"
     with pytest.raises(ConfigError, match=r"unknown name 'other'; allowed are \['own', 'theirs'\], package"):
         find("other")
+
+
+def test_a_part_depends_on_the_file_that_is_named_and_on_the_one_that_defines_it(module, tmp_path):
+    (tmp_path / "far.py").write_text("def function(size):\n    return size\n")
+    far = find(f"{tmp_path}/far.py:function")
+    file = module("class Part:\n    pass\n\n\npart, other = Part(), None\n")
+    assert plugins.files_of(f"{file}:part", find(f"{file}:part")) == [file]
+    assert plugins.files_of(f"{file}:other", partial(far, 3)) == [file, tmp_path / "far.py"]
+    assert plugins.files_of("far:function", far) == [tmp_path / "far.py"]
+    assert plugins.files_of("builtins:len", len) == []
 
 
 def test_a_part_of_a_file_can_be_pickled(module):

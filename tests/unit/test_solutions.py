@@ -519,6 +519,8 @@ def test_open_thoughts_reach_training_and_evaluation_alike(model, problems, over
     of_run = make_plan(parse_arguments(["--run", str(run), "--model", str(model), "--out", "o"]))
     where = ["--model", str(model), "--template", "chat", "--problems", f"a={problems}", "--out", "o"]
     asked = make_plan(parse_arguments([*where, "--system", "Be brief.", "--open-thinking"]))
+    closed = ["--run", str(run), "--model", str(model), "--out", "o", "--no-open-thinking"]
+    assert make_plan(parse_arguments(closed)).chat == Chat("Be brief.", {})
     for plan in (of_run, asked):
         described = {"system": "Be brief.", "kwargs": {}, "open_thinking": True, "ask": BOX_REQUEST}
         assert plan.conditions["chat"] == described
@@ -543,6 +545,15 @@ def test_evaluation_takes_them_from_its_options_or_from_the_run(model, problems,
         assert {draw.request.chat.system for draw in plan.draws} == {"Be brief."}
         described = {"system": "Be brief.", "kwargs": {"enable_thinking": False}, "ask": BOX_REQUEST}
         assert plan.conditions["chat"] == described
+    # An option replaces its own part of the run's settings.
+    over = ["--run", str(train_run), "--model", str(model), "--out", "o"]
+    for option, changes in (
+        (("--system", "Think."), {"system": "Think."}),
+        (("--chat-template-kwarg", "tone=dry"), {"kwargs": {"enable_thinking": False, "tone": "dry"}}),
+        (("--ask", "A box?"), {"ask": "A box?"}),
+    ):
+        chat = make_plan(parse_arguments([*over, *option])).chat
+        assert chat == dataclasses.replace(BRIEF, **changes)
     silent = make_plan(parse_arguments([*where, "--ask", ""]))
     assert silent.conditions["chat"] == {"system": None, "kwargs": {}}
     # A run from before the box was asked for.
@@ -550,6 +561,7 @@ def test_evaluation_takes_them_from_its_options_or_from_the_run(model, problems,
     del settings["seele"]["prompt"]["ask"]
     (train_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
     assert read_run_defaults(train_run).chat == dataclasses.replace(BRIEF, ask="")
+    assert make_plan(parse_arguments([*over, "--ask", BOX_REQUEST])).chat == BRIEF
     # Another template than the run's leaves the run's aside.
     other = ["--run", str(train_run), "--model", str(model), "--template", "plain", "--out", "o"]
     assert make_plan(parse_arguments(other)).conditions["chat"] == {"system": None, "kwargs": {}}
@@ -605,7 +617,7 @@ def test_options_that_the_template_would_ignore_are_refused(model, problems):
     where = ["--model", str(model), "--template", "plain", "--problems", f"a={problems}", "--out", "o"]
     with pytest.raises(ConfigError, match="--open-thinking and --ask: need --template chat"):
         make_plan(parse_arguments([*where, "--system", "x"]))
-    assert json.dumps(parse_arguments([*where, "--system", ""]).chat.system) == '""'
+    assert json.dumps(parse_arguments([*where, "--system", ""]).chat) == '{"system": ""}'
 
 
 # --- Problems as verl's trainer takes them: cut into the units of the run's hints

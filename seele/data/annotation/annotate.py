@@ -151,7 +151,7 @@ class Annotation:
             self.ledger.replied(call, reply)
             paid = self.prices.cost(reply.tokens_in or 0, reply.tokens_out)
         except (PassingError, RefusedError) as error:
-            if not isinstance(error, PassingError) or error.is_unpaid:
+            if error.is_unpaid:
                 self.ledger.unpaid(call)
                 paid = 0.0
             raise

@@ -12,7 +12,7 @@ from seele.data.annotation.cost import Forecast, Prices
 from seele.data.annotation.ledger import Account
 from seele.data.annotation.reply import Rejection
 from seele.data.steps.leakage import revealed_at
-from seele.data.storage.schema import content_id, write_problems, write_tiers
+from seele.data.storage.schema import content_id, rewrite_problems, write_tiers
 from seele.records import Instance
 
 ACCEPTED = "accepted"
@@ -63,9 +63,9 @@ def make_solutions(
             tasks,
             outcomes,
             twins=sum(bool(outcomes[task].texts) for task in tasks) - len(annotated),
-            revealed_early=sum(_shows_early(instance) for instance in annotated),
+            revealed_early=sum(_shows_early(instance) for _, instance in annotated),
         ),
-        write=lambda out: write_problems(out, annotated, split="train"),
+        write=lambda out: rewrite_problems(file, out, annotated, split="train"),
     )
 
 
@@ -81,8 +81,9 @@ def make_hints(
 
 def annotated_instances(
     instances: Sequence[Instance], tasks: Sequence[Task], outcomes: Mapping[Task, Outcome]
-) -> list[Instance]:
-    """Return the problems whose annotation was kept, with the new steps, in their order.
+) -> list[tuple[int, Instance]]:
+    """Return the problems whose annotation was kept, with the new steps, in their order, each with its place
+    among all problems.
 
     Ids are derived from content, so they are new. Among problems that became identical because they were
     asked as one, the first is kept.
@@ -92,8 +93,8 @@ def annotated_instances(
         tasks: The task of each problem.
         outcomes: The outcome of each task.
     """
-    by_id: dict[str, Instance] = {}
-    for instance, task in zip(instances, tasks, strict=True):
+    by_id: dict[str, tuple[int, Instance]] = {}
+    for place, (instance, task) in enumerate(zip(instances, tasks, strict=True)):
         if steps := outcomes[task].texts:
             answer = instance.answer
             annotated = replace(
@@ -103,7 +104,7 @@ def annotated_instances(
                 revealed_at=revealed_at(steps, answer),
                 milestones=None,
             )
-            by_id.setdefault(annotated.instance_id, annotated)
+            by_id.setdefault(annotated.instance_id, (place, annotated))
     return list(by_id.values())
 
 

@@ -7,7 +7,8 @@ documented in ``docs/data.md``.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -93,19 +94,51 @@ def write_problems(path: Path, instances: Iterable[Instance], *, split: str) -> 
         sink.commit()
 
 
-def fill(sink: ParquetSink, instances: Iterable[Instance], *, split: str) -> Iterator[Instance]:
-    """Check each instance, append it as a row of ``SCHEMA``, and yield it.
+def rewrite_problems(
+    source: Path, out: Path, instances: Sequence[tuple[int, Instance]], *, split: str
+) -> None:
+    """Write instances that were made from rows of a file, with this file's further columns.
+
+    Args:
+        source: The file, as ``read_problems`` reads it.
+        out: Path of the new file.
+        instances: The row (counted from 0) that each instance was made from, and the instance.
+        split: As in ``write_problems``.
+
+    Raises:
+        DataError: As in ``write_problems``.
+    """
+    file = _open(source)
+    further = [field for field in file.schema_arrow if field.name not in SCHEMA.names]
+    rows = file.read(columns=[field.name for field in further]).to_pylist()
+    with ParquetSink(out, pa.schema([*SCHEMA, *further])) as sink:
+        values = (rows[row] for row, _ in instances)
+        for _ in fill(sink, (each for _, each in instances), split=split, further=values):
+            pass
+        sink.finish()
+        sink.commit()
+
+
+def fill(
+    sink: ParquetSink,
+    instances: Iterable[Instance],
+    *,
+    split: str,
+    further: Iterable[Mapping[str, Any]] = repeat({}),
+) -> Iterator[Instance]:
+    """Check each instance, append it as a row of ``SCHEMA``, and yield it. ``further`` has the values of
+    other columns for each instance.
 
     Raises:
         DataError: As in ``write_problems``.
     """
     ids = UniqueIds(split)
-    for index, instance in enumerate(instances):
+    for index, (instance, others) in enumerate(zip(instances, further, strict=False)):
         at = f"{split}: row {index} (counted from 0)"
         row = _to_row(instance, index, split)
         check_row(row, at)
         ids.check(instance.instance_id, index)
-        sink.add(row, num_chars=2 * len(instance.question) + sum(map(len, instance.steps)))
+        sink.add(row | dict(others), num_chars=2 * len(instance.question) + sum(map(len, instance.steps)))
         yield instance
 
 
