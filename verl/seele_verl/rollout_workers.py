@@ -47,7 +47,7 @@ class RoundsManager(AgentLoopManagerTQ):
 
     @contextmanager
     def _dispatching(self) -> Iterator[None]:
-        """Leave a dead worker to the next check. One that is out of reach may have its problems or not, so the
+        """Leave a dead worker to the next check. One that is out of reach may have its problems or not: the
         run ends, unless Ray notes within ``NOTICE_S`` that a worker has died.
         """
         try:
