@@ -4,6 +4,7 @@ It makes seeds cheap (``seeded_sampling``), and on a CPU also the first response
 it possible to update weights while the engine runs.
 """
 
+import functools
 import os
 import weakref
 from fractions import Fraction
@@ -14,6 +15,8 @@ import torch
 from seele_verl.cpu.resources import threads_per_rank
 from seele_verl.engine.seeded_sampling import sample_seeded_at_once
 
+ONE_THREAD = 256
+"""Largest hidden size of a model that computes in one thread."""
 _packed_layers: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
@@ -71,12 +74,26 @@ def copy_received_weights() -> None:
 
 
 def use_share_of_cores() -> None:
-    """Compute with this engine's share of the cores (``SEELE_CPU_SHARE``, such as ``1/2``).
+    """Compute with this engine's share of the cores (``SEELE_CPU_SHARE``, such as ``1/2``); a small model in
+    one thread, because waking a second one takes longer than its part of a layer.
 
-    Called before the engine is created: afterwards vLLM ignores ``torch.set_num_threads``
+    It must be set before vLLM sets up the device: afterwards vLLM ignores ``torch.set_num_threads``
     (``vllm/v1/worker/cpu_worker.py: init_device``).
     """
-    torch.set_num_threads(threads_per_rank(Fraction(os.environ.get("SEELE_CPU_SHARE", "1")).denominator))
+    from vllm.v1.worker.cpu_worker import CPUWorker
+
+    init_device = CPUWorker.init_device
+    if hasattr(init_device, "__wrapped__"):
+        return  # vLLM loads its plug-ins more than once per process.
+
+    @functools.wraps(init_device)
+    def init_with_share(self: Any) -> None:
+        ranks = Fraction(os.environ.get("SEELE_CPU_SHARE", "1")).denominator
+        is_small = self.model_config.get_hidden_size() <= ONE_THREAD
+        torch.set_num_threads(1 if is_small else threads_per_rank(ranks))
+        init_device(self)
+
+    CPUWorker.init_device = init_with_share
 
 
 def register() -> None:
