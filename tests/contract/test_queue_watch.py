@@ -91,5 +91,9 @@ def test_problems_that_may_not_have_reached_their_worker_end_the_run(monkeypatch
     monkeypatch.setattr(base, "generate_sequences", fails(ActorDiedError()))
     manager.generate_sequences(problems)  # another worker will begin them again
     monkeypatch.setattr(base, "generate_sequences", fails(ActorUnavailableError("for the moment", None)))
+    monkeypatch.setattr(rollout_workers.ray, "wait", lambda lives, timeout: ([], lives))
     with pytest.raises(ActorUnavailableError):
         manager.generate_sequences(problems)
+    # Ray may say the same of a worker that has died, until it notices.
+    monkeypatch.setattr(rollout_workers.ray, "wait", lambda lives, timeout: (lives, []))
+    manager.generate_sequences(problems)
