@@ -145,10 +145,14 @@ def test_a_run_that_is_not_started_again_says_why(drivers, capsys, ends, allowed
 def test_a_run_that_was_told_to_stop_is_not_started_again(drivers, sent, ends, status):
     these = drivers(*ends, (9, 8, 0))
     these.tells = {len(ends) - 1: sent}
-    before = signal.getsignal(sent)
-    assert supervised(these.run, max_restarts=9) == status
-    assert len(these.calls) == len(ends)
-    assert signal.getsignal(sent) is before
+    ours = signal.default_int_handler
+    before = signal.signal(sent, ours)  # pytest may have been started with interrupts ignored
+    try:
+        assert supervised(these.run, max_restarts=9) == status
+        assert len(these.calls) == len(ends)
+        assert signal.getsignal(sent) is ours
+    finally:
+        signal.signal(sent, before)
 
 
 def test_an_old_run_in_the_folder_is_not_taken_for_one_that_began(drivers):
@@ -187,12 +191,19 @@ stand_still()
 """
 
 
+def hear_interrupts() -> None:
+    """A shell's background job, as which tests may run, ignores interrupts, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def parent_of(driver: str, run: Path, *, watchdog_minutes: float) -> Iterator[subprocess.Popen[str]]:
     (run / "logs").mkdir()
     command = [sys.executable, "-c", PARENT, str(run), str(watchdog_minutes), driver]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0) as parent:
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, process_group=0, preexec_fn=hear_interrupts
+    ) as parent:
         try:
             yield parent
         finally:
