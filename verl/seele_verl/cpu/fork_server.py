@@ -44,6 +44,7 @@ from seele_verl.cpu.fork_client import HEADER, REPLY
 PRELOADED = (
     *("torch", "torch._dynamo", "torch.utils.tensorboard", "transformers", "tensordict", "datasets", "peft"),
     *("scipy.stats", "vllm.v1.core.sched.scheduler", "vllm.entrypoints.openai.api_server"),
+    "vllm.v1.worker.cpu_worker",
 )
 """Modules that verl's processes spend most import time on; none of them imports Ray."""
 MAX_DESCRIPTORS = 250
