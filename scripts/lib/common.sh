@@ -13,8 +13,9 @@ run() {
 # A training run, which restarts by itself after a fault; your own override comes later and wins. It takes the script's
 # place, so that a signal to the script reaches the run: nothing after it is run.
 train() {
-    DRY_RUN=1 run python -m seele_verl.train trainer.max_restarts=3 "$@"
-    [ -n "${DRY_RUN:-}" ] || exec python -m seele_verl.train trainer.max_restarts=3 "$@"
+    set -- python -m seele_verl.train trainer.max_restarts=3 "$@"
+    DRY_RUN=1 run "$@"
+    [ -n "${DRY_RUN:-}" ] || exec "$@"
 }
 # Quote a path as a Hydra value, whatever characters it has; comma-separated paths as a list; and undo it.
 quote="'"

@@ -34,7 +34,7 @@ class OwnSolutions:
             right = [rollout for rollout in visit.generated if rollout.grade.correct]
             if right:
                 best = min(right, key=attrgetter("preference"))
-                hint = visit.instance.steps[: best.hint_steps * self._goes_on_from_hint]
+                hint = visit.instance.steps[: best.hint_steps] if self._goes_on_from_hint else ()
                 self._steps[problem] = (*hint, *split_steps(best.completion.text))
 
     def applied(self, problem: int, instance: Instance) -> Instance:

@@ -374,10 +374,11 @@ class SeeleTrainer(PPOTrainerSync):
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
             asked, request = self.seele.prompt, self.seele.credit.request
-            solved = {uid: visit.instance for uid, visit in self._visits.items() if visit.instance.steps}
+            in_batch = {parse_row_key(key)[0] for key in _real_rows(batch)}
             self._teacher_prompts = {
-                uid: encode_with_solution(self.tokenizer, solved[uid], request, asked.template, asked.chat)
-                for uid in sorted({parse_row_key(key)[0] for key in _real_rows(batch)} & solved.keys())
+                uid: encode_with_solution(self.tokenizer, visit.instance, request, asked.template, asked.chat)
+                for uid, visit in self._visits.items()
+                if uid in in_batch and visit.instance.steps
             }
             how = {"no_lora_adapter": True} if self.ref_in_actor else {}
             workers = self.actor_rollout_wg if self.ref_in_actor else self.ref_policy_wg
