@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 import yaml
 
 import seele
@@ -33,8 +32,6 @@ from seele.report.browser.rollouts import TOKENS
 from seele.rollout.metrics import packed_tokens, rollout_rows, step_metrics, teacher_forced_tokens
 from seele.runs import RunState, list_runs, overview
 from seele.runs.overview import describe_age, describe_runs
-from seele_verl import token_dump
-from seele_verl.token_dump import token_columns
 
 # --- Runs on disk: the list of those below a folder, and one run as pandas frames
 
@@ -401,11 +398,13 @@ def test_numbers_of_a_reward_function_are_logged_and_all_it_returned_is_dumped()
 
 
 def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
+    torch = pytest.importorskip("torch")
+    token_dump = pytest.importorskip("seele_verl.token_dump", reason="needs the bindings' libraries")
     names = ["responses", "advantages", "rollout_log_probs", "old_log_probs"]
     columns = {name: torch.ones(1, 3) for name in names}
     monkeypatch.setattr(token_dump, "read_columns", lambda _, read: {name: columns[name] for name in read})
     batch = SimpleNamespace(keys=["row"], tags=[{}], fields=names)
-    tokens = token_columns(batch, lambda ids: ["a"] * len(ids))["row"]
+    tokens = token_dump.token_columns(batch, lambda ids: ["a"] * len(ids))["row"]
     grade = Grade(
         True, RIGHT, 1.0, {"said": '", "tokens": ["no"]'}, walk=Walk((Segment(0, 2, 0, True),), None)
     )
