@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py --out runs/benchmark     # after scripts/quickstart.sh: its model and data
 
-The runs, one per size, take turns. Sequence length is one of the variants of ``rounds.py``.
+There is one run per size, one after the other. Sequence length is one of the variants of ``rounds.py``.
 """
 
 import argparse

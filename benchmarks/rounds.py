@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark"))
     parser.add_argument("--turns", type=int, default=5, help="steps of each variant")
     options = parser.parse_args()
+    if options.turns < 2:
+        parser.error(f"--turns {options.turns}: at least 2, because the first step of all warms up")
     out = options.out.resolve()
     _, *lines = train(OURS, JOB, out / "rounds", steps=options.turns * len(VARIANTS))
     seconds: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)

@@ -64,7 +64,7 @@ def train(program: Sequence[str], overrides: Sequence[str], folder: Path, *, ste
 
 @contextmanager
 def _peak_memory(every_s: float = 3.0) -> Iterator[list[int]]:
-    """Sample the bytes of all descendants of this process while the block runs."""
+    """Sample the bytes of all processes of benchmarks on this machine while the block runs."""
     samples, stop = [0], threading.Event()
 
     def sample() -> None:

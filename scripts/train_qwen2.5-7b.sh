@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The paper's run, SEELE from Qwen2.5-7B on one node with 8 GPUs of 80 GB (arXiv:2509.06923, section 5.1), with
-# our controller; with the argument method=seele_paper, with the paper's.
+# A run of the paper's sizes (arXiv:2509.06923, section 5.1) from Qwen2.5-7B, on all of DeepMath: SEELE with our
+# controller, or another METHOD; METHOD=seele_paper has the paper's controller. The paper's own run is
+# recipe=seele_qwen2.5-7b.
 #
 #   needs    .venv of the GPU stack; TRAIN and VALID, parquet files of problems with worked steps
 #   writes   $OUT/{resolved.yaml,run_card.json,metrics.jsonl,rollouts/,global_step_*/}; resumes an existing run
@@ -8,18 +9,20 @@
 #
 #   TRAIN=data/prepared/deepmath/train.parquet VALID=data/prepared/deepmath/heldout.parquet \
 #       bash scripts/train_qwen2.5-7b.sh
-#   OUT=runs/try bash scripts/train_qwen2.5-7b.sh seele.hints.target_accuracy=0.4
+#   METHOD=seele_paper bash scripts/train_qwen2.5-7b.sh seele.hints.target_accuracy=0.4
 source "$(dirname "$0")/lib/common.sh"
 
+: "${METHOD:=seele}"
 : "${MODEL:=Qwen/Qwen2.5-7B}"
 : "${TRAIN:=data/prepared/deepmath/train.parquet}"
 : "${VALID:=data/prepared/deepmath/heldout.parquet}"
-: "${OUT:=runs/seele-qwen2.5-7b}"
+: "${OUT:=runs/$METHOD-qwen2.5-7b}"
+: "${HARDWARE:=gpu8}"
 
 train \
-    method=seele \
+    method="$METHOD" \
     model=qwen2_5_7b \
-    hardware=gpu8 \
+    hardware="$HARDWARE" \
     actor_rollout_ref.model.path="$(quoted "$MODEL")" \
     data.train_files="$(quoted_list "$TRAIN")" \
     data.val_files="$(quoted_list "$VALID")" \

@@ -215,6 +215,7 @@ def _download(name: str, revision: str | None, out: Path) -> None:
     from huggingface_hub import snapshot_download
 
     files = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"]
+    files += ["LICEN[CS]E*", "NOTICE*", "COPYING*"]
     try:
         snapshot_download(name, revision=revision, local_dir=out, allow_patterns=files)
     except (httpx.HTTPError, OSError, ValueError) as error:

@@ -20,8 +20,8 @@ from seele.host import computes_in_bfloat16
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "verl")
 
-# What says how a prompt becomes tokens, beside the weights.
-_MODEL_FILES = ("*.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+# What describes a model and does not change it.
+_NO_PART_OF_A_MODEL = ("README.md", "source.json")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,8 @@ def fingerprint(wish: WarmStart) -> str:
     """Hash of model, problems, settings and the libraries' versions; no path counts."""
     anywhere = dataclasses.replace(wish, model=Path("/model"), problems=Path("/problems"))
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    files = sorted(file for pattern in _MODEL_FILES for file in wish.model.glob(pattern))
+    files = sorted(file for file in wish.model.iterdir() if file.is_file())
+    files = [file for file in files if file.name not in _NO_PART_OF_A_MODEL]
     contents = {file.name: file_sha256(file) for file in files} | {"problems": file_sha256(wish.problems)}
     facts = [anywhere.overrides(Path("/run")), versions, contents]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

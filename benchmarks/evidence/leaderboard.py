@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -21,6 +22,7 @@ from plan import TUNING, load_plan
 from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs
 
 from seele.data.storage.files import write_atomically
+from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.report.comparison.curves import COSTS
 from seele.report.comparison.results import Result
@@ -36,8 +38,8 @@ HEAD = """# Leaderboard
 
 Un-hinted accuracy on held-out problems at equal cost: the rank of an arm among those of the task,
 its accuracy, and in points its paired difference from `grpo` with a 95 % interval over seeds.
-Arms are sorted by the number of tasks on which that interval lies above zero, then by the mean
-difference.
+Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
+one, then by the mean difference.
 An empty cell has no runs, or runs that spent far less than GRPO's.
 `benchmarks/evidence/plan.yaml` defines the arms; each task's page says how its runs were made.
 
@@ -50,6 +52,12 @@ adds your own runs of a task.
 
 Added = Mapping[str, Mapping[str, Sequence[Path]]]
 """Task -> arm -> the user's run folders."""
+
+
+@cache
+def read_own(folder: Path) -> RunFolder:
+    """Return a user's run; its rollouts and its controller's state are not needed."""
+    return read_run(folder, without=("rollouts", "controller"))
 
 
 def tasks_shown() -> list[str]:
@@ -75,12 +83,27 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
     own = {folder for folders in added.values() for folder in folders}
 
     def reader(folder: Path) -> RunFolder:
-        return read_run(folder) if folder in own else read(folder)
+        return read_own(folder) if folder in own else read(folder)
 
     comparison = compare_runs(runs, cost, splits=[split], reader=reader)
     if comparison is None or REFERENCE not in comparison.curves[split][cost]:
         return None
     return comparison.results[split][cost]
+
+
+def check_added(task: str, added: Mapping[str, Sequence[Path]]) -> None:
+    """Raise ``ConfigError`` for a name that a stored arm has, or a run that the page cannot show."""
+    plan, split = load_plan(), split_of(task, "heldout")
+    for arm, folders in added.items():
+        if any(arm in plan[group] for group in ("arms", "credit", "published", "released")):
+            raise ConfigError(f"--add {task}/{arm}: a stored arm has this name; choose another")
+        for folder in folders:
+            metrics = read_own(folder).metrics
+            if not any(f"val/accuracy/{split}" in line for line in metrics):
+                raise ConfigError(
+                    f"--add {task}/{arm}={folder}: its metrics have no val/accuracy/{split}; train with the "
+                    "task's held-out problems in data.val_files"
+                )
 
 
 def table(results: Mapping[str, Result], cost: str) -> str:
@@ -94,9 +117,10 @@ def table(results: Mapping[str, Result], cost: str) -> str:
             cells[arm][task] = f"{rank}: {share(found.accuracy.mean)}"
             if (difference := found.difference) is None:
                 continue
-            ends = difference.t_interval_95
-            gains[arm].append((ends is not None and ends[0] > 0, difference.mean))
-            interval = f", {points(ends[0])} to {points(ends[1])}" if ends else ""
+            interval = ""
+            if ends := difference.t_interval_95:
+                gains[arm].append((ends[0] > 0, difference.mean))
+                interval = f", {points(ends[0])} to {points(ends[1])}"
             cells[arm][task] += f" ({points(difference.mean)}{interval})"
     if not cells:
         return "No stored run has counted it yet.\n"
@@ -136,7 +160,13 @@ def main() -> None:
         added.setdefault(task, {}).setdefault(arm, []).append(Path(folder))
     if added and arguments.out is None:
         parser.error("--add needs --out FILE: the repository's page has only the stored runs")
-    page, out = leaderboard(tasks, added).encode(), arguments.out or PAGE
+    out = arguments.out or PAGE
+    try:
+        for task, arms in added.items():
+            check_added(task, arms)
+        page = leaderboard(tasks, added).encode()
+    except SeeleError as error:
+        sys.exit(f"error: {error}")
     if arguments.check:
         sys.exit(0 if out.exists() and out.read_bytes() == page else f"{out} does not match the runs")
     write_atomically(out, page)

@@ -148,7 +148,7 @@ def tuning_table() -> str:
     for name in run_names(TASK):
         if name.startswith(f"{TUNING}/"):
             metrics = read(Path(TASK) / name).metrics
-            seconds = fmean(row["timing_s/step"] for row in metrics[1:])
+            seconds = fmean(row["timing_s/step"] for row in metrics if "timing_s/step" in row)
             tried = name.removeprefix(f"{TUNING}/")
             rows.append([f"`{tried}`", f"{tuned_accuracy(tried):.1f}", str(len(metrics)), f"{seconds:.0f}"])
     return markdown_table(["tried", "avg@4, %", "steps", "seconds a step"], rows)

@@ -231,7 +231,8 @@ def equal_cost_table(
             ]
         )
     heads = ["arm", "seeds", "held-out", *(f"minus `{name}`, points" for name in results), "harder"]
-    table = markdown_table([*heads, f"tokens to {share(heldout.accuracy)}", "seeds that reach it"], rows)
+    what = "tokens" if cost.startswith("tokens") else COSTS[cost].title
+    table = markdown_table([*heads, f"{what} to {share(heldout.accuracy)}", "seeds that reach it"], rows)
     return f"{table}\nAt {amount(heldout.budget)} {COSTS[cost].title}.\n"
 
 

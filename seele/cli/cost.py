@@ -135,6 +135,8 @@ def cost_command(
         raise ConfigError(f"--gpu: expected one of {list(GPUS)}, got {gpu!r}")
     if seed < 0:
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
+    if memory and as_json:
+        raise ConfigError("--memory: only shown as a table; leave out --json")
     efficiency = _efficiency(assume or [])
     rows = []
     for num_gpus, num_prompts, num_rounds, spread in itertools.product(
@@ -173,11 +175,10 @@ def cost_command(
         write_atomically(out / "cost.json", text)
         write_atomically(out / "cost.md", table)
     typer.echo(text if as_json else table, nl=False)
-    if memory and not as_json:
-        for setup in {row.cluster: row for row, _ in rows}.values():
-            typer.echo(
-                f"\n{setup.cluster.num_gpus:,} GPUs, memory by phase:\n\n{_memory(model, setup)}", nl=False
-            )
+    if memory:
+        for setup in {(row.cluster, row.job.prompts): row for row, _ in rows}.values():
+            what = f"{setup.cluster.num_gpus:,} GPUs, {setup.job.prompts:,} prompts"
+            typer.echo(f"\n{what}, memory by phase:\n\n{_memory(model, setup)}", nl=False)
     for setup, cost in rows:
         if cost.rounds_share > WARN_ABOVE:
             typer.echo(_warning(setup, cost), err=True)

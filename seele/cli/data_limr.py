@@ -38,9 +38,9 @@ def _visits(run: Path) -> Iterator[tuple[str, float]]:
         for problem, of_problem in groupby(rows, key=lambda row: str(row["instance_id"])):
             rewards = []
             for row in of_problem:
-                if row["hint_steps"]:
+                if row.get("hint_steps"):
                     raise DataError(f"{run}: has rollouts with hints, which do not show what was learnt")
-                if row["origin"] == "policy":
-                    rewards.append(float(row["reward"] == 1))
+                if row.get("origin", "policy") == "policy":
+                    rewards.append(float(row["reason"] == "correct"))
             if rewards:
                 yield problem, fmean(rewards)

@@ -76,6 +76,8 @@ def simulate_command(
             f"--when {when}: rollouts that are thrown away are not simulated; allowed are "
             + " and ".join(simulated)
         )
+    if when == "always" and failing_accuracy:
+        raise ConfigError("--failing-accuracy: has no effect without --when after_failure")
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:
         rounds, rollouts = len(sizes), sum(sizes)

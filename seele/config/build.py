@@ -70,7 +70,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_request(request: str) -> None:
-    """Raise ``ConfigError`` unless a text contains ``{question}``, and ``{hint}`` exactly once."""
+    """Raise ``ValueError`` unless a text contains ``{question}``, and ``{hint}`` exactly once."""
     require(
         request.count("{hint}") == 1 and "{question}" in request,
         f"request must contain {{question}}, and {{hint}} exactly once, got {request!r}",

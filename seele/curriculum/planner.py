@@ -74,9 +74,12 @@ class StepPlanner:
             replayed = self._successes.of(self._begun)
         return list(self._begun), replayed
 
-    def begin_more(self, num_problems: int, *, in_flight: Sequence[int]) -> list[int]:
-        """Return further problems to replace groups without signal: new ones or, once the step has begun all
-        problems, any that are not being rolled out.
+    def begin_more(
+        self, num_problems: int, *, in_flight: Sequence[int]
+    ) -> tuple[list[int], dict[int, Success]]:
+        """Return further problems to replace groups without signal, and the earlier successes that some of
+        them replay. They are new ones or, once the step has begun all problems, any that are not being rolled
+        out.
         """
         if len(self._begun) > MAX_PASSES * self._num_problems:
             raise DataError(
@@ -90,7 +93,7 @@ class StepPlanner:
         pruned = self._pruning.pruned(epoch=int(self.epochs if passes is None else passes))
         drawn = self._curriculum.draw(num_problems, postponed=begun, pruned=pruned)
         self._begun += drawn
-        return drawn
+        return drawn, self._successes.of(drawn) if self._replays_visited else {}
 
     @property
     def epochs(self) -> float:

@@ -149,7 +149,7 @@ def _read_body(reply: http.client.HTTPResponse, deadline_s: float) -> bytes:
 
 
 def _status_error(error: urllib.error.HTTPError, where: str, key: str) -> Exception:
-    message = _without(key, _beginning(error))
+    message = _without(key, _beginning(error))[:_SHOWN_CHARS]
     if error.code >= 500 or error.code in _MAY_PASS:
         passing = PassingError(f"status {error.code}: {message}")
         passing.retry_after_s = _seconds(error.headers.get("Retry-After"))
@@ -160,8 +160,9 @@ def _status_error(error: urllib.error.HTTPError, where: str, key: str) -> Except
 
 
 def _beginning(reply: IO[bytes]) -> str:
+    """Much more of the text than is shown, so that no key in the part that is shown is cut in two."""
     try:
-        return reply.read(_SHOWN_CHARS).decode(errors="replace")
+        return reply.read(2**16).decode(errors="replace")
     except (OSError, http.client.HTTPException):
         return "(no text)"
 
@@ -199,8 +200,8 @@ class Reply:
     """The server's name for the model; empty if it gives none."""
 
 
-def read_reply(value: Any) -> Reply:
-    """Read a chat or text completion.
+def read_reply(value: Any, *, key: str = "") -> Reply:
+    """Read a chat or text completion; errors do not show ``key``, the server's.
 
     Raises:
         PassingError: If ``value`` is not a completion.
@@ -228,4 +229,4 @@ def read_reply(value: Any) -> Reply:
     except UncountedError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise PassingError(f"not a completion: {str(value)[:_SHOWN_CHARS]}") from error
+        raise PassingError(f"not a completion: {_without(key, str(value))[:_SHOWN_CHARS]}") from error

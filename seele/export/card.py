@@ -12,7 +12,7 @@ from typing import Any
 from seele.export.base_model import UNKNOWN, BaseModel, Licence
 from seele.export.evaluation import Evaluation, describe_decoding, percent, render_front_matter
 from seele.export.prompt import PromptForm, render_snippet
-from seele.export.training import Progress, TrainingFile
+from seele.export.training import Progress, TrainingFile, without_folders
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele.report.run_folder import RunFolder, ScoreLine
@@ -108,7 +108,7 @@ def _scores(evaluation: Evaluation) -> str:
     table = markdown_table(heads, map(_score, evaluation.scores), num_names=2)
     said = evaluation.conditions
     conditions = ", ".join(
-        f"{what} {say(said[key])}"
+        f"{what} {say(without_folders(said[key]))}"
         for key, what in (
             ("template", "template"),
             ("max_tokens", "at most tokens"),

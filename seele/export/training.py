@@ -194,7 +194,7 @@ def _equal(value: Any, default: Any) -> bool:
 
 def without_folders(value: Any) -> Any:
     """Return the value; for an absolute path only the last part, because the rest depends on the machine."""
-    if isinstance(value, str) and PurePath(value).is_absolute():
+    if isinstance(value, str) and PurePath(value).is_absolute():  # also /path/to/file.py:Name
         return PurePath(value).name
     if isinstance(value, list):
         return [without_folders(item) for item in value]

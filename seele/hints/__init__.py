@@ -72,6 +72,11 @@ def configured_controller(settings: SeeleConfig) -> Controller:
         ConfigError: As ``build_controller``, or the controller needs whole rounds but the run has a quorum.
     """
     hints = settings.hints
+    if hints.when == "rescue" and hints.controller in CONTROLLERS and hints.controller != EachHint.name:
+        raise ConfigError(
+            f"seele.hints.when: rescue tries every hint once, but controller {hints.controller!r} gives one; "
+            f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
+        )
     controller = with_conditions(
         _build(hints.controller, settings.run_wide, hints.settings),
         when=hints.when,

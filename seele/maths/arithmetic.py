@@ -20,6 +20,7 @@ from seele.errors import SeeleError
 
 SIGNS = "+-*/"
 MAX_DEPTH = 50
+MAX_TOKENS = 1000  # functions below call themselves once for each sign
 """Deepest nesting of brackets."""
 
 _TOKEN = re.compile(r"\s*([0-9]{1,18}|[-+*/(){}]|\\[dt]?frac)")
@@ -195,6 +196,8 @@ class _Reader:
                 raise NotArithmeticError(f"not arithmetic starting at {text[position : position + 20]!r}")
             self._tokens.append(found[1])
             position = found.end()
+        if len(self._tokens) > MAX_TOKENS:
+            raise NotArithmeticError(f"more than {MAX_TOKENS} numbers and signs")
         self._place = 0
         self._depth = 0
 

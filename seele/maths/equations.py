@@ -123,12 +123,16 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CLAUSE = rf"(?P<words>(?:[(/\s]{{0,9}}(?:{_WORD}|[aI]\b))*+)"
+_STOP = r"(?<=[\w)%'\"]) {0,4}[.,;:](?=\s)"
 _BEFORE = re.compile(
-    rf"(?:^|[^-+*/=~(\s]\s{{0,9}}\n|(?<=[\w)%'\"])[.,;:](?=\s)|[=>]|(?<![\w)])\(){_CLAUSE}\s*+(?<!\w)$"
+    rf"(?:^|[^-+*/=~(\s]\s{{0,9}}\n|{_STOP}|[=>]|(?<![\w)])\()"
+    rf"(?P<words>(?:[(/\s]{{0,9}}(?:{_WORD}|[aI]\b))*+)\s*+(?<!\w)$"
 )
 """Only words between the last stop, line, bracket or equals sign and an equation."""
-_BEHIND = re.compile(rf"(?!')[) ]{{0,9}}+{_CLAUSE}(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))")
+_BEHIND = re.compile(
+    rf"(?!')[) ]{{0,9}}+(?P<words>(?:[(/ ]{{0,9}}(?:{_WORD}|[aI]\b))*+)"
+    r"(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))"
+)
 """After an equation: words, or a stop."""
 _FAR = 120
 _CONTEXT = re.compile(
@@ -139,8 +143,11 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 """Words that may change the meaning of every equation in their line."""
-_TAKEN = re.compile(r"(?<!total )(?<!sum )\b(?:of|at)\s*$")
-"""``the price of 3 shirts + 5``: the first number belongs to the words before it."""
+_TAKEN = re.compile(
+    r"(?<!total )(?<!sum )\b(?:of|at)\s*$"
+    r"|\b(?:day|week|month|year|case|step|part|page|chapter|level|round)s?\s*$"
+)
+"""``the price of 3 shirts + 5``, ``Weeks 1 + 2``: the first number belongs to the words before it."""
 _DOUBTFUL = _words("""
     half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
     sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root
@@ -158,10 +165,15 @@ _MEASURES = _words("""
     """)
 _FACTORS = (2, 3, 4, 7, 8, 12, 16, 24, 30, 36, 48, 52, 60, 144, 365, 1760, 2000, 3600, 5280)
 """Factors between two units of ``_MEASURES``."""
-_UNSURE = re.compile(rf"[-+]{_NUMBER.pattern}%|(?<![0-9.,])0[0-9]|/.*/")
-"""A percentage of what precedes it, a time of day, a fraction of a fraction."""
+_COINS, _TENS = _words("dime nickel decade"), (5, 10, 20)
+_UNSURE = re.compile(rf"[-+]{_NUMBER.pattern}%|(?<![0-9.,])0[0-9]|/.*/|(?<![0-9])[0-9]{{1,3}}\.000(?![0-9])")
+"""A percentage of what precedes it, a time of day, a fraction of a fraction, perhaps a thousand."""
 _COUNTED = re.compile(rf"{_NUMBER.pattern}[%) ]{{0,9}}(/? {{0,9}}{_WORD})?")
 """A number and the first word after it."""
+
+
+_WHOLE_IN_BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)")
+"""An expression in brackets that are nested at most twice."""
 
 
 def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
@@ -177,8 +189,7 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
         return False
     if not _same_units(left, f"{found['left']}={found['right']}{behind['words']}"):
         return False
-    line = (plain.rfind("\n", max(start - _FAR, 0), start) + 1, plain.find("\n", end, end + _FAR))
-    if _CONTEXT.search(plain, line[0] or max(start - _FAR, 0), line[1] if line[1] >= 0 else end + _FAR):
+    if _CONTEXT.search(plain, *_line_around(plain, start, end)):
         return False
     parts = (before["words"], found["left"], behind["words"])
     earlier, own, later = (re.findall(_WORD, part.lower()) for part in parts)
@@ -186,7 +197,20 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     measures = {word.removesuffix("s") for word in words} & _MEASURES
     if words & _DOUBTFUL or len(measures) > 1:
         return False
-    return not _may_agree(left, right, (100, 1000, 10**6, *(_FACTORS if measures else ())))
+    factors = (100, 1000, 10**6, *(_FACTORS if measures else ()), *(_TENS if measures & _COINS else ()))
+    if "%" in left and "%" in right and re.search(r"[0-9%)][-+]", left):
+        left, right = left.replace("%", ""), right.replace("%", "")
+    return not _may_agree(left, right, factors)
+
+
+def _line_around(plain: str, start: int, end: int) -> tuple[int, int]:
+    """The part of the line around an equation that is looked at; with the line before if that leads to it."""
+    farthest, last = max(start - _FAR, 0), plain.find("\n", end, end + _FAR)
+    first = max(plain.rfind("\n", farthest, start) + 1, farthest)
+    line, before = plain[first : last if last >= 0 else end + _FAR], plain[farthest:first].rstrip()
+    if before.endswith((":", ",")) or not re.search(_LETTER, line):
+        first = max(before.rfind("\n") + 1 + farthest, farthest)
+    return first, last if last >= 0 else end + _FAR
 
 
 def _same_units(left: str, equation: str) -> bool:
@@ -194,7 +218,8 @@ def _same_units(left: str, equation: str) -> bool:
     if not re.search(r"[0-9%)][-+]", left):
         return True
     *terms, total = (unit.lower().strip("/ ").removesuffix("s") for unit in _COUNTED.findall(equation))
-    return not any(terms) or {*terms} == {total}
+    # Dollars may have no unit.
+    return (not any(terms) and total != "cent") or {*terms} == {total}
 
 
 def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
@@ -232,6 +257,8 @@ def _readings(expression: str) -> Iterator[Fraction | None]:
     """
     value = _value(expression)
     yield value
+    while _WHOLE_IN_BRACKETS.fullmatch(expression):
+        expression = expression[1:-1]
     if value is not None and value < 0:
         yield value - 1
     if label := re.match(r"(?:[0-9]+|\([0-9]+\))-(?=.*[-+*/])", expression):

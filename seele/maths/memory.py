@@ -449,7 +449,7 @@ def _gpu_phases(plan: Plan) -> list[Need]:
         whole = 4.0 * policy.shape.embedding_parameters
         phases["handing weights over"] = (
             kept
-            | engine.asleep
+            | (engine.asleep if engine.sleeps else engine.awake(plan.card))
             | {
                 "engine's weights": engine.weights,
                 "weights on their way": BUCKET + whole,

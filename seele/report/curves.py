@@ -81,6 +81,8 @@ def aimed_accuracy(run: RunFolder) -> float | None:
     name, target = run.setting("seele.hints.controller"), run.setting("seele.hints.target_accuracy")
     if not isinstance(target, int | float) or not 0 < target < 1:
         return None
+    if (run.setting("seele.hints.settings") or {}).get("spread"):  # of ``bayes``: rollouts over all hints
+        return None
     try:
         return float(target) if name is None or aims_at_target(name) else None
     except SeeleError:  # a user's own controller whose file is gone

@@ -132,14 +132,15 @@ def fitted_curves(run: RunFolder) -> Figure | None:
     for axes in grid.flat[len(problems) :]:
         axes.set_visible(False)
     for axes, problem in zip(grid.flat, problems, strict=False):
-        _draw_problem(axes, problem, aim=aim)
+        if target is not None:
+            target_line(axes, target)
+        _draw_problem(axes, problem)
     figure.supxlabel("hint ratio", size=9.5, color=INK)
     figure.supylabel("accuracy", size=9.5, color=INK)
     return figure
 
 
-def _draw_problem(axes: Axes, problem: FittedProblem, *, aim: float) -> None:
-    target_line(axes, aim)
+def _draw_problem(axes: Axes, problem: FittedProblem) -> None:
     axes.plot(problem.curve.hint_ratios, problem.curve.accuracies, color=COLOURS[0], linewidth=2)
     rounds_at: dict[tuple[float, float], list[str]] = {}
     for number, *point in problem.observations:

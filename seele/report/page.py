@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from seele.records import Instance
-from seele.report.comparison.tables import amount
+from seele.report.comparison.tables import amount, share
 from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
 
 if TYPE_CHECKING:
@@ -128,16 +128,16 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The numbers that a reader looks for first, with their labels."""
     tiles = [
-        (f"{percent(split['first']['accuracy'])} → {percent(split['last']['accuracy'])}", f"{name}, no hint")
+        (f"{share(split['first']['accuracy'])} → {share(split['last']['accuracy'])}", f"{name}, no hint")
         for name, split in summary["unhinted_accuracy"].items()
     ]
     last_third = summary["last_third"] or {}
     if (late := last_third.get("accuracy_of_rounds_2_and_later")) is not None:
         last_round = len(last_third["accuracy_by_round"])
         rounds = "round 2" if last_round == 2 else f"rounds 2 to {last_round}"
-        tiles.append((percent(late), f"of rollouts right in {rounds}, last third of the steps"))
+        tiles.append((share(late), f"of rollouts right in {rounds}, last third of the steps"))
     if hints := summary["hint_ratio"]:
-        tiles.append((f"{percent(hints['first'])} → {percent(hints['last'])}", "mean hint ratio"))
+        tiles.append((f"{share(hints['first'])} → {share(hints['last'])}", "mean hint ratio"))
     tokens = summary["tokens"]
     tiles.append((amount(tokens["generated"]), "generated tokens"))
     tiles.append((amount(tokens["trained"]), "trained tokens"))
@@ -156,7 +156,7 @@ def _accuracies(summary: Mapping[str, Any]) -> list[list[str]]:
         [
             name,
             *(
-                f"{percent(split[when]['accuracy'])} (step {split[when]['step']})"
+                f"{share(split[when]['accuracy'])} (step {split[when]['step']})"
                 for when in ("first", "last", "best")
             ),
         ]
@@ -172,7 +172,7 @@ def _last_third(summary: Mapping[str, Any]) -> dict[str, str]:
     rounds = enumerate(last_third["accuracy_by_round"], start=1)
     return {
         f"from step {last_third['first_step']}": "mean accuracy",
-        **{f"round {number}": "-" if mean is None else percent(mean) for number, mean in rounds},
+        **{f"round {number}": "-" if mean is None else share(mean) for number, mean in rounds},
     }
 
 
@@ -182,11 +182,11 @@ def _score_cells(score: ScoreLine) -> tuple[str, ...]:
         score.benchmark,
         "greedy" if score.temperature == 0 else f"T = {score.temperature:g}, {score.samples} samples",
         str(score.problems),
-        percent(score.accuracy),
-        f"{percent(low)} to {percent(high)}",
+        share(score.accuracy),
+        f"{share(low)} to {share(high)}",
         f"{score.mean_response_tokens:.1f}",
-        percent(score.truncated_share),
-        percent(score.no_answer_share),
+        share(score.truncated_share),
+        share(score.no_answer_share),
     )
 
 
@@ -213,11 +213,6 @@ def _inline(value: Any) -> str:
 def _yaml(value: Mapping[str, Any]) -> str:
     text: str = yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True)
     return text
-
-
-def percent(share: float) -> str:
-    """A share in [0, 1] as a percentage with one decimal."""
-    return f"{100 * share:.1f} %"
 
 
 def _duration(seconds: float) -> str:

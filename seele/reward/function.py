@@ -51,7 +51,7 @@ def load_function(spec: str, kwargs: Mapping[str, Any]) -> RewardFunction:
         )
     try:
         inspect.signature(function).bind(**dict.fromkeys((*ARGUMENTS, *kwargs)))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: a function written in C
         raise ConfigError(
             f"{KEY}: {where(function)}: {spec!r} cannot be called with the keywords "
             f"{[*ARGUMENTS, *kwargs]}: {error}; give it these parameters, or **kwargs"
@@ -118,7 +118,8 @@ def read_result(result: Any, function: RewardFunction, item: Item) -> tuple[floa
             raise fault(function, item, f"returned a value named {name!r}, which a run logs itself")
         if number is not None and not math.isfinite(number):
             raise fault(function, item, f"returned {number} as {name!r}")
-        extra[name] = value if number is None else number
+        # Half of a surrogate pair, as in a judge's JSON, cannot be written to a file.
+        extra[name] = value.encode(errors="replace").decode() if number is None else number
     return score, extra
 
 

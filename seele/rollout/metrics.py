@@ -64,7 +64,9 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
     if given:
         metrics["accuracy/off_policy"] = float(np.mean(given))
     metrics["group/off_policy"] = len(given) / len(visits)
-    metrics["group/hinted"] = sum(rollout.hint_steps > 0 for rollout in rollouts) / len(visits)
+    metrics["group/hinted"] = sum(
+        rollout.hint_steps > 0 for visit in visits for rollout in visit.generated
+    ) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
     return metrics | _pooled(by_visit) | _practised(visits) | _thrown_away(visits) | _rollout_shares(visits)
 
@@ -158,7 +160,7 @@ def teacher_forced_tokens(visits: Iterable[Visit], *, learns_hints: bool, once_a
             hint = (rollout.round_index, rollout.hint_steps)
             if rollout.origin is not Origin.POLICY:
                 tokens += len(rollout.completion.token_ids)
-            elif learns_hints and not (once_a_round and hint in learnt):
+            if learns_hints and not (once_a_round and hint in learnt):
                 learnt.add(hint)
                 tokens += visit.hint_tokens(rollout)
     return tokens

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seele.errors import CheckpointError, DependencyError
 from seele.report.run_folder import RunFolder, ScoreLine, read_lines, read_run, rollout_files
-from seele.runs.overview import ACCURACY
+from seele.report.series import VALIDATION
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,7 +25,7 @@ def load_run(folder: str | Path) -> "Run":
         DependencyError: If pandas is not installed.
     """
     _pandas()
-    return Run(Path(folder), read_run(Path(folder)))
+    return Run(Path(folder), read_run(Path(folder), without=("rollouts",)))
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Run:
     def validation(self) -> "DataFrame":
         """One row per validation of a data set: ``step``, ``data`` and un-hinted ``accuracy`` in [0, 1]."""
         rows = [
-            (int(line["step"]), name.removeprefix(ACCURACY), value)
+            (int(line["step"]), name.removeprefix(VALIDATION), value)
             for line in self.files.metrics
             for name, value in line.items()
-            if name.startswith(ACCURACY)
+            if name.startswith(VALIDATION)
         ]
         return _pandas().DataFrame(rows, columns=["step", "data", "accuracy"])
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seele.report.run_folder import is_run_folder, read_json
-
-ACCURACY = "val/accuracy/"
-"""Prefix of un-hinted accuracy by data set, in lines of steps that were validated."""
+from seele.report.series import VALIDATION
 
 TAIL_BYTES = (2**16, 2**20)
 """Bytes of ``metrics.jsonl`` read from its end: the second only if the first has no validation."""
@@ -93,13 +92,16 @@ def _read(run: Path, name: str) -> RunSummary:
     os.listdir(run)  # else a folder that may not be read would look empty
     notes: list[str] = []
     card = read_json(run, "run_card.json", notes, "so its state is unknown")
+    state = _state(run, card)
+    if card and state is RunState.BROKEN:
+        notes.append(f"run_card.json: unknown status {card.get('status')!r}")
     metrics = run / "metrics.jsonl"
     lines = _last_lines(metrics, notes) if metrics.is_file() else []
     validated: Mapping[str, Any] = next((line for line in reversed(lines) if _accuracy(line)), {})
     return RunSummary(
         name=name,
         folder=run,
-        state=_state(run, card),
+        state=state,
         last_activity=(metrics if metrics.is_file() else run).stat().st_mtime,
         method=card.get("method"),
         step=int(lines[-1]["step"]) if lines else None,
@@ -160,14 +162,15 @@ def _parse(line: bytes) -> Mapping[str, Any] | None:
         value = json.loads(line)
     except ValueError:
         return None
-    return value if isinstance(value, dict) and isinstance(value.get("step"), int | float) else None
+    step = value.get("step") if isinstance(value, dict) else None
+    return value if isinstance(step, int | float) and math.isfinite(step) else None
 
 
 def _accuracy(line: Mapping[str, Any]) -> dict[str, float]:
     return {
-        key.removeprefix(ACCURACY): float(value)
+        key.removeprefix(VALIDATION): float(value)
         for key, value in line.items()
-        if key.startswith(ACCURACY) and isinstance(value, int | float)
+        if key.startswith(VALIDATION) and isinstance(value, int | float) and math.isfinite(value)
     }
 
 

@@ -132,7 +132,7 @@ def decode_step_s(setup: Setup, sequences_T: Array, kv_tokens_T: Array) -> Array
     model, gpu, efficiency = setup.model, setup.gpu, setup.efficiency
     bandwidth = setup.cluster.tensor_parallel * gpu.memory_bandwidth * efficiency.decode_bandwidth
     flops = setup.cluster.tensor_parallel * gpu.peak_flops * efficiency.forward_mfu
-    read_T = model.matmul_parameters * model.bytes_per_weight + kv_tokens_T * model.kv_bytes
+    read_T = model.matmul_parameters * model.bytes_per_weight + kv_tokens_T * setup.kv_bytes
     compute_T = 2.0 * model.matmul_parameters * sequences_T
     seconds_T: Array = np.maximum(read_T / bandwidth, compute_T / flops) + model.layers * efficiency.layer_s
     return seconds_T

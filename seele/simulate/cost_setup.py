@@ -44,7 +44,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """GPUs that alternate between rollouts and training; defaults are those of ``hardware=gpu8`` and verl."""
+    """GPUs that alternate between rollouts and training."""
 
     num_gpus: int
     gpus_per_node: int = 8
@@ -179,7 +179,12 @@ class Setup:
     def kv_tokens(self) -> float:
         """Tokens that fit an engine's KV cache, in the memory beside the weights (vLLM, arXiv:2309.06180)."""
         memory = self.gpu.memory * self.cluster.engine_memory_share * self.cluster.tensor_parallel
-        return (memory - self.model.parameters * self.model.bytes_per_weight) / self.model.kv_bytes
+        return (memory - self.model.parameters * self.model.bytes_per_weight) / self.kv_bytes
+
+    @property
+    def kv_bytes(self) -> float:
+        """Bytes of KV cache per token on all GPUs of an engine, which copy heads if there are fewer heads."""
+        return self.model.kv_bytes * max(1.0, self.cluster.tensor_parallel / self.model.kv_heads)
 
 
 MODELS = {

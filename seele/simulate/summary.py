@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seele.maths.efficiency import reward_variance
+from seele.maths.irt import Array
 from seele.maths.tables import markdown_table
 from seele.simulate.visits import Schedule, Trace
 
@@ -58,23 +59,18 @@ class Summary:
         return (self.mean_a_1_minus_a - self.unhinted_a_1_minus_a) / span if span > 0.0 else None
 
 
-def summarise(trace: Trace, *, rollouts: int) -> Summary:
-    """Return the figures of one controller in one world.
-
-    Args:
-        trace: The trace.
-        rollouts: Rollouts per visit.
-    """
-    accuracy_NVR, correct_NV = _scored(trace.accuracy_NVR), _scored(trace.correct_NVR).sum(axis=2)
-    within_NV = _scored(trace.worth_NVR).mean(axis=2)
-    total_NV = reward_variance(accuracy_NVR.mean(axis=2))
+def summarise(trace: Trace) -> Summary:
+    """Return the figures of one controller in one world; means are over rollouts."""
+    correct_NV = _scored(trace.correct_NVR).sum(axis=2)
+    within_NV = _over_rollouts(trace.worth_NVR, trace)
+    total_NV = reward_variance(_over_rollouts(trace.accuracy_NVR, trace))
     return Summary(
         mean_a_1_minus_a=float(within_NV.mean()),
         unhinted_a_1_minus_a=float(reward_variance(_scored(trace.unhinted_NV)).mean()),
         oracle_a_1_minus_a=float(_scored(trace.oracle_NV).mean()),
-        mean_distance=float(np.abs(accuracy_NVR - 0.5).mean()),
-        mean_hint_ratio=float(_scored(trace.hint_ratio_NVR).mean()),
-        nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < rollouts)).mean()),
+        mean_distance=float(_over_rollouts(np.abs(trace.accuracy_NVR - 0.5), trace).mean()),
+        mean_hint_ratio=float(_over_rollouts(trace.hint_ratio_NVR, trace).mean()),
+        nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < trace.size_R.sum())).mean()),
         variance_between_hints=float(1.0 - within_NV.sum() / max(total_NV.sum(), 1e-12)),
         mean_num_rounds=float(_scored(trace.num_rounds_NV).mean()),
     )
@@ -91,7 +87,7 @@ def paired_difference(trace: Trace, other: Trace) -> tuple[float, float]:
     """Return the mean difference in a(1 - a) between two controllers on the same problems, and the half-width
     of its 95 % interval.
     """
-    worth_N, other_N = (_scored(each.worth_NVR).mean(axis=(1, 2)) for each in (trace, other))
+    worth_N, other_N = (_over_rollouts(each.worth_NVR, each).mean(axis=1) for each in (trace, other))
     difference_N = worth_N - other_N
     return float(difference_N.mean()), float(Z_95 * difference_N.std(ddof=1) / math.sqrt(len(difference_N)))
 
@@ -106,7 +102,7 @@ def report(traces: Mapping[str, Mapping[str, Trace]], schedule: Schedule) -> dic
     first = next(iter(traces))
     controllers = {}
     for name, by_world in traces.items():
-        rows = {world: summarise(trace, rollouts=schedule.rollouts) for world, trace in by_world.items()}
+        rows = {world: summarise(trace) for world, trace in by_world.items()}
         controllers[name] = {
             "mean": _to_json(mean_summary(list(rows.values()))),
             "worlds": {world: _to_json(row) for world, row in rows.items()},
@@ -152,6 +148,12 @@ def _names(cls: type[Summary]) -> list[str]:
 
 def _to_json(row: Summary) -> dict[str, float | None]:
     return asdict(row) | {"share_of_oracle": row.share_of_oracle}
+
+
+def _over_rollouts(values_NVR: Array, trace: Trace) -> Array:
+    """Return the mean of each visit that counts, over its rollouts: (N, V)."""
+    mean_NV: Array = np.average(_scored(values_NVR), axis=2, weights=trace.size_R)
+    return mean_NV
 
 
 def _scored(values_NV: NDArray[Any]) -> NDArray[Any]:

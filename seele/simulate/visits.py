@@ -99,6 +99,8 @@ class Trace:
     """True accuracy without a hint."""
     oracle_NV: Array
     """a(1 - a) with the best legal hint."""
+    size_R: NDArray[np.int64]
+    """Rollouts of each round as planned."""
     num_rounds_NV: NDArray[np.int64]
     """Rounds of a visit; if it ended early, its last round fills the rest of the arrays above."""
 
@@ -168,6 +170,7 @@ def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, 
         correct_NVR=correct_NVR,
         unhinted_NV=unhinted_NV,
         oracle_NV=oracle_NV,
+        size_R=np.array(sizes_R),
         num_rounds_NV=num_rounds_NV,
     )
 

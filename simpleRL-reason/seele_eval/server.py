@@ -93,7 +93,8 @@ def _ends(request: Request) -> dict[str, Any]:
 def _complete_one(endpoint: Endpoint, payload: dict[str, Any], patience: Patience) -> Response:
     path = "/chat/completions" if "messages" in payload else "/completions"
     return patience.insist(
-        lambda: _to_response(read_reply(exchange(endpoint, path, payload))), at=f"{endpoint.url}{path}"
+        lambda: _to_response(read_reply(exchange(endpoint, path, payload), key=endpoint.key)),
+        at=f"{endpoint.url}{path}",
     )
 
 

@@ -28,7 +28,7 @@ from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.preflight import Preflight, check_batches
 from seele_verl.compat import NOT_STARTED
 from seele_verl.cpu import ENVIRONMENT
-from seele_verl.measured_cost import cost_table, planned_steps
+from seele_verl.measured_cost import cost_table, expected_steps
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import missed_validation
@@ -538,9 +538,10 @@ def test_a_measured_step_tells_what_the_run_takes(planned):
     assert cells["run"] == ["2496", "42 minutes: 40 steps, 3 validations |"]
     # A token budget ends the run earlier; without a number of steps, the epochs decide.
     budget = planned("method=seele", "trainer.total_training_steps=40", "seele.max_generated_tokens=9000")
-    assert planned_steps(budget, 2000.0, 100) == 5
+    assert expected_steps(budget, 2000.0, 100) == 6, "the step after the one that reaches the budget"
     passes = planned("method=seele", "data.train_batch_size=8", "trainer.total_training_steps=null")
-    assert planned_steps(passes, 2000.0, 100) == passes.trainer.total_epochs * 12
+    trainer = passes.trainer
+    assert (trainer.total_training_steps, trainer.total_epochs) == (150, 31), "schedules need the number"
 
 
 def test_a_step_is_measured_of_runs_with_rollouts_only(monkeypatch, capsys):

@@ -238,6 +238,13 @@ class Rows:
         self.partitions = {name: dict(tags) for name, tags in self.tags.items()}
 
 
+def note_in(dropped):
+    async def note(reason):
+        dropped.append(reason)
+
+    return note
+
+
 @pytest.mark.parametrize("validate", [False, True])
 def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch, own, validate):
     rows, dropped = Rows(), []
@@ -246,7 +253,7 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
     config = settings(own, off_policy=OffPolicyConfig(source=f"{own}:Source"))
     worker = object.__new__(rounds_worker.RoundsWorker)
     worker._prompts = {}
-    worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
+    worker.controller = SimpleNamespace(count_dropped_prompt=note_in(dropped))
     worker.seele, worker.source, worker.tokenizer = config, build_source(config.off_policy), None
     worker._roll_out = lambda prompt, sampling, validate: give(worker)
     faults.watch_for_faults(rows, on_news=lambda: None, on_look=lambda: None)
@@ -261,6 +268,7 @@ def test_a_fault_in_a_prompt_ends_the_run_at_the_trainers_next_look(monkeypatch,
     rows._sync_metadata_from_transfer_queue()
     asyncio.run(run())
     partition = "val" if validate else "train"
+    assert len(dropped) == (not validate), "a step drops none of validation's prompts"
     assert rows.tags[partition]["u"]["status"] == "failure", "verl's wait for the group ends in any case"
     at = r"seele.off_policy.source: .*own.py:\d+: given, problem 'problem-7': KeyError"
     with pytest.raises(PluginError, match=at):
@@ -273,7 +281,7 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
         monkeypatch.setattr(module, "tq", rows)
     worker = object.__new__(rounds_worker.RoundsWorker)
     worker._prompts = {}
-    worker.controller = SimpleNamespace(count_dropped_prompt=lambda: dropped.append(1))
+    worker.controller = SimpleNamespace(count_dropped_prompt=note_in(dropped))
 
     async def fail(*_, **__):
         raise RuntimeError("engine died")
@@ -286,7 +294,7 @@ def test_any_other_failure_only_drops_the_prompt(monkeypatch, own):
     for _ in range(2):
         rows._sync_metadata_from_transfer_queue()
     assert news == [1], "a look that finds nothing new is not a sign of life"
-    assert dropped == [1] and rows.tags["train"]["u"]["status"] == "failure"
+    assert dropped == ["RuntimeError: engine died"] and rows.tags["train"]["u"]["status"] == "failure"
 
 
 # --- Faults in a controller while no worker waits for the answer
@@ -374,6 +382,31 @@ def test_a_problem_that_is_begun_again_has_the_same_hints_and_teaches_once():
     assert states[0] == states[1]
     whole, lost, again = plans[:3], plans[3:5], plans[5:]
     assert lost == whole[:2] and again == whole
+
+
+@pytest.mark.parametrize("parts", [[(2, 3), (1, 3)], [(0, 1), (3, 5)]])
+def test_a_problem_that_is_begun_again_may_report_its_hints_in_another_order_and_in_other_parts(parts):
+    """A round with two hints: the worker dies once one of them is graded."""
+    hints = HintConfig(rounds=2, rollouts_per_prompt=16)
+    outcomes = [(0.5, 3, 6), (0.0, 0, 2)]
+    states = []
+    for dies in (False, True):
+        actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
+        actor.plan_round(RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
+        if dies:
+            actor.observe("hard", hint_ratio=0.5, num_correct=3, num_rollouts=6)
+            actor.begin_again(["hard"])
+            actor.plan_round(RoundRequest("hard", 0, (0.0, 0.5)), num_rollouts=8)
+            actor.observe("hard", hint_ratio=0.0, num_correct=0, num_rollouts=2)
+            for right, size in parts:
+                actor.observe("hard", hint_ratio=0.5, num_correct=right, num_rollouts=size)
+        else:
+            for ratio, right, size in outcomes:
+                actor.observe("hard", hint_ratio=ratio, num_correct=right, num_rollouts=size)
+        actor.end_visit("hard")
+        actor.take_step()
+        states.append(actor.state_dict())
+    assert states[0] == states[1]
 
 
 def test_a_problem_that_was_begun_again_is_new_when_the_step_begins_it_once_more():

@@ -824,13 +824,13 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
         queue.partitions["train"][key] = {
             "prompts": torch.tensor([1, 2, 3]),
             "responses": torch.tensor([7, 8]),
-            "rollout_log_probs": torch.tensor([-1.0, -2.0]),
+            "old_log_probs": torch.tensor([-1.0, -2.0]),
         }
     batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
     score = score_by_place(queue)
     workers = SimpleNamespace(compute_log_prob=score)
     found = measure_hint_reliance(batch, visits, workers, temperature=1.0, multiple=2)
-    # Alone, the response is at places 2 and 3; after its hint the engine gave -1 and -2.
+    # Alone, the response is at places 2 and 3; after its hint the policy gave -1 and -2.
     assert found == {"hints/reliance": pytest.approx((-2 - 3) / 2 - (-1 - 2) / 2)}
     assert score.rows == 2, "the only row was repeated, for two ranks"
     assert "rescored" not in queue.partitions

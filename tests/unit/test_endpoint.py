@@ -163,6 +163,20 @@ def test_the_key_stands_in_no_message(server, monkeypatch, status):
         insist(server, attempts=3)
 
 
+@pytest.mark.parametrize("before", [480, 495, 499])
+def test_no_part_of_a_key_stands_in_the_beginning_of_a_long_message(server, monkeypatch, before):
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "secret-key")
+    server.failures = [(401, "x" * before + "secret-key" + "x" * 100)]
+    with pytest.raises(RefusedError) as error:
+        ask(server)
+    assert "s" not in str(error.value).partition("x" * before)[2]
+
+
+def test_the_key_stands_in_no_message_on_a_reply_that_is_no_completion():
+    with pytest.raises(PassingError, match=r"not a completion: .*wrong key: \[key\]"):
+        read_reply({"error": {"message": "wrong key: secret-key"}}, key="secret-key")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", " "])
 def test_the_line_end_of_a_file_is_no_part_of_the_key(server, monkeypatch, end):
     monkeypatch.setitem(os.environ, "OPENAI_API_KEY", f"secret-key{end}")

@@ -132,9 +132,9 @@ def test_without_spare_problems_an_epoch_trains_on_each_once():
 def test_replacements_are_new_until_there_are_none_and_never_in_flight():
     planner = build_planner()
     first, _ = planner.begin(1)
-    more = planner.begin_more(NUM_PROBLEMS - BATCH, in_flight=first)
+    more, _ = planner.begin_more(NUM_PROBLEMS - BATCH, in_flight=first)
     assert sorted([*first, *more]) == list(range(NUM_PROBLEMS))
-    assert not set(planner.begin_more(3, in_flight=first)) & set(first)
+    assert not set(planner.begin_more(3, in_flight=first)[0]) & set(first)
 
 
 def test_a_step_that_never_finds_enough_groups_gives_up_with_advice():

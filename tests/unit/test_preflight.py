@@ -154,6 +154,22 @@ def test_hints_of_tokens_reach_to_the_box(check):
         check(*limits, "data.max_prompt_length=13", train=train)
 
 
+def test_a_rescue_needs_a_controller_that_gives_all_hints(check):
+    rescue = ("seele.hints.when=rescue", "seele.hints.rounds=2")
+    with pytest.raises(ConfigError, match="rescue tries every hint once, but controller 'bayes' gives one"):
+        check(*rescue, "seele.imitation.coefficient=0")
+
+
+def test_accuracies_of_different_problems_have_different_names(check, tmp_path):
+    write_problems(tmp_path / "other" / "heldout.parquet", [problem(98)], split="heldout")
+    both = f"data.val_files=[{tmp_path}/heldout.parquet,{tmp_path}/other/heldout.parquet]"
+    with pytest.raises(DataError, match=r"heldout.parquet are both reported as '.*/heldout'"):
+        check(both)
+    same = (f"data.val_files=[{tmp_path}/train.parquet]", "seele.data.validated_training_problems=2")
+    with pytest.raises(ConfigError, match="are the training files, which are validated whole"):
+        check(*same)
+
+
 def test_additions_are_welcome_where_verl_hands_them_on(check):
     check(
         "+actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1",
@@ -183,6 +199,18 @@ BAD_SETTINGS = [
         "env_vars.WANDB_API_KEY: settings are written to the run's folder and log",
     ),
     ("+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=abc", "export HF_TOKEN in the shell"),
+    ("+ray_kwargs.ray_init.runtime_env.env_vars.my_api_keys=abc", "export my_api_keys in the shell"),
+    ("+seele.reward.kwargs.api_key=abc", "seele.reward.kwargs.api_key: settings are written to the run's"),
+    ("+seele.reward.kwargs.most=0.3", "seele.reward.kwargs.most: has no effect; it is for a reward function"),
+    ("+seele.reward.kwargs={most: 0.3}", "seele.reward.kwargs: has no effect; it is for a reward function"),
+    (
+        "actor_rollout_ref.model.tokenizer_path=mine",
+        "tokenizer_path: got 'mine', but all parts of a run take",
+    ),
+    (
+        "seele.data.validated_training_problems=-1",
+        "validated_training_problems must not be negative, got -1",
+    ),
     ("actor_rollout_ref.actor.strategy=fsdp", "strategy: got 'fsdp'; allowed on a CPU is 'fsdp2'"),
     ("trainer.use_v1=false", "trainer.use_v1: expected true, as SEELE builds on that trainer, got False"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),

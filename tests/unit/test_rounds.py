@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from seele.errors import ConfigError, DataError, DependencyError, SeeleError
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance
-from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import NoHintController, run_rounds, run_until_success, run_with_rescue
 from seele.rollout.sampling import SEED_BITS, rollout_seed
 
@@ -64,9 +63,8 @@ def test_the_grader_is_told_how_much_the_prompt_showed():
         seen.append((completion.text, str(hint_steps)))
         return await grade(completion, instance, hint_steps=hint_steps)
 
-    for run in LOOPS.values():
-        rollouts_of(HalvingController(), run=run, grade=note)
-    assert seen == [(text, text) for text in "221100221100"]
+    rollouts_of(HalvingController(), grade=note)
+    assert seen == [(text, text) for text in "221100"]
 
 
 def rollouts_of(controller, *, run=run_rounds, **kwargs):
@@ -74,15 +72,9 @@ def rollouts_of(controller, *, run=run_rounds, **kwargs):
     return asyncio.run(run(CHAIN, controller=controller, **settings))
 
 
-# Each of them is a loop of its own; at quorum 1 they do the same.
-LOOPS = {"sequential": run_rounds, "quorum": partial(run_rounds_with_quorum, quorum=1.0)}
-each_loop = pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
-
-
-@each_loop
-def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it(run):
+def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it():
     controller = HalvingController()
-    rollouts = rollouts_of(controller, run=run)
+    rollouts = rollouts_of(controller)
     assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.0, 0.0]
     assert [rollout.hint_steps for rollout in rollouts] == [2, 2, 1, 1, 0, 0]
     assert [rollout.reward for rollout in rollouts] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
@@ -97,9 +89,8 @@ def test_each_round_uses_the_hint_chosen_after_the_rounds_before_it(run):
     ]
 
 
-@each_loop
-def test_rollouts_are_numbered_over_all_rounds(run):
-    assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController(), run=run)] == [
+def test_rollouts_are_numbered_over_all_rounds():
+    assert [(r.round_index, r.rollout_index) for r in rollouts_of(HalvingController())] == [
         (0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)
     ]  # fmt: skip
 
@@ -199,8 +190,7 @@ def test_what_is_a_failure_is_a_setting_and_a_fault_ends_the_visit():
     assert controller.told[-1] == ("end", "chain")
 
 
-@each_loop
-def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left(run):
+def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left():
     class Settled(HalvingController):
         async def plan_round(self, request, *, num_rollouts):
             (share,) = await super().plan_round(request, num_rollouts=num_rollouts)
@@ -209,7 +199,7 @@ def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left(run
             return (HintShare(share.hint_ratio, size),)
 
     controller = Settled()
-    rollouts = rollouts_of(controller, run=run)
+    rollouts = rollouts_of(controller)
     assert [rollout.hint_ratio for rollout in rollouts] == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
     assert [(r.round_index, r.rollout_index) for r in rollouts] == [
         (0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (1, 5)
@@ -217,21 +207,19 @@ def test_a_controller_with_no_more_to_learn_takes_all_rollouts_that_are_left(run
     assert ("observe", 0.25, 0, 4) in controller.told and ("plan", "chain", 2) not in controller.told
 
 
-@each_loop
-def test_a_failing_engine_ends_the_visit_and_is_not_hidden(run):
+def test_a_failing_engine_ends_the_visit_and_is_not_hidden():
     async def broken(**_):
         raise RuntimeError("engine died")
         yield
 
     controller = HalvingController()
     with pytest.raises(ExceptionGroup) as caught:
-        rollouts_of(controller, run=run, sample=broken)
+        rollouts_of(controller, sample=broken)
     assert [str(error) for error in caught.value.exceptions] == ["engine died"]
     assert controller.told == [("plan", "chain", 0), ("end", "chain")]
 
 
-@each_loop
-def test_problems_do_not_wait_for_each_other(run):
+def test_problems_do_not_wait_for_each_other():
     # The slow problem's first round ends only after the fast problem's last one has begun.
     fast_is_in_last_round = asyncio.Event()
 
@@ -249,7 +237,7 @@ def test_problems_do_not_wait_for_each_other(run):
 
     async def both():
         runs = [
-            run(
+            run_rounds(
                 CHAIN,
                 controller=HalvingController(),
                 sample=Paced(slow),
@@ -268,8 +256,7 @@ def test_validation_never_reveals_anything():
     assert {(rollout.hint_ratio, rollout.hint_steps) for rollout in rollouts} == {(0.0, 0)}
 
 
-@each_loop
-def test_a_round_may_divide_over_several_hints(run):
+def test_a_round_may_divide_over_several_hints():
     class Probing(HalvingController):
         async def plan_round(self, request, *, num_rollouts):
             return (HintShare(0.0, 1, is_probe=True), HintShare(0.5, num_rollouts - 1))
@@ -283,7 +270,7 @@ def test_a_round_may_divide_over_several_hints(run):
                 yield part
 
     controller = Probing()
-    rollouts = rollouts_of(controller, run=run, sample=Recording(), round_sizes=(3, 3))
+    rollouts = rollouts_of(controller, sample=Recording(), round_sizes=(3, 3))
     # No two rollouts of a round have the same number, so none has the seed of another.
     assert asked == [(0, 0, 0, 1), (2, 0, 1, 2), (0, 1, 0, 1), (2, 1, 1, 2)]
     assert [rollout.rollout_index for rollout in rollouts] == [0, 1, 2, 3, 4, 5]
@@ -313,9 +300,7 @@ class Straggling:
 
 def test_with_a_quorum_the_next_round_begins_before_the_stragglers_are_back():
     controller, engine = HalvingController(), Straggling()
-    rollouts = rollouts_of(
-        controller, run=run_rounds_with_quorum, sample=engine, round_sizes=(4, 4), quorum=0.7
-    )
+    rollouts = rollouts_of(controller, sample=engine, round_sizes=(4, 4), quorum=0.7)
     # Nothing follows the last round, so it comes as a whole.
     assert engine.quorums == [3, 4]
     assert [(r.round_index, r.rollout_index, r.reward) for r in rollouts] == [
@@ -332,7 +317,7 @@ def test_probes_are_waited_for():
             return (HintShare(0.0, 4, is_probe=True), HintShare(0.5, num_rollouts - 4))
 
     engine = Straggling()
-    rollouts_of(Probing(), run=run_rounds_with_quorum, sample=engine, round_sizes=(8, 8), quorum=0.5)
+    rollouts_of(Probing(), sample=engine, round_sizes=(8, 8), quorum=0.5)
     assert engine.quorums == [4, 2, 4, 4]
 
 
@@ -350,7 +335,7 @@ def test_stragglers_of_a_round_are_stopped_when_a_later_round_fails():
 
     controller = HalvingController()
     with pytest.raises(ExceptionGroup):
-        rollouts_of(controller, run=run_rounds_with_quorum, sample=sample, round_sizes=(4, 4), quorum=0.5)
+        rollouts_of(controller, sample=sample, round_sizes=(4, 4), quorum=0.5)
     assert closed == [0]
     assert controller.told[-1] == ("end", "chain")
 
@@ -412,20 +397,20 @@ def spread(total, parts):
     delays=st.lists(st.integers(0, 4), min_size=1, max_size=7),
     round_sizes=st.lists(st.integers(1, 8), min_size=1, max_size=4),
 )
-def test_both_loops_do_the_same_at_quorum_one(plans, delays, round_sizes):
-    found = []
-    for run in LOOPS.values():
-        drawn = Drawn(plans=plans, delays=delays)
-        size = {"round_sizes": round_sizes}
-        rollouts = rollouts_of(drawn, run=run, sample=drawn, grade=drawn.grade, **size)
-        assert len(rollouts) == sum(round_sizes)
-        assert [rollout.rollout_index for rollout in rollouts] == [*range(len(rollouts))]
-        found.append((rollouts, drawn.calls))
-    assert found[0] == found[1]
+def test_a_round_is_planned_once_all_outcomes_of_the_one_before_are_known(plans, delays, round_sizes):
+    drawn = Drawn(plans=plans, delays=delays)
+    rollouts = rollouts_of(drawn, sample=drawn, grade=drawn.grade, round_sizes=round_sizes)
+    assert [rollout.rollout_index for rollout in rollouts] == [*range(sum(round_sizes))]
+    known = 0
+    for kind, *call in drawn.calls:
+        if kind == "plan":
+            assert call[0].rollouts_left == sum(round_sizes) - known
+        elif kind == "observe":
+            known += call[-1]
+    assert drawn.calls[-1] == ("end", "chain") and known == sum(round_sizes)
 
 
-@each_loop
-def test_the_hints_of_a_round_are_sampled_at_the_same_time(run):
+def test_the_hints_of_a_round_are_sampled_at_the_same_time():
     begun = set()
 
     class Two(HalvingController):
@@ -439,11 +424,10 @@ def test_the_hints_of_a_round_are_sampled_at_the_same_time(run):
                 await asyncio.sleep(0)
         yield {position: completion("2") for position in range(num_rollouts)}
 
-    assert len(rollouts_of(Two(), run=run, sample=sample, round_sizes=(4,))) == 4
+    assert len(rollouts_of(Two(), sample=sample, round_sizes=(4,))) == 4
 
 
-@each_loop
-def test_a_cancelled_visit_stops_its_engine_and_ends(run):
+def test_a_cancelled_visit_stops_its_engine_and_ends():
     closed = []
 
     async def sample(*, round_index, **_):
@@ -457,7 +441,9 @@ def test_a_cancelled_visit_stops_its_engine_and_ends(run):
 
     async def cancelled():
         size = {"round_sizes": (2, 2)}
-        visit = asyncio.create_task(run(CHAIN, controller=controller, sample=sample, grade=grade, **size))
+        visit = asyncio.create_task(
+            run_rounds(CHAIN, controller=controller, sample=sample, grade=grade, **size)
+        )
         await turns(10)
         visit.cancel()
         await asyncio.gather(visit, return_exceptions=True)

@@ -305,13 +305,17 @@ def test_what_does_not_fit_is_left_out_and_the_trainers_data_set_lacks_it_too(de
     assert [training[index]["instance"].instance_id for index in range(5)] == ids(kept.training)
     assert [row["question"] for row in training.columns(["question"])] == ["0+1", "1+1", "2+1", "3+1", "7+1"]
     assert ProblemDataset(config.data.val_files, TOKENIZER, config.data).instance_ids == ["p90"]
-    config.data.validated_training_problems = 2
+    config.data = {**config.data, "validated_training_problems": 2, "train_max_samples": -1}
     validated = ProblemDataset(config.data.val_files, TOKENIZER, config.data)
     assert [(row["instance"].instance_id, row["data_source"]) for row in validated] == [
         ("p90", "toy/heldout"),
         ("p0", "toy/train"),
         ("p2", "toy/train"),
     ]
+    config.data.train_max_samples = 2
+    of_few = ProblemDataset(config.data.val_files, TOKENIZER, config.data)
+    assert of_few.instance_ids == ["p90", "p0", "p1"], "only problems that the run trains on"
+    config.data.train_max_samples = -1
     config.data.validated_training_problems = 9
     assert len(ProblemDataset(config.data.val_files, TOKENIZER, config.data)) == 1 + len(kept.training)
     assert ProblemDataset(config.data.train_files, TOKENIZER, config.data, max_samples=6).instance_ids == [

@@ -17,10 +17,9 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 
 from omegaconf import OmegaConf
 
-from seele.config import SeeleConfig
 from seele.errors import CheckpointError, ConfigError
 from seele_verl import merge, train
-from seele_verl.checks.preflight import Preflight
+from seele_verl.plan import planned_steps
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
 from seele_verl.runs.live import draw_board, sparkline
@@ -424,9 +423,7 @@ def test_a_step_whose_times_were_lost_is_shown_without_them():
 def test_without_a_number_of_steps_it_follows_from_the_epochs(steps, planned):
     trainer = {"total_training_steps": steps, "total_epochs": 2}
     config = OmegaConf.create({"trainer": trainer, "data": {"train_batch_size": 4}})
-    counts = {"num_problems": 23, "num_unhintable": 0, "num_validation": 1, "num_validation_trained_on": 0}
-    found = Preflight(seele=SeeleConfig(method="grpo"), **counts)
-    assert train.planned_steps(config, found) == planned
+    assert planned_steps(config, 23) == planned
 
 
 @pytest.mark.parametrize(

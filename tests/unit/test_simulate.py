@@ -263,7 +263,7 @@ def test_no_controller_is_better_than_the_best_legal_hint(world):
     for name in CONTROLLERS:
         trace = simulate(build(name), problems, schedule, seed=0)
         assert (trace.worth_NVR <= trace.oracle_NV[:, :, None] + 1e-12).all()
-        summary = summarise(trace, rollouts=16)
+        summary = summarise(trace)
         assert summary.mean_a_1_minus_a <= summary.oracle_a_1_minus_a + 1e-12
         assert summary.share_of_oracle <= 1.0 + 1e-12
 
@@ -274,13 +274,13 @@ def test_who_knows_the_curves_reaches_the_best_legal_hint(world):
     schedule = Schedule(visits=3, batch_size=40, drift_mean=0.1, drift_sd=0.0)
     trace = simulate(Knowing(problems, drift=0.1), problems, schedule, seed=0)
     np.testing.assert_allclose(trace.worth_NVR, np.repeat(trace.oracle_NV[:, :, None], 4, axis=2), atol=1e-12)
-    assert summarise(trace, rollouts=16).share_of_oracle == pytest.approx(1.0)
+    assert summarise(trace).share_of_oracle == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_no_hint_has_no_share_of_the_best(world):
     problems = draw_problems(world, num_problems=40, seed=0)
-    summary = summarise(simulate(build("none"), problems, Schedule(visits=2), seed=0), rollouts=16)
+    summary = summarise(simulate(build("none"), problems, Schedule(visits=2), seed=0))
     assert summary.share_of_oracle == pytest.approx(0.0, abs=1e-12)
     assert summary.mean_a_1_minus_a == pytest.approx(summary.unhinted_a_1_minus_a, abs=1e-12)
     assert summary.mean_hint_ratio == 0.0
@@ -347,9 +347,9 @@ def test_of_several_visits_the_first_is_not_scored():
     problems = draw_problems("easy", num_problems=30, seed=0)
     trace = simulate(build("none"), problems, Schedule(visits=3), seed=0)
     variance_NV = trace.unhinted_NV * (1.0 - trace.unhinted_NV)
-    assert summarise(trace, rollouts=16).mean_a_1_minus_a == pytest.approx(variance_NV[:, 1:].mean())
+    assert summarise(trace).mean_a_1_minus_a == pytest.approx(variance_NV[:, 1:].mean())
     once = simulate(build("none"), problems, Schedule(visits=1), seed=0)
-    assert summarise(once, rollouts=16).mean_a_1_minus_a == pytest.approx(variance_NV[:, 0].mean())
+    assert summarise(once).mean_a_1_minus_a == pytest.approx(variance_NV[:, 0].mean())
 
 
 def trace_of(worth_NVR, **known):
@@ -359,10 +359,19 @@ def trace_of(worth_NVR, **known):
         **dict.fromkeys(("hint_ratio_NVR", "accuracy_NVR"), np.zeros(worth_NVR.shape)),
         **dict.fromkeys(("unhinted_NV", "oracle_NV"), np.zeros(worth_NVR.shape[:2])),
         "correct_NVR": np.zeros(worth_NVR.shape, dtype=np.int64),
+        "size_R": np.full(worth_NVR.shape[2], 8 // worth_NVR.shape[2]),
         "num_rounds_NV": np.full(worth_NVR.shape[:2], worth_NVR.shape[2]),
     }
     given = {name: np.array(values) for name, values in known.items()}
     return Trace(worth_NVR=worth_NVR, **{**others, **given})
+
+
+def test_means_are_over_rollouts_where_rounds_differ():
+    trace = trace_of([[[0.25, 0.0]]], accuracy_NVR=[[[0.5, 1.0]]], size_R=[15, 1])
+    summary = summarise(trace)
+    assert summary.mean_a_1_minus_a == pytest.approx(0.25 * 15 / 16)
+    pooled = (0.5 * 15 + 1) / 16
+    assert summary.variance_between_hints == pytest.approx(1 - 0.25 * 15 / 16 / (pooled * (1 - pooled)))
 
 
 def test_figures_by_hand():
@@ -375,7 +384,7 @@ def test_figures_by_hand():
         unhinted_NV=[[0.0], [0.5]],
         oracle_NV=[[0.25], [0.25]],
     )
-    summary = summarise(trace, rollouts=8)
+    summary = summarise(trace)
     assert summary.mean_a_1_minus_a == 0.21875
     assert (summary.unhinted_a_1_minus_a, summary.oracle_a_1_minus_a) == (0.125, 0.25)
     assert summary.share_of_oracle == 0.75

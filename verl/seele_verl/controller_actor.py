@@ -22,6 +22,25 @@ from seele.records import HintShare, RoundRequest, State, Visit
 ACTOR_NAME = "seele_controller"
 
 
+class _Outcomes:
+    """Numbers of right and of all rollouts of a problem, by hint ratio."""
+
+    def __init__(self) -> None:
+        self._correct: Counter[float] = Counter()
+        self._rollouts: Counter[float] = Counter()
+
+    def add(self, hint_ratio: float, *, num_correct: int, num_rollouts: int) -> None:
+        """Count further rollouts."""
+        self._correct[hint_ratio] += num_correct
+        self._rollouts[hint_ratio] += num_rollouts
+
+    def beyond(self, known: "_Outcomes", hint_ratio: float) -> tuple[int, int]:
+        """Return the numbers under a hint that ``known`` lacks; none of right ones where it has more."""
+        num_rollouts = max(self._rollouts[hint_ratio] - known._rollouts[hint_ratio], 0)
+        num_correct = self._correct[hint_ratio] - known._correct[hint_ratio]
+        return min(max(num_correct, 0), num_rollouts), num_rollouts
+
+
 class ControllerActor:
     """Serialises the controller's calls; one per run.
 
@@ -36,13 +55,14 @@ class ControllerActor:
         """Problems whose visits are over, but of which the controller has not been told."""
         self._plans: defaultdict[str, dict[int, tuple[HintShare, ...]]] = defaultdict(dict)
         """The step's plans for each problem's last visit, by problem and round."""
-        self._observations: Counter[str] = Counter()
-        """Number of observations of each problem's last visit."""
-        self._known: Counter[str] = Counter()
-        """Number of coming observations that the controller has already had, by problem that began again."""
+        self._observed: defaultdict[str, _Outcomes] = defaultdict(_Outcomes)
+        """What the controller was told of each problem's last visit."""
+        self._repeated: dict[str, _Outcomes] = {}
+        """What problems that began again have reported since."""
         self._tokens: Counter[str] = Counter()
         self._round_seconds: defaultdict[int, list[float]] = defaultdict(list)
-        self._dropped = 0
+        self._dropped: list[str] = []
+        """Why prompts failed that the step skips."""
         self._proposal_seconds: list[float] = []
         self._fault: PluginError | None = None
         """The first fault of a user's own controller. It ends the run no later than the step."""
@@ -55,9 +75,9 @@ class ControllerActor:
         """See ``seele.hints.Controller``."""
         start = time.perf_counter()
         name, index = request.instance_id, request.round_index
-        if index == 0 and name not in self._known:
+        if index == 0 and name not in self._repeated:
             self._plans.pop(name, None)
-            self._observations.pop(name, None)
+            self._observed.pop(name, None)
         with self._keeping_fault():
             if index == 0:
                 # The step begins the problem again.
@@ -71,10 +91,14 @@ class ControllerActor:
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
         """See ``seele.hints.Controller``."""
-        if self._known[instance_id] > 0:
-            self._known[instance_id] -= 1
-            return
-        self._observations[instance_id] += 1
+        observed = self._observed[instance_id]
+        if instance_id in self._repeated:
+            repeated = self._repeated[instance_id]
+            repeated.add(hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
+            num_correct, num_rollouts = repeated.beyond(observed, hint_ratio)
+            if not num_rollouts:
+                return
+        observed.add(hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts)
         with self._keeping_fault():
             self._controller.observe(
                 instance_id, hint_ratio=hint_ratio, num_correct=num_correct, num_rollouts=num_rollouts
@@ -83,7 +107,7 @@ class ControllerActor:
     def end_visit(self, instance_id: str) -> None:
         """See ``seele.hints.Controller``."""
         self._ended.add(instance_id)
-        self._known.pop(instance_id, None)
+        self._repeated.pop(instance_id, None)
 
     def begin_again(self, instance_ids: Sequence[str]) -> None:
         """Restart problems whose rollouts are lost, in the same visit.
@@ -93,7 +117,7 @@ class ControllerActor:
         """
         for name in instance_ids:
             self._ended.discard(name)
-            self._known[name] = self._observations[name]
+            self._repeated[name] = _Outcomes()
 
     def _end_visits(self, instance_ids: set[str]) -> None:
         self._controller.end_visits(sorted(instance_ids))
@@ -128,9 +152,13 @@ class ControllerActor:
         """Record the time from the request for a round's rollouts under one hint until the last is graded."""
         self._round_seconds[round_index].append(seconds)
 
-    def count_dropped_prompt(self) -> None:
+    def count_dropped_prompt(self, reason: str) -> None:
         """Count a prompt that the step skips because its rollouts failed for good."""
-        self._dropped += 1
+        self._dropped.append(reason)
+
+    def first_reason(self) -> str:
+        """Return why the step's first dropped prompt failed; empty if all prompts succeeded."""
+        return next(iter(self._dropped), "")
 
     def take_step(self) -> tuple[dict[str, Visit], dict[str, float]]:
         """Return the visits since the last call, by uid in order of instance, and the step's own metrics.
@@ -148,11 +176,11 @@ class ControllerActor:
             metrics[f"tokens/{name}"] = float(self._tokens[name])
         for round_index, seconds in sorted(self._round_seconds.items()):
             metrics[f"rollout/seconds_round_{round_index}"] = statistics.fmean(seconds)
-        metrics["rollout/dropped_prompts"] = float(self._dropped)
+        metrics["rollout/dropped_prompts"] = float(len(self._dropped))
         if self._proposal_seconds:
             metrics["controller/ms_per_proposal"] = 1000.0 * statistics.fmean(self._proposal_seconds)
-        self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), 0, []
-        for of_step in (self._round_seconds, self._plans, self._observations, self._known):
+        self._visits, self._tokens, self._dropped, self._proposal_seconds = {}, Counter(), [], []
+        for of_step in (self._round_seconds, self._plans, self._observed, self._repeated):
             of_step.clear()
         return visits, metrics
 
@@ -214,6 +242,6 @@ class RemoteController:
         """Tell the actor."""
         self._actor.time_round.remote(round_index, seconds)
 
-    def count_dropped_prompt(self) -> None:
-        """Tell the actor."""
-        self._actor.count_dropped_prompt.remote()
+    async def count_dropped_prompt(self, reason: str) -> None:
+        """Tell the actor, and wait for its answer: the trainer asks it once all groups have ended."""
+        await self._actor.count_dropped_prompt.remote(reason)

@@ -45,7 +45,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         self._problems = read_fitting_problems(data_files, max_samples, record)
         count = 0 if config is None else config.get("validated_training_problems", 0)
         if count and [*data_files] == [*config.val_files]:
-            training = read_fitting_problems(config.train_files, record=record)
+            training = read_fitting_problems(config.train_files, config.train_max_samples, record)
             self._problems += spread(training, count)
 
     def __len__(self) -> int:

@@ -26,6 +26,15 @@ def plugin_fault(error: BaseException) -> PluginError | None:
     return error if isinstance(error, PluginError) else None
 
 
+def describe(error: BaseException) -> str:
+    """Return the first cause of an error, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ray.exceptions.RayTaskError) and error.cause is not error:
+        return describe(error.cause)
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
 async def report_fault(fault: PluginError, *, partition_id: str) -> None:
     """Store a fault where the trainer finds it."""
     await tq.async_kv_put(key=FAULT, partition_id=partition_id, tag={FAULT: str(fault)})

@@ -2,6 +2,7 @@
 follow. Near 0, what the policy learns with hints carries over.
 """
 
+import math
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
@@ -23,7 +24,7 @@ def measure_hint_reliance(
     """Score the step's right hinted responses after their question alone, with the policy before its update.
 
     Args:
-        batch: The step's rows, with the engine's log-probabilities; hints follow the question.
+        batch: The step's rows, with their old log-probabilities; hints follow the question.
         visits: The step's visits, by group.
         workers: verl's group of actors.
         temperature: The rollouts' temperature.
@@ -33,10 +34,11 @@ def measure_hint_reliance(
         ``hints/reliance``: mean over responses y of the mean over their tokens of log pi(y | question) -
         log pi(y | question, hint); empty where no hinted response is right.
     """
-    keys = right_hinted_rows(batch, visits)[:MOST_ROWS]
+    keys = right_hinted_rows(batch, visits)
+    keys = keys[:: math.ceil(len(keys) / MOST_ROWS) or 1]  # a problem's rows follow each other
     if not keys:
         return {}
-    read = ["prompts", "responses", "rollout_log_probs"]
+    read = ["prompts", "responses", "old_log_probs"]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=read)
     questions = [
         prompt[: visits[parse_row_key(key)[0]].prompt_tokens]
@@ -49,7 +51,7 @@ def measure_hint_reliance(
         multiple=multiple,
         temperature=temperature,
     )
-    behind = data["rollout_log_probs"].unbind()
+    behind = data["old_log_probs"].unbind()
     differences = [float((own - hinted).mean()) for own, hinted in zip(alone, behind, strict=True)]
     return {"hints/reliance": fmean(differences)}
 

@@ -23,6 +23,7 @@ from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele_verl.checks.command_line import explain
+from seele_verl.plan import planned_steps
 from seele_verl.train import compose
 
 VALIDATED = 32
@@ -45,13 +46,14 @@ def measure(overrides: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         others = (
-            *("trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1"),
+            # The run keeps its length, on which schedules depend; the budget ends it after two steps.
+            *("seele.max_generated_tokens=1", "trainer.test_freq=2", "trainer.save_freq=-1"),
             *("trainer.val_before_train=false", f"data.val_max_samples={VALIDATED}"),
+            "seele.data.validated_training_problems=0",
             *(
                 f"trainer.default_local_dir={run}",
                 "trainer.logger=[console]",
                 "seele.rollout_cache=null",
-                "seele.max_generated_tokens=null",
             ),
         )
         command = [sys.executable, "-m", "seele_verl.train", *overrides, *others]
@@ -61,13 +63,13 @@ def measure(overrides: Sequence[str]) -> dict[str, Any]:
         return step
 
 
-def planned_steps(config: DictConfig, generated: float, problems: int) -> int:
-    """Return the run's number of steps, from its setting or its epochs, and limited by its budget."""
-    passes = config.trainer.total_epochs * (problems // config.data.train_batch_size)
-    steps = config.trainer.total_training_steps or passes
+def expected_steps(config: DictConfig, generated: float, problems: int) -> int:
+    """Return the run's number of steps if each generates ``generated`` tokens."""
+    steps = planned_steps(config, problems)
     if budget := config.seele.max_generated_tokens:
-        steps = min(steps, math.ceil(budget / generated))
-    return int(steps)
+        # The step after the one that reaches the budget is the last.
+        steps = min(steps, math.ceil(budget / generated) + 1)
+    return steps
 
 
 def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, validated: int) -> str:
@@ -90,7 +92,7 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
     table = [[name, f"{took:.1f}", remarks.get(name, "")] for name, took in seconds.items() if took > 0.1]
     table.append(["the rest", f"{whole - sum(seconds.values()):.1f}", ""])
     table.append(["**step**", f"{whole:.1f}", ""])
-    steps, frequency = planned_steps(config, generated, problems), config.trainer.test_freq
+    steps, frequency = expected_steps(config, generated, problems), config.trainer.test_freq
     passes = int(config.trainer.val_before_train) + (math.ceil(steps / frequency) if frequency > 0 else 0)
     measured = min(VALIDATED, validated)
     testing = step["timing_s/testing"] * validated / measured

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from seele.config import SeeleConfig
 from seele.data.storage.files import write_atomically
 from seele.methods.sources import build_source
-from seele.plugins import absolute
+from seele.plugins import absolute, is_import_path
 from seele.rollout.templates import absolute_template
 from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Preflight
@@ -50,15 +50,22 @@ def plan_run(
     if not preflight.is_supervised:
         changes["trainer.val_before_train"] = validates_first
         changes |= what_verl_is_told(config, preflight.seele)
-        if config.trainer.total_training_steps is not None:
-            # verl stops at whichever of epochs and steps comes first; requested steps take precedence.
-            steps_per_epoch = preflight.num_problems // config.data.train_batch_size
-            changes["trainer.total_epochs"] = config.trainer.total_training_steps // steps_per_epoch + 1
+        # verl stops at whichever of epochs and steps comes first, and schedules need the number of steps.
+        steps = planned_steps(config, preflight.num_problems)
+        changes["trainer.total_training_steps"] = steps
+        steps_per_epoch = preflight.num_problems // config.data.train_batch_size
+        changes["trainer.total_epochs"] = steps // steps_per_epoch + 1
     plan = with_changes(config, changes)
     OmegaConf.resolve(plan)
     OmegaConf.set_readonly(plan, True)
     write_atomically(folder / RESOLVED, OmegaConf.to_yaml(plan))
     return plan
+
+
+def planned_steps(config: DictConfig, num_problems: int) -> int:
+    """Return an RL run's steps, as verl counts them; ``seele.max_generated_tokens`` may end it earlier."""
+    by_epochs: int = num_problems // config.data.train_batch_size * config.trainer.total_epochs
+    return config.trainer.total_training_steps or by_epochs
 
 
 def worker_variables(config: DictConfig) -> dict[str, str]:
@@ -117,4 +124,4 @@ def _absolute_parts(value: Any) -> Any:
         return {key: _absolute_parts(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_absolute_parts(each) for each in value]
-    return absolute(value) if isinstance(value, str) and ".py:" in value else value
+    return absolute(value) if isinstance(value, str) and is_import_path(value) else value

@@ -1,5 +1,4 @@
-"""Converts our records to the rows that verl's trainer reads from TransferQueue. Only this file knows verl's
-field names.
+"""Converts our records to the rows that verl's trainer reads from TransferQueue.
 
 Field and tag names are those of ``verl/trainer/ppo/v1/agent_loop_tq.py: _agent_loop_postprocess``. It writes
 only what the trainer reads, because every field of a row is stored, shipped to the workers and moved to the
@@ -61,7 +60,7 @@ class TrainingRows:
     tags: list[dict[str, Any]]
 
 
-WRITTEN_LATER = (*UPDATE_COLUMNS, *CRITIC_COLUMNS, "entropy", "token_level_rewards", INSTANCE_IDS)
+WRITTEN_LATER = (*UPDATE_COLUMNS, *CRITIC_COLUMNS, "entropy", "token_level_rewards")
 """Row fields that verl's trainer adds or may add; a term's columns must have other names."""
 
 

@@ -49,7 +49,6 @@ from seele.reward.grader import reward_form
 from seele.reward.milestones import milestones_of, num_shown
 from seele.reward.overlong import overlong_penalty
 from seele.reward.walks import ErrorWatch, find_walk
-from seele.rollout.quorum import run_rounds_with_quorum
 from seele.rollout.rounds import (
     NoHintController,
     append_supplied_rollouts,
@@ -64,7 +63,7 @@ from seele.rollout.templates import prompt_text, stop_strings
 from seele_verl.compat import undecorated
 from seele_verl.controller_actor import RemoteController
 from seele_verl.engine.client import WATCH, generate_round
-from seele_verl.faults import plugin_fault, report_fault
+from seele_verl.faults import describe, plugin_fault, report_fault
 from seele_verl.protocol import TrainingRows, training_rows, validation_rows
 from seele_verl.rollout_cache import Part, RolloutCache
 from seele_verl.runs.watchdog import show_life
@@ -140,7 +139,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             if fault := plugin_fault(error):
                 await report_fault(fault, partition_id=partition_id)
             logger.exception("problem %s is skipped in this step", prompt["instance"].instance_id)
-            self.controller.count_dropped_prompt()
+            if not trajectory["validate"]:
+                await self.controller.count_dropped_prompt(describe(error))
         finally:
             await tq.async_kv_put(key=uid, partition_id=partition_id, tag={"status": status})
             del self._prompts[uid]
@@ -162,14 +162,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         instance: Instance = prompt["instance"]
         step: int = prompt["global_steps"]
         how = self.seele.prompt
+        reads_solution = not validate and (self.source.reads_solutions or self.seele.hints.gives_hints)
         encoded = encode_problem(
             self.tokenizer,
             instance.question,
-            instance.steps,
+            instance.steps if reads_solution else (),
             how.template,
             how.chat,
             hint_request=None if validate else self.seele.hints.user_request,
-            tiers=instance.tiers,
+            tiers=() if validate else instance.tiers,
         )
         prompt_ids = encoded.prompt_ids
         if self.seele.hints.refresh != "never":
@@ -177,7 +178,9 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         model_version = -1
         skipped = prompt.get("repeat", 0) * self.seele.hints.rollouts_per_prompt
         milestones: tuple[Milestone, ...] = ()
-        if self.walks and not validate:
+        if validate:
+            instance = dataclasses.replace(instance, milestones=None)
+        elif self.walks:
             milestones = milestones_of(instance)
             instance = dataclasses.replace(instance, milestones=milestones)
 
@@ -218,7 +221,8 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                         walk=self.seele.credit.walk,
                         hint=self._hint_before(instance, hint_steps),
                     )
-                request["first_watched"] = first_watched
+                # The cache's key includes the watch: under another one, responses end elsewhere.
+                request["watch"] = {"from": first_watched, **(watches[-1].to_json() if watches[-1] else {})}
             cache = None if validate else self.cache
             kept = cache.find(step, request) if cache else None
             sampled = (
@@ -273,12 +277,10 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         given = self._given(instance, encoded, replayed.completion if replayed else None)
         hints = self.seele.hints
         first, *others = hints.sizes_of_rounds
-        run = partial(run_rounds_with_quorum, quorum=hints.round_quorum)
+        run = partial(run_rounds, quorum=hints.round_quorum)
         if hints.retries:
             retry = run_with_rescue if hints.when == "rescue" else run_until_success
             run = partial(retry, failing_accuracy=hints.failing_accuracy)
-        elif hints.round_quorum == 1.0:
-            run = partial(run_rounds)
         rollouts = await run(
             instance,
             controller=self.controller,

@@ -25,16 +25,18 @@ from omegaconf import DictConfig
 
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
-from seele.errors import ConfigError, SeeleError
+from seele.errors import CheckpointError, ConfigError, SeeleError
+from seele.methods import METHODS
 from seele_verl.checks.command_line import check_job, explain
 from seele_verl.checks.preflight import Preflight, check_settings
+from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.compat import NOT_STARTED, require_verl
 from seele_verl.cpu.fork_server import forked_workers
-from seele_verl.plan import plan_run, worker_variables
+from seele_verl.plan import plan_run, planned_steps, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
-from seele_verl.runs.log import RunLog, tracking, tracking_variables
+from seele_verl.runs.log import FIRST_STAGE, METRICS, RunLog, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
@@ -84,6 +86,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         check_settings(config, overrides)
         # Before the run's environment is set: on a CPU it has no access to the hub.
         config = prepare_references(config)
+    check_verl_settings(config)
     set_environment(config)
     with scratch_folder(), closing(stages(config, overrides)) as walk:
         for stage, preflight in walk:
@@ -107,6 +110,12 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
     resumed_at = find_start(config)
+    method = METHODS[preflight.seele.method]
+    if len(method.stages) < 2 and (folder / FIRST_STAGE / METRICS).is_file():
+        raise CheckpointError(
+            f"{folder / FIRST_STAGE}: the first stage of another method's run, whose costs would count; "
+            "remove it, or choose another trainer.default_local_dir"
+        )
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
     if resumed_at is None:
@@ -114,7 +123,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     else:
         line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
         if not config.trainer.val_only:
-            total_steps = planned_steps(config, preflight)
+            total_steps = planned_steps(config, preflight.num_problems)
             validates_first = missed_validation(config, log, line, total_steps=total_steps)
     config = plan_run(
         config,
@@ -136,7 +145,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
         "planned_steps": (
             supervised_steps(config, preflight)
             if preflight.is_supervised
-            else planned_steps(config, preflight)
+            else planned_steps(config, preflight.num_problems)
         ),
         "resumed_at_step": resumed_at,
         "status": "running",
@@ -188,18 +197,11 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         )
 
 
-def planned_steps(config: DictConfig, preflight: Preflight) -> int:
-    """Return an RL run's steps, as verl counts them; ``seele.max_generated_tokens`` may end it earlier."""
-    epochs = config.trainer.total_epochs
-    by_epochs: int = preflight.num_problems // config.data.train_batch_size * epochs
-    return config.trainer.total_training_steps or by_epochs
-
-
 def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
     progress = partial(
         follow_metrics,
         folder,
-        total_steps=planned_steps(config, preflight),
+        total_steps=planned_steps(config, preflight.num_problems),
         after_step=-1 if resumed_at is None else resumed_at,
         max_generated_tokens=preflight.seele.max_generated_tokens,
     )

@@ -39,7 +39,7 @@ from seele.methods.credit import MilestoneCredit, Span
 from seele.methods.interleave import FailedProblems
 from seele.methods.loss_terms import LossTerms
 from seele.methods.sources import build_source
-from seele.records import Finish, GradeReason, Success, Visit
+from seele.records import Finish, GradeReason, Visit
 from seele.rollout.metrics import (
     packed_tokens,
     rollout_rows,
@@ -182,7 +182,21 @@ class SeeleTrainer(PPOTrainerSync):
         except Exception as error:
             if fault := plugin_fault(error):
                 raise fault from error
+            if ended := self._why_all_groups_failed():
+                raise RuntimeError(ended) from error
             raise
+
+    def _why_all_groups_failed(self) -> str:
+        """Return why the step has no rollouts at all, for which verl's message names no cause; else an empty
+        text.
+        """
+        buffer = self.replay_buffer
+        if buffer.finished_keys["train"] or not buffer.failure_keys["train"]:
+            return ""
+        if self._engines and ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)[0]:
+            return f"the engine died in step {self.global_steps}"
+        reason = ray.get(self.controller.first_reason.remote())
+        return f"the rollouts of all problems of step {self.global_steps} failed, the first with {reason}"
 
     @property
     def _refreshes_solutions(self) -> bool:
@@ -211,15 +225,13 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """Return the problems that a step begins, or ``num_prompts`` more where verl filters groups."""
-        replayed: dict[int, Success] = {}
         if num_prompts is None:
             ray.get(self.controller.begin_step.remote(self.global_steps))
             self._problem_of_uid, self._teacher_prompts = {}, {}
             problems, replayed = self.planner.begin(self.global_steps, carried=self._carried)
         else:
-            statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
-            in_flight = [self._problem_of_uid[uid] for status in statuses for uid in status["train"]]
-            problems = self.planner.begin_more(num_prompts, in_flight=in_flight)
+            in_flight = [self._problem_of_uid[uid] for of in self._unfinished for uid in of["train"]]
+            problems, replayed = self.planner.begin_more(num_prompts, in_flight=in_flight)
         earlier = [*self._problem_of_uid.values()]
         uids = [f"step{self.global_steps}-{len(earlier) + index:06d}" for index in range(len(problems))]
         self._problem_of_uid |= zip(uids, problems, strict=True)
@@ -239,9 +251,13 @@ class SeeleTrainer(PPOTrainerSync):
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
 
+    @property
+    def _unfinished(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+        """The uids of groups that have not ended, by verl's partition, for each status."""
+        return self.replay_buffer.pending_keys, self.replay_buffer.running_keys
+
     def _replace_lost_workers(self) -> None:
-        statuses = (self.replay_buffer.pending_keys, self.replay_buffer.running_keys)
-        unfinished = {uid for status in statuses for uids in status.values() for uid in uids}
+        unfinished = {uid for of in self._unfinished for uids in of.values() for uid in uids}
         for problems in self.agent_loop_manager.replace_lost_workers(unfinished):
             self.log.warn(
                 f"step {self.global_steps}: a rollout worker died; another one begins {problems} of its "
@@ -308,7 +324,7 @@ class SeeleTrainer(PPOTrainerSync):
         elif not self.use_critic:
             batch = write_advantages(batch, self.source)
         if self.source.marks_tokens:
-            if self.seele.rollout_correction != "none":
+            if "rollout_is_weights" in (batch.fields or ()):
                 weigh_on_policy_tokens_only(batch)
             # verl also compares engine and trainer on tokens that the engine did not write, where weights are
             # 1.
@@ -364,12 +380,7 @@ class SeeleTrainer(PPOTrainerSync):
         hints, every = self.seele.hints, self.config.trainer.test_freq
         is_last = self.global_steps >= self.total_training_steps
         stands_behind = hints.gives_hints and hints.user_request is None and not self.source.in_response
-        return (
-            every > 0
-            and (is_last or self.global_steps % every == 0)
-            and stands_behind
-            and self.config.actor_rollout_ref.rollout.calculate_log_probs
-        )
+        return every > 0 and (is_last or self.global_steps % every == 0) and stands_behind
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:

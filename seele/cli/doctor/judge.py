@@ -20,6 +20,8 @@ GPUS_OF_HARDWARE: Mapping[str, int] = {
     "gpu16": 8,
 }
 """GPUs per node by ``hardware=NAME``."""
+NODES_OF_HARDWARE: Mapping[str, int] = {"gpu16": 2}
+"""Nodes by ``hardware=NAME``, where there are several."""
 OFFLOADS = ("gpu1_24",)
 """Hardware whose weights, gradients and optimizer stay on the host (``offload_policy``)."""
 
@@ -89,8 +91,10 @@ def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize
     ]
     if machine.gpus or hardware != "cpu":
         gpus = max(1, GPUS_OF_HARDWARE[hardware])
-        offloads = hardware in OFFLOADS
-        parts = list(judge_gpu_parts(machine, gpus=gpus, model=model, size=size, offload_policy=offloads))
+        nodes, offloads = NODES_OF_HARDWARE.get(hardware, 1), hardware in OFFLOADS
+        parts = list(
+            judge_gpu_parts(machine, gpus=gpus, nodes=nodes, model=model, size=size, offload_policy=offloads)
+        )
         findings += [_training_on_gpus("gpu1" if hardware == "cpu" else hardware, parts), *parts]
     else:
         what = "training on GPUs (hardware=gpu1, gpu8)"
@@ -140,17 +144,27 @@ def _training_on_gpus(hardware: str, parts: Sequence[Finding]) -> Finding:
 
 
 def judge_gpu_parts(
-    machine: Machine, *, gpus: int, model: str | None, size: ModelSize | None, offload_policy: bool = False
+    machine: Machine,
+    *,
+    gpus: int,
+    model: str | None,
+    size: ModelSize | None,
+    nodes: int = 1,
+    offload_policy: bool = False,
 ) -> Iterator[Finding]:
-    """Yield one finding on each thing that training on ``gpus`` GPUs of this node needs."""
-    needs = None if size is None else least_memory(size, gpus=gpus, offload_policy=offload_policy)
+    """Yield one finding on each thing that training on ``gpus`` GPUs of this node needs, which is one of
+    ``nodes``.
+    """
+    needs = None
+    if size is not None:
+        needs = least_memory(size, gpus=gpus, nodes=nodes, offload_policy=offload_policy)
     yield _judge_gpus(machine, gpus=gpus)
     yield _judge_driver(machine)
     yield _judge_torch(machine, gpus=gpus)
     if machine.gpus or machine.environment.devices:
         yield _judge_capability(machine)
     if machine.gpus:
-        yield _judge_gpu_memory(machine, gpus=gpus, model=model, needs=needs)
+        yield _judge_gpu_memory(machine, gpus=gpus, nodes=nodes, model=model, needs=needs)
     yield _judge_attention(machine)
     if gpus > 1 and machine.environment.cuda_build is not None:
         yield _judge_nccl(machine)
@@ -231,15 +245,19 @@ def _judge_capability(machine: Machine) -> Finding:
     return Finding(what=what, verdict="yes", because=named)
 
 
-def _judge_gpu_memory(machine: Machine, *, gpus: int, model: str | None, needs: Needs | None) -> Finding:
+def _judge_gpu_memory(
+    machine: Machine, *, gpus: int, nodes: int, model: str | None, needs: Needs | None
+) -> Finding:
     what = "GPU memory"
     smallest = min(gpu.memory_gib for gpu in machine.gpus)
     if needs is None:
         fitting = [
-            name for name, preset in PRESETS.items() if least_memory(preset, gpus=gpus).gpu_gib <= smallest
+            name
+            for name, preset in PRESETS.items()
+            if least_memory(preset, gpus=gpus, nodes=nodes).gpu_gib <= smallest
         ]
         because = (
-            f"{smallest:.0f} GiB; weights, gradients and optimizer of these fit on {gpus} GPU"
+            f"{smallest:.0f} GiB; weights, gradients and optimizer of these fit on {gpus * nodes} GPU"
             f"{'s' if gpus > 1 else ''}: {', '.join(f'model={name}' for name in fitting)}"
         )
         few = len(fitting) < 2

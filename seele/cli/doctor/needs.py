@@ -75,9 +75,10 @@ PRESETS: Mapping[str, ModelSize] = {
 """Sizes of the published models behind ``model=NAME``."""
 
 
-def least_memory(size: ModelSize, *, gpus: int, offload_policy: bool = False) -> Needs:
-    """Return the least memory to train ``size`` on one node with ``gpus`` GPUs, by the table above."""
-    per_gpu = 2.0 if offload_policy else max(16.0 / gpus, 2.0 + 12.0 / gpus)
+def least_memory(size: ModelSize, *, gpus: int, nodes: int = 1, offload_policy: bool = False) -> Needs:
+    """Return the least memory to train ``size`` on ``nodes`` with ``gpus`` GPUs each, by the table above."""
+    shards = gpus * nodes
+    per_gpu = 2.0 if offload_policy else max(16.0 / shards, 2.0 + 12.0 / shards)
     loading = 4.0 * (gpus if size.is_tied else 1)
     training = 4.0 + (16.0 if offload_policy else 0.0)
     bytes_of = size.parameters / GIB
@@ -93,13 +94,18 @@ def find_model(name: str) -> ModelSize:
     if name in PRESETS:
         return PRESETS[name]
     folder = Path(name)
-    config, weights = folder / "config.json", sorted(folder.glob("*.safetensors"))
+    config = folder / "config.json"
+    # Mistral's folders hold the weights twice.
+    weights = [path for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")]
     if not config.is_file() or not weights:
         raise ConfigError(
             f"--model: got {name!r}; allowed are a folder with config.json and *.safetensors, or one of "
             f"{list(PRESETS)}"
         )
-    settings: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
+    try:
+        settings: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"--model: {config} is not JSON ({error}); copy the model again") from error
     # transformers 5 writes "dtype", earlier releases "torch_dtype".
     dtype = settings.get("dtype") or settings.get("torch_dtype") or "float32"
     if dtype not in BYTES_OF_DTYPE:

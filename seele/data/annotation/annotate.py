@@ -145,7 +145,8 @@ class Annotation:
             self.patience.check()
             self.ledger.sent(call)
             paid = None
-            reply = read_reply(exchange(self.annotator.endpoint, _PATH, call.payload))
+            endpoint = self.annotator.endpoint
+            reply = read_reply(exchange(endpoint, _PATH, call.payload), key=endpoint.key)
             if reply.tokens_in is None:
                 reply = replace(reply, tokens_in=call.tokens_in)
             self.ledger.replied(call, reply)

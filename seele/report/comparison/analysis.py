@@ -190,6 +190,9 @@ CONDITIONS = {
     "validation data": "data.val_files",
     "number of validation problems": "data.val_max_samples",
     "validation decoding": "actor_rollout_ref.rollout.val_kwargs",
+    "length limit of responses": "data.max_response_length",
+    "prompt": "seele.prompt",
+    "grader": "seele.reward.grader",
     "prompts of a step": "data.train_batch_size",
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
 }

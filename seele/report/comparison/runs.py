@@ -140,19 +140,23 @@ def _short(key: str) -> str:
 
 def _parse_labels(labels: Sequence[str], folders: Sequence[Path]) -> Mapping[int, str]:
     """Label by the run's place among ``folders``."""
-    named = {}
+    named: dict[int, str] = {}
     for label in labels:
-        # A path may contain "=", as Hydra's do, so known names are tried instead of splitting at "=".
-        fits = {
-            place: label.removeprefix(f"{name}=")
-            for place, folder in enumerate(folders)
-            for name in (folder.resolve().name, folder.as_posix())
-            if label.startswith(f"{name}=")
-        }
+        # A path may contain "=", as Hydra's do, so known names are tried instead of splitting at "=": first
+        # paths as they were given, then folder names.
+        fits: dict[int, str] = {}
+        for names in ([each.as_posix() for each in folders], [each.resolve().name for each in folders]):
+            fits = fits or {
+                place: label.removeprefix(f"{name}=")
+                for place, name in enumerate(names)
+                if label.startswith(f"{name}=")
+            }
         if len(fits) != 1 or not all(fits.values()):
             raise ConfigError(
                 f"--label {label}: expected RUN=NAME with the path or the folder name of exactly one of "
                 f"{[folder.as_posix() for folder in folders]}"
             )
+        if fits.keys() & named.keys():
+            raise ConfigError(f"--label {label}: the run has a label already; give one")
         named.update(fits)
     return named

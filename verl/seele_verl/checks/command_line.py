@@ -92,7 +92,7 @@ def unknown_key(key: str, config: DictConfig) -> str:
         )
     allowed = sorted({*map(str, section), *(GROUPS if not path else ())})
     near = _nearest(name, allowed)
-    if key.startswith(OPEN_SECTIONS):
+    if f"{key}.".startswith(OPEN_SECTIONS):
         return f"{key}: no value to change there{near}; a leading '+' adds one: +{key}=VALUE"
     return f"{key}: unknown key{near}; allowed {f'in {path}' if path else 'there'} are {allowed}"
 

@@ -8,6 +8,7 @@ from seele.errors import ConfigError
 from seele.methods import METHODS
 from seele.methods.method import Method
 from seele_verl.checks.verl_settings import check_critic_values
+from seele_verl.model_config import read_model_config
 
 OF_A_CRITIC = ("critic.", "algorithm.gamma", "algorithm.lam")
 """Settings that have no effect without a critic."""
@@ -91,9 +92,9 @@ def check_value_head(config: DictConfig) -> None:
             f"critic.model.path: got {path!r}; the critic starts from actor_rollout_ref.model.path "
             f"({config.actor_rollout_ref.model.path!r}); set only that"
         )
-    from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, AutoConfig
+    from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING
 
-    model = type(AutoConfig.from_pretrained(path))
+    model = type(read_model_config(config))
     if model not in MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING:
         raise ConfigError(
             f"actor_rollout_ref.model.path: transformers has no value head for {model.__name__} "

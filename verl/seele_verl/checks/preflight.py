@@ -34,6 +34,7 @@ from seele_verl.checks.without_effect import check_has_effect, check_part_is_use
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.lora import check_lora
 from seele_verl.memory import check_memory
+from seele_verl.model_config import read_model_config
 from seele_verl.reward_function import check_reward_function
 from seele_verl.rollout_cache import check_rollout_cache
 from seele_verl.runs.overlong import keep_problems
@@ -105,6 +106,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
     )
+    _check_splits(config, seele, validation)
     begun = config.data.train_batch_size + seele.curriculum.spare_problems
     if len(training) < begun and not supervised:
         raise DataError(
@@ -164,6 +166,28 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     )
 
 
+def _check_splits(
+    config: DictConfig, seele: SeeleConfig, validation: Sequence[tuple[Instance, Path]]
+) -> None:
+    """Raise an error where the accuracies of different validation problems would have the same name."""
+    training, validated = (
+        [Path(file).resolve() for file in _listed(config.data[key])] for key in ("train_files", "val_files")
+    )
+    if seele.data.validated_training_problems and training == validated:
+        raise ConfigError(
+            "seele.data.validated_training_problems: data.val_files are the training files, which are "
+            "validated whole; set it to 0"
+        )
+    files: dict[str, Path] = {}
+    for instance, path in validation:
+        name = f"{instance.data_source}/{path.stem}"
+        if files.setdefault(name, path) != path:
+            raise DataError(
+                f"data.val_files: {files[name]} and {path} are both reported as {name!r}, from data set and "
+                "file name; rename one of the files"
+            )
+
+
 def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
     if seele.hints.kind == "tiers" and seele.hints.gives_hints:
         raise ConfigError(
@@ -196,7 +220,7 @@ def check_settings(config: DictConfig, overrides: Sequence[str]) -> SeeleConfig:
 def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
     for override in overrides:
         key: str = override.split("=")[0]
-        if key.startswith("+") and not key.lstrip("+").startswith(OPEN_SECTIONS):
+        if key.startswith("+") and not f"{key.lstrip('+')}.".startswith(OPEN_SECTIONS):
             raise ConfigError(
                 f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; '+' adds keys "
                 f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
@@ -354,13 +378,16 @@ def _check_default_validation(config: DictConfig, overrides: Sequence[str]) -> N
     given = {override.lstrip("+").partition("=")[0] for override in overrides}
     if "data.train_files" not in given or "data.val_files" in given:
         return
-    files = config.data.val_files
-    paths = [files] if isinstance(files, str) else files
-    if missing := [path for path in paths if not Path(path).is_file()]:
+    if missing := [path for path in _listed(config.data.val_files) if not Path(path).is_file()]:
         raise DataError(
             f"data.val_files: has its default, and {missing[0]} does not exist; give your own with "
             "data.val_files=[FILE]; `seele data prepare ... --set heldout_share=0.2` makes a held-out part"
         )
+
+
+def _listed(files: Any) -> list[str]:
+    """Return the files of a setting that takes one or several."""
+    return [files] if isinstance(files, str) else [*files]
 
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
@@ -389,8 +416,7 @@ def _check_answer(instance: Instance, path: Path) -> None:
 def _check_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> None:
     check_selection(seele.selection, seed=seele.seed)
     names = columns_needed(seele.curriculum)
-    paths = [files] if isinstance(files, str) else files
-    rows = [row for path in paths for row in read_columns(Path(path), names)] if names else []
+    rows = [row for path in _listed(files) for row in read_columns(Path(path), names)] if names else []
     num_problems = min(num_problems, len(rows))
     check_curriculum(seele.curriculum, rows, seed=seele.seed, num_problems=num_problems)
 
@@ -401,11 +427,18 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
     remedy = f"run: {command}" if command else "allowed are a Hugging Face folder or a name on the hub"
     if _is_a_path(path) and not Path(path).exists():
         raise ConfigError(f"actor_rollout_ref.model.path: no folder {Path(path).absolute()}; {remedy}")
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
 
+    model = config.actor_rollout_ref.model
+    for key in ("tokenizer_path", "custom_chat_template"):
+        if model[key] is not None:
+            raise ConfigError(
+                f"actor_rollout_ref.model.{key}: got {model[key]!r}, but all parts of a run take the model's "
+                "own tokenizer; save yours in the model's folder, and set this to null"
+            )
     try:
-        AutoConfig.from_pretrained(path)
-        tokenizer: Any = AutoTokenizer.from_pretrained(path)
+        read_model_config(config)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
@@ -423,10 +456,8 @@ def _is_a_path(model: str) -> bool:
 
 def _check_window(config: DictConfig) -> None:
     """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have."""
-    from transformers import AutoConfig
-
     path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
-    own = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
+    own = getattr(read_model_config(config), "max_position_embeddings", None)
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
     for name, window in windows.items():
@@ -444,13 +475,11 @@ def _check_window(config: DictConfig) -> None:
 
 def _check_fused_head(config: DictConfig) -> None:
     """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers."""
-    from transformers import AutoConfig
-
     model = config.actor_rollout_ref.model
     if not model.use_fused_kernels or config.actor_rollout_ref.actor.strategy != "fsdp2":
         return
     libraries = [model.external_lib] if isinstance(model.external_lib, str) else [*(model.external_lib or [])]
-    if FUSED_HEAD not in libraries and not AutoConfig.from_pretrained(model.path).tie_word_embeddings:
+    if FUSED_HEAD not in libraries and not read_model_config(config).tie_word_embeddings:
         raise ConfigError(
             f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
             f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"
@@ -459,10 +488,8 @@ def _check_fused_head(config: DictConfig) -> None:
 
 def _check_packing(config: DictConfig) -> None:
     """Raise ``ConfigError`` where ``seele_verl.packed_engine`` cannot compute a group's rows together."""
-    from transformers import AutoConfig
-
     model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
-    own = AutoConfig.from_pretrained(model.path)
+    own = read_model_config(config)
     # Qwen2's configuration has a window even if the model does not use it.
     window = getattr(own, "sliding_window", None) if getattr(own, "use_sliding_window", True) else None
     layers = {*(getattr(own, "layer_types", None) or ()), "full_attention"}

@@ -69,7 +69,7 @@ WITHOUT_EFFECT = {
 
 
 _OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
-_OF_FUNCTIONS = ("kwargs", "isolation", "correct_from")
+_OF_FUNCTIONS = ("kwargs.", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
 
@@ -133,9 +133,10 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
     if not seele.credit.by_distillation:
         yield "seele.credit.request", "no reference model sees the solution (seele.credit.name)"
     if not seele.credit.by_milestones:
-        yield "seele.credit.prior_rollouts", "seele.credit.name is none"
+        yield "seele.credit.prior_rollouts", f"seele.credit.name is {seele.credit.name}"
     if not (seele.credit.walks or steers_on_milestones(seele.hints.controller)):
-        yield "seele.credit.walk", "no response is walked along milestones (seele.credit.name is none)"
+        why = f"no response is walked along milestones (seele.credit.name is {seele.credit.name})"
+        yield "seele.credit.walk", why
     if not seele.credit.stop:
         yield "seele.credit.stop_below", "seele.credit.stop is false"
     if seele.reward.grader in GRADERS:

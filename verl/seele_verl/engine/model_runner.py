@@ -4,6 +4,7 @@ from omegaconf import DictConfig
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele_verl.model_config import read_model_config
 
 VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 V2_ARCHITECTURES = (
@@ -35,10 +36,8 @@ def check_model_runner(config: DictConfig, seele: SeeleConfig) -> None:
         )
     if config.trainer.device == "cpu":
         raise ConfigError("seele.engine.model_runner: got 'v2', which needs a GPU; allowed here is 'v1'")
-    from transformers import AutoConfig
-
     path = config.actor_rollout_ref.model.path
-    architectures = AutoConfig.from_pretrained(path).architectures or []
+    architectures = read_model_config(config).architectures or []
     if not set(architectures) & set(V2_ARCHITECTURES):
         raise ConfigError(
             f"seele.engine.model_runner: got 'v2', but vLLM does not run {', '.join(architectures)} ({path}) "

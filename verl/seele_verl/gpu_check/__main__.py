@@ -38,6 +38,8 @@ class Check:
     """Time limit, several times the expected time; the first reads of a file system are slow."""
     gpus: int = 1
     """Number of GPUs that it needs; it is skipped with fewer."""
+    failure: str = "no"
+    """Verdict if it fails: ``warning`` for what a run needs only if it asks for it."""
 
 
 def _engine(tensor_parallel: int, runner: int) -> Check:
@@ -47,6 +49,7 @@ def _engine(tensor_parallel: int, runner: int) -> Check:
         settings={"tensor_parallel": tensor_parallel, "runner": runner},
         limit_s=300,
         gpus=tensor_parallel,
+        failure="warning" if runner else "no",
     )
 
 
@@ -129,6 +132,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         command = [sys.executable, "-m", "seele_verl.gpu_check", "--only", name]
         command += ["--device", arguments.device, "--result", str(folder / "result.json")]
         finding = run_in_process(check.what, command, limit_s=check.limit_s, folder=folder)
+        if finding["verdict"] == "no":
+            finding["verdict"] = check.failure
         sys.stdout.write(json.dumps(finding) + "\n")
         sys.stdout.flush()
         if finding["verdict"] == "yes":

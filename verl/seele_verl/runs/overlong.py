@@ -119,7 +119,8 @@ def keep_problems(
         fits=fits,
         to_keep_all=_overrides_for(config, needed_limits),
     )
-    _check_enough("train_files", kept, kept.training, training, needed=needed)
+    truncates = overlong == "truncate"
+    _check_enough("train_files", kept, kept.training, training, needed=needed, may_truncate=not truncates)
     _check_enough("val_files", kept, kept.validation, validation, needed=1)
     return kept
 
@@ -163,16 +164,18 @@ def _check_enough(
     problems: Sequence[tuple[Instance, Path]],
     *,
     needed: int,
+    may_truncate: bool = False,
 ) -> None:
     if len(left) >= needed or len(left) == len(problems):
         return
     reasons = {instance_id: why for each in kept.fits for instance_id, why in each.left_out.items()}
     gone = [instance.instance_id for instance, _ in problems if instance.instance_id in reasons]
+    more = ", or more of them with seele.data.overlong=truncate" if may_truncate else ""
     shown = "; ".join(f"problem {instance_id!r} {reasons[instance_id]}" for instance_id in gone[:_SHOWN])
     raise DataError(
         f"data.{key}: {len(gone)} of {len(problems)} problems are too long and skipped, so the remaining "
         f"{len(left)} are fewer than the {needed} of one step: {shown}; keep all problems with "
-        f"{kept.to_keep_all}, or more of them with seele.data.overlong=truncate"
+        f"{kept.to_keep_all}{more}"
     )
 
 
