@@ -1,4 +1,4 @@
-"""The comparison of docs/pretrained.md, SmolLM2-135M on GSM8K. Killed runs resume; finished ones are stored.
+"""The comparison of docs/evidence/pretrained.md, SmolLM2-135M on GSM8K. Killed runs resume; finished ones are stored.
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0
@@ -30,8 +30,8 @@ from seele.report.comparison.analysis import compare
 from seele.report.comparison.figures import draw_figures
 
 TASK = "pretrained"
-PAGE = Path(__file__).parents[2] / "docs" / "pretrained.md"
-FIGURE = PAGE.parent / "figures" / "pretrained.png"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "pretrained.md"
+FIGURE = PAGE.parents[1] / "figures" / "pretrained.png"
 PROBLEMS = Path("data/prepared/gsm8k_smollm2")
 MODELS = {"as_it_comes": "models/smollm2-135m", "warm": "models/smollm2-135m-warm"}
 COMMON = (

@@ -664,6 +664,7 @@ def pages(plan: Mapping[str, Any], tables: Mapping[str, str]) -> dict[Path, byte
     """Return every page with its tables updated, and a new page for each task without one."""
     texts = {TASK_PAGES / f"{task}.md": new_page(task) for task in plan["tasks"]}
     found = [page for page in (*PAGES, *sorted(TASK_PAGES.glob("*.md"))) if page.exists()]
+    found = [page for page in found if page.stem != "pretrained"]  # pretrained.py makes its tables
     texts |= {page: page.read_text(encoding="utf-8") for page in found}
     return {page: with_tables(text, tables).encode() for page, text in texts.items()}
 
