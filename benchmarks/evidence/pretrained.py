@@ -1,4 +1,4 @@
-"""The comparison of docs/evidence/pretrained.md, SmolLM2-135M on GSM8K. Killed runs resume; finished ones are stored.
+"""The comparison of docs/evidence/pretrained.md: SmolLM2-135M on GSM8K. Killed runs resume; ended ones stay.
 
     python benchmarks/evidence/pretrained.py tuning     # the learning rate, and an adapter
     python benchmarks/evidence/pretrained.py compare    # all arms; or --arms grpo seele --seeds 0

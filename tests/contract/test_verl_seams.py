@@ -250,6 +250,30 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     assert trainer._carried == [8]
 
 
+@pytest.mark.parametrize(
+    ("others", "dead", "said"),
+    [
+        ({}, [], "the rollouts of all problems of step 3 failed, the first with ValueError: no judge"),
+        ({}, ["engine"], "the engine died in step 3"),
+        ({"running_keys": {"b"}}, [], ""),
+        ({"finished_keys": {"b"}}, [], ""),
+    ],
+)
+def test_a_step_whose_rollouts_all_failed_ends_with_their_cause(monkeypatch, others, dead, said):
+    """verl's own message advises a setting that would begin further problems."""
+    from seele_verl import trainer as module
+
+    monkeypatch.setattr(module.ray, "get", lambda answer: answer)
+    monkeypatch.setattr(module.ray, "wait", lambda refs, **_: (dead, []))
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer._engines, trainer.global_steps = {"engine": 0}, 3
+    trainer.controller = SimpleNamespace(first_reason=SimpleNamespace(remote=lambda: "ValueError: no judge"))
+    sets = {"failure_keys": {"a"}} | others
+    names = ("pending_keys", "running_keys", "finished_keys", "failure_keys")
+    trainer.replay_buffer = SimpleNamespace(**{name: {"train": sets.get(name, set())} for name in names})
+    assert trainer._why_all_groups_failed() == said
+
+
 def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
 

@@ -190,8 +190,8 @@ class SeeleTrainer(PPOTrainerSync):
         """Return why the step has no rollouts at all, for which verl's message names no cause; else an empty
         text.
         """
-        buffer = self.replay_buffer
-        if buffer.finished_keys["train"] or not buffer.failure_keys["train"]:
+        others = (*self._unfinished, self.replay_buffer.finished_keys)
+        if any(of["train"] for of in others) or not self.replay_buffer.failure_keys["train"]:
             return ""
         if self._engines and ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)[0]:
             return f"the engine died in step {self.global_steps}"
