@@ -6,6 +6,8 @@ The formulas are in ``seele.simulate.cost``. Units: seconds, bytes, FLOPs, token
 import math
 from dataclasses import dataclass
 
+from seele.maths.model_shapes import SHAPES, ModelShape
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
@@ -187,19 +189,18 @@ class Setup:
         return self.model.kv_bytes * max(1.0, self.cluster.tensor_parallel / self.model.kv_heads)
 
 
-MODELS = {
-    "qwen2.5-0.5b": Model(parameters=0.494e9, layers=24, kv_heads=2, head_dim=64),
-    "qwen2.5-1.5b": Model(parameters=1.544e9, layers=28, kv_heads=2, head_dim=128),
-    "qwen2.5-3b": Model(parameters=3.086e9, layers=36, kv_heads=2, head_dim=128),
-    "qwen2.5-7b": Model(parameters=7.616e9, lookup_parameters=0.545e9, layers=28, kv_heads=4, head_dim=128),
-    "qwen2.5-14b": Model(parameters=14.77e9, lookup_parameters=0.779e9, layers=48, kv_heads=8, head_dim=128),
-    "qwen2.5-32b": Model(parameters=32.76e9, lookup_parameters=0.779e9, layers=64, kv_heads=8, head_dim=128),
-    "qwen2.5-72b": Model(parameters=72.71e9, lookup_parameters=1.246e9, layers=80, kv_heads=8, head_dim=128),
-    "llama-3.1-8b": Model(parameters=8.030e9, lookup_parameters=0.525e9, layers=32, kv_heads=8, head_dim=128),
-    "qwen3-32b": Model(parameters=32.76e9, lookup_parameters=0.778e9, layers=64, kv_heads=8, head_dim=128),
-}
-"""Shapes from the published ``config.json`` (Qwen2.5: arXiv:2412.15115, table 1), and the parameter counts
-they imply."""
+def _model(shape: ModelShape) -> Model:
+    return Model(
+        parameters=shape.parameters,
+        lookup_parameters=0.0 if shape.tied else shape.embedding_parameters,
+        layers=shape.num_hidden_layers,
+        kv_heads=shape.num_key_value_heads,
+        head_dim=shape.key_value_size // shape.num_key_value_heads,
+    )
+
+
+MODELS = {name: _model(shape) for name, shape in SHAPES.items()}
+"""The published models whose shapes are known."""
 
 
 def _datasheet(teraflops: float, bandwidth: float, gigabytes: float, nvlink: float, network: float) -> Gpu:
