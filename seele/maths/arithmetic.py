@@ -20,7 +20,6 @@ from seele.errors import SeeleError
 
 SIGNS = "+-*/"
 MAX_DEPTH = 50
-MAX_TOKENS = 1000  # functions below call themselves once for each sign
 """Deepest nesting of brackets."""
 
 _TOKEN = re.compile(r"\s*([0-9]{1,18}|[-+*/(){}]|\\[dt]?frac)")
@@ -70,13 +69,15 @@ def evaluate(expression: Expression) -> Fraction:
     Raises:
         ZeroDivisionError: If the expression divides by zero.
     """
-    match expression:
-        case Operation(sign, left, right):
-            return apply(sign, evaluate(left), evaluate(right))
-        case Negation(operand):
-            return -evaluate(operand)
-        case number:
-            return Fraction(number)
+    chain: list[Operation] = []
+    while isinstance(expression, Operation):
+        chain.append(expression)  # a long sum is deep on its left, only brackets are on its right
+        expression = expression.left
+    first = expression
+    value = -evaluate(first.operand) if isinstance(first, Negation) else Fraction(first)
+    for each in reversed(chain):
+        value = apply(each.sign, value, evaluate(each.right))
+    return value
 
 
 def apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
@@ -196,8 +197,6 @@ class _Reader:
                 raise NotArithmeticError(f"not arithmetic starting at {text[position : position + 20]!r}")
             self._tokens.append(found[1])
             position = found.end()
-        if len(self._tokens) > MAX_TOKENS:
-            raise NotArithmeticError(f"more than {MAX_TOKENS} numbers and signs")
         self._place = 0
         self._depth = 0
 

@@ -27,6 +27,9 @@ def test_a_problem_without_enough_visits_has_no_curve():
     assert first_visits(visits, 2) == {"a": [0.5, 1.0]}
 
 
+REASONS = ("wrong", "correct")
+
+
 @pytest.fixture
 def run(tmp_path):
     """Four problems in two epochs of two steps; one is never solved, and one only visited once."""
@@ -34,12 +37,12 @@ def run(tmp_path):
     (tmp_path / "run" / "rollouts").mkdir(parents=True)
     for epoch in range(2):
         rows = [
-            {"instance_id": name, "reward": each[epoch], "hint_steps": 0, "origin": "policy"}
+            {"instance_id": name, "reason": REASONS[each[epoch]], "hint_steps": 0, "origin": "policy"}
             for name, each in rewards.items()
             if epoch < len(each)
             for _ in range(2)
         ]
-        rows.append({"instance_id": "c", "reward": 1, "hint_steps": 0, "origin": "trace"})
+        rows.append({"instance_id": "c", "reason": "correct", "hint_steps": 0, "origin": "trace"})
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / "run" / "rollouts" / f"step_{epoch + 1}.jsonl").write_text(lines)
     problems = [
