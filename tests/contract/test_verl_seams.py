@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
@@ -272,6 +274,27 @@ def test_a_step_whose_rollouts_all_failed_ends_with_their_cause(monkeypatch, oth
     names = ("pending_keys", "running_keys", "finished_keys", "failure_keys")
     trainer.replay_buffer = SimpleNamespace(**{name: {"train": sets.get(name, set())} for name in names})
     assert trainer._why_all_groups_failed() == said
+
+
+DRIVER = """
+import os, signal, threading, time
+heard = []
+signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+import ray
+from seele_verl.compat import kept_sigterm_handler
+with kept_sigterm_handler():
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    # Ray's own abort comes three seconds after the signal.
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    done = ray.remote(lambda: time.sleep(6)).remote()
+    ray.get(done)
+print("heard", heard, flush=True)
+"""
+
+
+def test_a_driver_that_handles_sigterm_goes_on_for_as_long_as_its_step_takes():
+    ended = subprocess.run([sys.executable, "-c", DRIVER], capture_output=True, text=True)
+    assert ended.stdout.strip() == "heard [15]" and ended.returncode == 0, ended.stderr[-2000:]
 
 
 def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():

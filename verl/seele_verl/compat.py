@@ -5,6 +5,7 @@ when another release moves one of them.
 """
 
 import inspect
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -106,15 +107,26 @@ def free_ports(number: int) -> list[int]:
 
 @contextmanager
 def kept_sigterm_handler() -> Iterator[None]:
-    """While open, keep Ray from replacing this process's SIGTERM handler: Ray's ends the run at once."""
-    from ray._private import utils
+    """While open, this process keeps its SIGTERM handler when Ray starts.
 
-    set_handler = utils.set_sigterm_handler
+    Ray replaces it twice: by one in Python, which ends the process at once, and below that by one in C++,
+    which lets Python's run but aborts the process three seconds after the signal (absl's failure signal
+    handler).
+    """
+    from ray._private import utils, worker
+
+    kept, set_handler = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
+
+    def restore() -> None:
+        signal.signal(signal.SIGTERM, kept)
+
     utils.set_sigterm_handler = lambda handler: None
+    worker._post_init_hooks.append(restore)
     try:
         yield
     finally:
         utils.set_sigterm_handler = set_handler
+        worker._post_init_hooks.remove(restore)
 
 
 def ended_raylets() -> set[int]:
