@@ -639,7 +639,7 @@ def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(chec
     seele = read_settings(config)
     monkeypatch.setattr(
         "transformers.AutoConfig.from_pretrained",
-        lambda path: SimpleNamespace(architectures=["Qwen2ForCausalLM"]),
+        lambda path, **_: SimpleNamespace(architectures=["Qwen2ForCausalLM"]),
     )
     with pytest.raises(
         ConfigError, match=r"does not run Qwen2ForCausalLM .* with it, only .*LlamaForCausalLM"
@@ -647,7 +647,7 @@ def test_vllms_second_model_runner_is_for_gpus_and_the_models_that_it_knows(chec
         check_model_runner(config, seele)
     monkeypatch.setattr(
         "transformers.AutoConfig.from_pretrained",
-        lambda path: SimpleNamespace(architectures=["LlamaForCausalLM"]),
+        lambda path, **_: SimpleNamespace(architectures=["LlamaForCausalLM"]),
     )
     check_model_runner(config, seele)
     with pytest.raises(ConfigError, match=r"model_runner: got 'v2', but seele.credit.stop=true"):
