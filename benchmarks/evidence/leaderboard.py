@@ -37,7 +37,8 @@ BY = (
 HEAD = """# Leaderboard
 
 Un-hinted accuracy on held-out problems at equal cost: the rank of an arm among those of the task,
-its accuracy, and in points its paired difference from `grpo` with a 95 % interval over seeds.
+its accuracy, and in points its paired difference from `grpo` (`grpo-n8` on the tasks of milestones)
+with a 95 % interval over seeds.
 Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
 one, then by the mean difference.
 An empty cell has no runs, or runs that spent far less than GRPO's.
@@ -75,18 +76,21 @@ def leaderboard(tasks: Sequence[str], added: Added) -> str:
 
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
-    """Return a task's arms at equal cost, without ablations; None if there are fewer than two, or no GRPO."""
+    """Return a task's arms at equal cost, without ablations; None without GRPO, or with fewer than two."""
     split = split_of(task, "heldout")
     plan = load_plan()
     arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
     runs = {**stored_runs(task, arms), **added}
+    reference = plan["tasks"][task].get("references", [REFERENCE])[0]
+    if reference not in runs:
+        return None
     own = {folder for folders in added.values() for folder in folders}
 
     def reader(folder: Path) -> RunFolder:
         return read_own(folder) if folder in own else read(folder)
 
-    comparison = compare_runs(runs, cost, splits=[split], reader=reader)
-    if comparison is None or REFERENCE not in comparison.curves[split][cost]:
+    comparison = compare_runs(runs, cost, splits=[split], reader=reader, reference=reference)
+    if comparison is None or reference not in comparison.curves[split][cost]:
         return None
     return comparison.results[split][cost]
 

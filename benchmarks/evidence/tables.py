@@ -151,24 +151,26 @@ def compare_runs(
     splits: Sequence[str],
     enough: float | None = None,
     reader: Callable[[Path], RunFolder] = read,
+    reference: str | None = None,
 ) -> Comparison | None:
     """Compare arms by their runs, at equal cost; None before there is anything to compare.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are skipped: supervised
     ones generate nothing, and DAPO trains on little of what it generates. ``enough`` replaces
-    ``ENOUGH``.
+    ``ENOUGH``, and ``reference`` takes GRPO's place.
     """
     spent = {
         arm: min(reader(folder).metrics[-1].get(COSTS[cost].metric, 0.0) for folder in folders)
         for arm, folders in stored.items()
     }
-    least = (ENOUGH.get(cost, ELSEWHERE) if enough is None else enough) * spent.get(REFERENCE, 0.0)
+    share_of_it = ENOUGH.get(cost, ELSEWHERE) if enough is None else enough
+    least = share_of_it * spent.get(reference or REFERENCE, 0.0)
     runs = {arm: found for arm, found in stored.items() if spent[arm] > least}
     if len(runs) < 2:
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
-    return compare(folders, labels=labels, splits=splits, costs=[cost], read=reader)
+    return compare(folders, labels=labels, splits=splits, costs=[cost], read=reader, reference=reference)
 
 
 def results_on(
