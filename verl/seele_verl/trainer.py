@@ -193,7 +193,7 @@ class SeeleTrainer(PPOTrainerSync):
         others = (*self._unfinished, self.replay_buffer.finished_keys)
         if any(of["train"] for of in others) or not self.replay_buffer.failure_keys["train"]:
             return ""
-        if self._engines and ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)[0]:
+        if self._dead_engines():
             return f"the engine died in step {self.global_steps}"
         reason = ray.get(self.controller.first_reason.remote())
         return f"the rollouts of all problems of step {self.global_steps} failed, the first with {reason}"
@@ -264,16 +264,21 @@ class SeeleTrainer(PPOTrainerSync):
                 "problems again\n"
             )
 
+    def _dead_engines(self) -> set[Any]:
+        """Return the replicas whose server is dead."""
+        if not self._engines:
+            return set()
+        dead, _ = ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)
+        return {self._engines[each] for each in dead}
+
     def _let_go_of_lost_engines(self) -> None:
         """Finish the step without engines that have died. Their requests went to the others.
 
         Raises:
             RuntimeError: All engines have died.
         """
-        if not self._engines:
-            return
-        dead, _ = ray.wait([*self._engines], num_returns=len(self._engines), timeout=0)
-        if lost := {self._engines[each] for each in dead} & {*self.checkpoint_manager.replicas}:
+        dead = self._dead_engines()
+        if lost := dead and dead & {*self.checkpoint_manager.replicas}:
             before = len(self.checkpoint_manager.replicas)
             self.checkpoint_manager.remove_replicas([*lost])
             if not self.checkpoint_manager.replicas:
