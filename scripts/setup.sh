@@ -133,6 +133,11 @@ log="${TMPDIR:-/tmp}/seele-setup-$$.log"
 why="$(defect)"
 if [ -n "$why" ]; then
     python="$(find_python "${candidates[@]}")"
+    if [ -L "$venv" ]; then
+        # venv --clear would empty the folder that the link points to, and then fail.
+        echo "setup: $venv is a link to $(readlink "$venv"), which $why; Python makes no environment there: rm $venv" >&2
+        exit 1
+    fi
     [ ! -e "$venv" ] || echo "setup: $venv $why and is rebuilt"
     quietly "creating $venv ($("$python" --version))" "$python" -m venv --clear "$venv"
 elif ! fits "$venv_python"; then

@@ -187,6 +187,16 @@ def test_environment_made_for_something_else_is_not_built_upon(checkout: Path, m
     assert "was made for another stack or another folder" in result.stdout
 
 
+def test_setup_does_not_empty_the_environment_that_a_link_points_to(checkout: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    pretend_environment(theirs, mark=".seele-cpu", content="fingerprint\n/somewhere/else\n")
+    (checkout / ".venv").symlink_to(theirs / ".venv")
+    result = run_script(SETUP, "cpu", root=checkout, PYTHON=sys.executable, DRY_RUN="")
+    assert result.returncode == 1
+    assert f".venv is a link to {theirs / '.venv'}, which was made for another stack" in result.stderr
+    assert (theirs / ".venv" / "bin" / "python").exists()
+
+
 def test_changed_requirements_update_the_environment_that_is_there(checkout: Path) -> None:
     pretend_environment(checkout, mark=".seele-cpu", content=f"old fingerprint\n{checkout}\n")
     result = run_script(SETUP, root=checkout, PYTHON=sys.executable)

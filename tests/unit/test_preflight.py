@@ -336,6 +336,7 @@ def test_settings_whose_names_begin_alike_are_taken():
         ("method=trapo seele.off_policy.statistics=all", "prefixes are trained like the rest"),
         ("method=rl_sft_loss seele.off_policy.shaping=0.2", "shaping: has no effect; seele.off_policy.loss"),
         ("method=grpo seele.hints.unit=token", "has no effect; there are no hints"),
+        ("method=uft seele.hints.target_accuracy=0.3", "has no effect; controller uft aims at no accuracy"),
         ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo does not divide"),
         (
             "method=seele seele.sft.epochs=2",

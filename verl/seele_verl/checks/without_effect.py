@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
-from seele.hints import steers_on_milestones
+from seele.hints import aims_at_target, steers_on_milestones
 from seele.methods import METHODS
 from seele.methods.sources import SOURCES, build_source
 from seele.reward.graders import GRADERS
@@ -112,6 +112,10 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield from (
             (key, why) for key in ("seele.imitation.", *(f"seele.hints.{name}" for name in _OF_HINTS))
         )
+    predicts = seele.advantage.baseline == "hint_conditional"
+    if not (aims_at_target(seele.hints.controller) or predicts):
+        why = f"controller {seele.hints.controller} aims at no accuracy"
+        yield "seele.hints.target_accuracy", why
     if seele.hints.placement == "assistant":
         yield "seele.hints.request", "hints are in the assistant's turn (seele.hints.placement)"
     if seele.hints.when == "always":
@@ -155,7 +159,7 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield from ((f"seele.selection.{name}", "only selection=lze uses it") for name in _OF_LZE)
     if not seele.selection.prune_after:
         yield "seele.selection.replay_share", "nothing is pruned (seele.selection.prune_after)"
-    if seele.advantage.baseline != "hint_conditional":
+    if not predicts:
         yield "seele.advantage.prior_rollouts", "only seele.advantage.baseline=hint_conditional uses it"
 
 
