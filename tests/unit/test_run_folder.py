@@ -81,6 +81,11 @@ def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
     said = train.describe_failure(RuntimeError("boom"), tmp_path)
     assert said.startswith("training stopped: RuntimeError: boom; see ") and "busy" not in said
     assert said.endswith("The same command resumes from the last checkpoint")
+    by_ray = RuntimeError(
+        "It died.\n\tclass_name: Grader\n\tactor_id: 33\n\tpid: 7\n\tip: 10.0.0.2\nIt is dead."
+    )
+    said = train.describe_failure(by_ray, tmp_path)
+    assert said.startswith("training stopped: process Grader (pid 7, node 10.0.0.2) died: It is dead.; see ")
 
 
 def save_recorded(run: Path, step: int) -> Path:

@@ -8,6 +8,7 @@ The loop is verl's (``seele_verl.trainer`` says what we change); the rounds of a
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -52,6 +53,8 @@ REASON_CHARS = 300
 """Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
 """A disk with less free space is reported as full when a run has failed."""
+_DEAD_ACTOR = re.compile(r"class_name: (\S+).*?\bpid: (\d+).*?\bip: (\S+)", re.DOTALL)
+"""What Ray says of an actor whose process died."""
 
 
 class TrainingFailed(SeeleError):
@@ -239,7 +242,9 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
 def describe_failure(cause: BaseException, folder: Path) -> str:
     """Return what ended a run, where to read more, and what the same command does next."""
     *_, said = ("no message", *str(cause).strip().splitlines())
-    reason = textwrap.shorten(f"{type(cause).__name__}: {said}", REASON_CHARS, placeholder=" ...")
+    dead = _DEAD_ACTOR.search(str(cause))
+    what = "process {} (pid {}, node {}) died".format(*dead.groups()) if dead else type(cause).__name__
+    reason = textwrap.shorten(f"{what}: {said}", REASON_CHARS, placeholder=" ...")
     remedies = []
     if NOT_STARTED in str(cause):
         remedies.append(
