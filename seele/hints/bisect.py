@@ -73,6 +73,7 @@ class BisectController(SequentialController):
     """
 
     name: ClassVar[str] = "bisect"
+    learns_from_own_hints: ClassVar[bool] = True
 
     def __init__(self, *, target_accuracy: float = 0.5, widen: float = 0.1) -> None:
         self._target_accuracy = target_accuracy

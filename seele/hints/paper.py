@@ -75,6 +75,8 @@ class PaperController(SequentialController):
     """
 
     name: ClassVar[str] = "paper"
+    # A round 0 that lost its hint would otherwise take the place of the stored rate.
+    learns_from_own_hints: ClassVar[bool] = True
 
     def __init__(
         self, *, target_accuracy: float = 0.5, store_rate: str = "refit", solver: str = "trf"

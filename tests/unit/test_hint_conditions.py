@@ -73,7 +73,7 @@ def test_the_inner_controller_hears_of_rounds_without_hint():
 
 
 @pytest.mark.parametrize("conditions", [{"when": "after_failure"}, {"dropout": 0.5}])
-@pytest.mark.parametrize("name", ["adaback", "adaprefix", "mfc", "robbins_monro"])
+@pytest.mark.parametrize("name", ["adaback", "adaprefix", "bisect", "mfc", "paper", "robbins_monro"])
 def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name, conditions):
     controller, heard = build(name, **conditions), []
     inner = controller._inner
@@ -98,6 +98,31 @@ def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name,
     assert set(heard) <= set(chosen) and any(heard)
     assert heard.count(0.0) <= chosen.count(0.0)
     assert controller.state_dict()["imposed"] == {}
+
+
+def test_the_papers_first_hint_of_a_visit_has_the_stored_rate():
+    controller, hints = build("paper", when="after_failure"), []
+    for _ in range(3):
+        for round_index in range(2):
+            (share,) = plan(controller, round_index, left=4)
+            hints.append(share.hint_ratio)
+            num_correct = 4 * (share.hint_ratio > 0)
+            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=num_correct, num_rollouts=4)
+        controller.end_visit("p")
+    assert hints == [0.0, 0.75, 0.0, 0.5, 0.0, 0.25]
+
+
+def test_what_the_paper_stores_does_not_depend_on_which_part_of_a_round_is_graded_first():
+    states = []
+    for order in (1, -1):
+        inner = build_controller("paper", rounds=2, rollouts_per_round=4, seed=0, store_rate="last_used")
+        controller = with_conditions(inner, dropout=0.5)
+        shares = plan(controller, 0)
+        for share in shares[::order]:
+            controller.observe("p", hint_ratio=share.hint_ratio, num_correct=0, num_rollouts=2)
+        controller.end_visit("p")
+        states.append(controller.state_dict())
+    assert len(shares) == 2 and states[0] == states[1]
 
 
 def test_luck_without_the_dropped_hint_does_not_end_mfcs_hints():
