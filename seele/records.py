@@ -349,6 +349,8 @@ class Visit:
     """Tokens that each further step of a hint adds before the response."""
     rollouts: tuple[Rollout, ...]
     """Rollouts in order of round and rollout."""
+    penalties: tuple[float, ...] = ()
+    """Added to each rollout's reward for the update, at most 0; empty for none."""
 
     @property
     def generated(self) -> tuple[Rollout, ...]:

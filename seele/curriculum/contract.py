@@ -53,7 +53,7 @@ class Curriculum(Protocol):
 
         Args:
             signal_of_problem: For each problem trained on, the mean over its rollouts of the mean over their
-                tokens of |advantage|, at least 0.
+                tokens of |advantage|, at least 0. For a problem left out because its rewards all agree, 0.
         """
         ...
 

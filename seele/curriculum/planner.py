@@ -111,10 +111,13 @@ class StepPlanner:
         Args:
             visits: The step's visits by problem.
             sizes: For the problems that were trained on, mean |advantage| over the tokens of each rollout, by
-                rollout index. A curriculum observes their mean over the rollouts with an advantage.
+                rollout index. A curriculum observes their mean over the rollouts with an advantage, and 0 for
+                groups that were left out because they have none.
         """
+        without = [problem for problem, visit in visits.items() if self._has_no_advantage(visit)]
         self._curriculum.observe(
-            {problem: self._signal(visits[problem], of_rollout) for problem, of_rollout in sizes.items()}
+            dict.fromkeys(without, 0.0)
+            | {problem: self._signal(visits[problem], of_rollout) for problem, of_rollout in sizes.items()}
         )
         # Solving a problem with hints does not show whether it needs them; failing it does.
         self._pruning.observe(
@@ -128,6 +131,17 @@ class StepPlanner:
             self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
         if self._replays_visited:
             self._successes.observe({problem: visit.generated for problem, visit in visits.items()})
+
+    def _has_no_advantage(self, visit: Visit) -> bool:
+        """Return True if all advantages are surely 0: rewards are compared with each other, and agree."""
+        config = self._settings
+        if config.credit.gives_advantages or config.off_policy.source != "none" or config.advantage.shift:
+            return False
+        # A round of one rollout keeps its reward.
+        by_round = config.advantage.baseline == "per_round" and min(config.hints.sizes_of_rounds) > 1
+        penalties = visit.penalties or (0.0,) * len(visit.rollouts)
+        rewards = {each.reward + penalty for each, penalty in zip(visit.rollouts, penalties, strict=True)}
+        return (config.advantage.baseline == "pooled" or by_round) and len(rewards) == 1
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
         """Return the mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seele.config import (
+    AdvantageConfig,
+    CreditConfig,
     CurriculumConfig,
     HintConfig,
     OffPolicyConfig,
@@ -190,6 +192,40 @@ def test_sec_hears_of_rollouts_whose_loss_has_an_advantage(loss, signal):
     planner.learn({0: failed}, {0: {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.5}})
     curriculum = planner.state_dict()["curriculum"]
     assert (curriculum["arms"][0], curriculum["values"][0]) == ("level=0", signal)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "penalties", "sections", "value"),
+    [
+        pytest.param([1, 1, 1, 1], (), {}, 0.4, id="solved"),
+        pytest.param([0, 0, 0, 0], (-0.5,) * 4, {}, 0.4, id="failed, with equal penalties"),
+        pytest.param(
+            [1, 1, 1, 1], (), {"advantage": AdvantageConfig(baseline="per_round")}, 0.4, id="rounds"
+        ),
+        pytest.param([1, 1, 1, 0], (), {}, 0.8, id="not selected although rollouts disagree"),
+        pytest.param([1, 1, 1, 1], (0.0, 0.0, 0.0, -0.5), {}, 0.8, id="penalties differ"),
+        pytest.param([1] * 4, (), {"advantage": AdvantageConfig(shift=0.1)}, 0.8, id="shifted"),
+        pytest.param([1] * 4, (), {"credit": CreditConfig(name="milestones")}, 0.8, id="credit"),
+        pytest.param(
+            [1] * 4, (), {"off_policy": OffPolicyConfig(source="trace")}, 0.8, id="a solution beside"
+        ),
+        pytest.param(
+            [1] * 4,
+            (),
+            {"advantage": AdvantageConfig(baseline="per_round"), "hints": HintConfig(rollouts_per_prompt=4)},
+            0.8,
+            id="rounds of one",
+        ),
+    ],
+)
+def test_sec_hears_of_groups_left_out_because_they_have_no_advantage(rewards, penalties, sections, value):
+    one_round = HintConfig(controller="none", rounds=1, rollouts_per_prompt=4)
+    sec = CurriculumConfig(name="sec", learning_rate=0.5)
+    planner = build_planner(**{"hints": one_round, "curriculum": sec, **sections})
+    planner.begin(1)
+    planner.learn({0: visit(0, [1, 0, 0, 0])}, {0: dict.fromkeys(range(4), 1.6)})
+    planner.learn({0: dataclasses.replace(visit(0, rewards), penalties=penalties)}, {})
+    assert planner.metrics()["curriculum/q/level=0"] == pytest.approx(value)
 
 
 def test_where_the_curriculum_has_no_epochs_one_is_as_many_problems_as_there_are():

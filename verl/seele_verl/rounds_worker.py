@@ -298,15 +298,16 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
             grade=self._grade,
             hint_steps=replayed.hint_steps if replayed else 0,
         )
+        penalties = tuple(self._penalty(rollout, encoded) for rollout in rollouts)
         visit = Visit(
             instance=instance,
             step=step,
             prompt_tokens=len(prompt_ids),
             step_tokens=encoded.tokens_by_step,
             rollouts=tuple(rollouts),
+            penalties=penalties,
         )
         await self.controller.keep_visit(prompt["uid"], visit)
-        penalties = [self._penalty(rollout, encoded) for rollout in rollouts]
         group = group_of(
             instance.instance_id,
             rollouts,
