@@ -347,7 +347,7 @@ class ImitationConfig:
     form: str = "logprob_mean"
     """``logprob_mean`` or ``logprob_sum`` over the hint's tokens; ``token_mean`` over the tokens of all hints
     of an update, as in UFT's code; or ``prob``: the probability of the whole hint, as printed in the paper,
-    which vanishes for hints of more than a few tokens.
+    which vanishes for hints of more than a few tokens. The default is ours; ``method=seele`` sets ``prob``.
     """
 
     def __post_init__(self) -> None:
