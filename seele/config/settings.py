@@ -262,9 +262,6 @@ class SelectionConfig:
     ratio: float = 0.4
     """``lze``: share of the groups that an update learns from, in (0, 1]."""
 
-    min_ratio: float = 0.3
-    """``lze``: lower bound of that share, in [0, 1]."""
-
     warmup_epochs: float = 1.0
     """``lze``: initial epochs that learn from every group."""
 
@@ -294,10 +291,6 @@ class SelectionConfig:
 
     def __post_init__(self) -> None:
         require(0.0 < self.ratio <= 1.0, f"ratio must lie in (0, 1], got {self.ratio}")
-        require(
-            0.0 <= self.min_ratio <= self.ratio,
-            f"min_ratio must lie in [0, ratio], got {self.min_ratio}; ratio is {self.ratio}",
-        )
         for name in ("warmup_epochs", "transition_epochs", "momentum", "noise", "prune_after"):
             value = getattr(self, name)
             require(0 <= value < math.inf, f"{name} must be finite and not negative, got {value}")

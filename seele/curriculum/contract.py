@@ -90,8 +90,10 @@ class Selection(Protocol):
         learn from: the caller skips the update.
 
         Args:
-            pass_rates: Share of correct rollouts, in [0, 1], of every group of the step, by instance id.
-            epoch: Epochs so far: problems rolled out, divided by the number of problems.
+            pass_rates: Mean reward, in [0, 1], of every group of the step, by instance id. For rewards of 0
+                and 1 that is the share of correct rollouts. Where all rewards agree, it is 1 if the rollouts
+                are correct, else 0.
+            epoch: Epochs so far: problems trained on, divided by the number of problems.
         """
         ...
 

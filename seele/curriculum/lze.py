@@ -33,12 +33,12 @@ def energy(pass_rate: Array, first_pass_rate: Array, average: Array, *, momentum
 
         E = max(1 - p0, 0.05) * 4 p (1 - p) * (1 + momentum * min(2 |p - average|, 1))
 
-    This is the difficulty at first sight, times the rewards' variance (scaled to at most 1), increased by how
-    far the pass rate has moved. It is exactly 0 if all rollouts agree.
+    This is the difficulty at first sight, times the variance of 0/1 rewards (scaled to at most 1), increased
+    by how far the pass rate has moved. It is exactly 0 at pass rates 0 and 1.
 
     Args:
-        pass_rate: (N,) share p of correct rollouts now, in [0, 1].
-        first_pass_rate: (N,) share p0 when the problem was first seen.
+        pass_rate: (N,) pass rate p now, in [0, 1]: the share of correct rollouts, or graded rewards' mean.
+        first_pass_rate: (N,) pass rate p0 when the problem was first seen.
         average: (N,) moving average of the pass rate, without this observation.
         momentum: Weight of the movement, 0 or more; alpha in the paper.
 
@@ -54,10 +54,10 @@ def energy(pass_rate: Array, first_pass_rate: Array, average: Array, *, momentum
 class LearningZoneSelection:
     """Keep the groups of highest energy, after a warm-up that keeps all groups with any energy.
 
-    A group whose rollouts all agree has no energy and is never kept, not even during warm-up. Its pooled
+    A group whose rewards all agree has no energy and is never kept, not even during warm-up. Its pooled
     advantages are zero, divided by their standard deviation or not, so its rewards contribute no gradient.
-    Any other contribution is lost: from terms that do not depend on rewards (KL, imitation), or with a
-    baseline from elsewhere (``hint_conditional``).
+    Any other contribution is lost: from terms that do not depend on rewards (KL, imitation), from overlong
+    penalties and credit by milestones, or with a baseline from elsewhere (``hint_conditional``).
 
     The pass rate must be that of the rollouts whose advantages are computed together. The Gumbel noise
     depends on the seed and the number of selections so far, so that a resumed run makes the same selections.
@@ -118,15 +118,13 @@ class LearningZoneSelection:
         return energy(rates, first, average, momentum=self._config.momentum)
 
     def _target_ratio(self, epoch: float) -> float:
-        """Return the share of the groups to keep: 1 during warm-up, then falling linearly to ``ratio``, or to
-        ``min_ratio`` if that is larger.
-        """
+        """Return the share of the groups to keep: 1 during warm-up, then falling linearly to ``ratio``."""
         since_warmup = epoch - self._config.warmup_epochs
         if self._config.transition_epochs > 0.0:
             progress = min(max(since_warmup / self._config.transition_epochs, 0.0), 1.0)
         else:
             progress = float(since_warmup >= 0.0)
-        return (1.0 - progress) + progress * max(self._config.ratio, self._config.min_ratio)
+        return (1.0 - progress) + progress * self._config.ratio
 
     def _ranked(self, energies: Array) -> NDArray[np.intp]:
         """Return the positions of the groups with energy, highest noisy energy first, ties by id."""

@@ -102,7 +102,7 @@ class StepPlanner:
 
     def select(self, visits: Sequence[Visit]) -> set[str]:
         """Return the instance ids of the visits that the update learns from; may be empty."""
-        pass_rates = {visit.instance.instance_id: visit.accuracy for visit in visits}
+        pass_rates = {visit.instance.instance_id: _pass_rate(visit) for visit in visits}
         return set(self._selection.select(pass_rates, epoch=self.epochs))
 
     def learn(self, visits: Mapping[int, Visit], sizes: Mapping[int, Mapping[int, float]]) -> None:
@@ -190,6 +190,12 @@ class StepPlanner:
             **({"replay": self._pool} if self._replays else {}),
             **({"successes": self._successes} if self._replays_visited else {}),
         }
+
+
+def _pass_rate(visit: Visit) -> float:
+    """Return the generated rollouts' mean reward, or their accuracy, 0 or 1, if their rewards all agree."""
+    rewards = [rollout.reward for rollout in visit.generated]
+    return fmean(rewards) if len({*rewards}) > 1 else visit.accuracy
 
 
 def _is_mostly_unhinted(visit: Visit) -> bool:

@@ -242,7 +242,7 @@ BAD_SETTINGS = [
     ),
     ("seele.interleave.problems=-1", "seele.interleave: problems must be 0 or more, got -1"),
     ("seele.seed=-1", "seed must be 0 or more, got -1"),
-    ("seele.selection.ratio=0.2", "min_ratio must lie in [0, ratio], got 0.3; ratio is 0.2"),
+    ("seele.selection.ratio=0", "ratio must lie in (0, 1], got 0"),
     ("seele.max_generated_tokens=0", "max_generated_tokens must be positive or null, got 0"),
     ("seele.hints.rounds=3", "rollouts_per_prompt (16) must be a positive multiple of rounds (3)"),
     (

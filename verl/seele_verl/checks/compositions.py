@@ -20,7 +20,9 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
 
     LossTerms(seele)
     if METHODS[seele.method].has_critic:
-        _check_all_groups_are_learnt_from(config, seele)
+        _check_all_groups_are_learnt_from(config, seele, learner="a critic")
+    if seele.credit.by_distillation:
+        _check_all_groups_are_learnt_from(config, seele, learner=f"seele.credit.name={seele.credit.name}")
     if seele.credit.by_distillation and not config.actor_rollout_ref.actor.use_kl_loss:
         raise ConfigError(
             "actor_rollout_ref.actor.use_kl_loss: false, but with seele.credit.name=self_distillation the "
@@ -58,16 +60,16 @@ def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> N
         )
 
 
-def _check_all_groups_are_learnt_from(config: DictConfig, seele: SeeleConfig) -> None:
-    """Refuse to skip groups under a critic, where a group whose rollouts all agree has advantages too."""
+def _check_all_groups_are_learnt_from(config: DictConfig, seele: SeeleConfig, *, learner: str) -> None:
+    """Refuse to skip groups where a group whose rollouts all agree has advantages too."""
     if seele.selection.name != "none":
         raise ConfigError(
-            f"seele.selection.name: got {seele.selection.name!r}, but a critic learns from every group, also "
-            "where all rollouts agree; allowed is 'none'"
+            f"seele.selection.name: got {seele.selection.name!r}, but {learner} learns from every group, "
+            "also where all rollouts agree; allowed is 'none'"
         )
     if config.algorithm.filter_groups.enable:
         raise ConfigError(
-            "algorithm.filter_groups.enable: a critic learns from every group, also where all rollouts "
+            f"algorithm.filter_groups.enable: {learner} learns from every group, also where all rollouts "
             "agree; allowed is false"
         )
 

@@ -71,7 +71,7 @@ WITHOUT_EFFECT = {
 _OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
 _OF_FUNCTIONS = ("kwargs.", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
-_OF_LZE = ("ratio", "min_ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
+_OF_LZE = ("ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
 
 
 def check_has_effect(overrides: Iterable[str]) -> None:
