@@ -46,8 +46,11 @@ def ask_teacher(
 
 
 def write_divergence(batch: KVBatchMeta, prompts: Mapping[str, list[int]]) -> float:
-    """Give each token the advantage log pi_teacher - log pi_policy, whose gradient is that of the negative KL
-    divergence of the policy from the teacher, sampled; 0 in groups without a teacher's prompt.
+    """Give each token the advantage log pi_teacher - log pi_policy; 0 in groups without a teacher's prompt.
+
+    The gradient is, sampled, that of the next token's negative KL divergence of the policy from the teacher
+    at each prefix that the policy wrote, as if prefixes did not depend on the policy: later tokens'
+    log-ratios are not part of the advantage.
 
     Args:
         batch: The step's rows.
