@@ -5,10 +5,12 @@ actually used, unless it learns only from hints of its own choice (``learns_from
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from seele.hints.contract import Controller, check_outcome
+from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 from seele.saved_state import (
     check_state,
@@ -53,6 +55,10 @@ class ConditionalController:
         self.tolerates_partial_rounds = inner.tolerates_partial_rounds
         self.aims_at_target = inner.aims_at_target
         self.learns_from_own_hints: bool = getattr(inner, "learns_from_own_hints", False)
+        self.predicted_accuracy: Callable[[str, Sequence[float]], Array] | None = getattr(
+            inner, "predicted_accuracy", None
+        )
+        """The accuracies that the controller expects at hint ratios, if it can tell (``BayesController``)."""
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
@@ -66,11 +72,18 @@ class ConditionalController:
         wanted_plans = self._inner.plan_rounds(requests, num_rollouts=num_rollouts)
         for request, wanted in zip(requests, wanted_plans, strict=True):
             plan = self._changed(wanted, request, num_rollouts)
-            plans.append(plan)
+            plans.append(tuple(self._with_prediction(request.instance_id, share) for share in plan))
             self._imposed.pop(request.instance_id, None)
             for ratio in {share.hint_ratio for share in plan} - {share.hint_ratio for share in wanted}:
                 self._imposed[request.instance_id] = ratio
         return plans
+
+    def _with_prediction(self, instance_id: str, share: HintShare) -> HintShare:
+        """The share with the accuracy that the controller expects, also where it did not plan the hint."""
+        if share.predicted_accuracy is not None or self.predicted_accuracy is None:
+            return share
+        (expected,) = self.predicted_accuracy(instance_id, [share.hint_ratio])
+        return replace(share, predicted_accuracy=float(expected))
 
     def _changed(
         self, plan: tuple[HintShare, ...], request: RoundRequest, num_rollouts: int

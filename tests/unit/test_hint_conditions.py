@@ -72,6 +72,23 @@ def test_the_inner_controller_hears_of_rounds_without_hint():
     assert share.hint_ratio > 0 and len(controller.curves()) == 1
 
 
+@pytest.mark.parametrize(
+    "conditions", [{"when": "after_failure"}, {"dropout": 0.5}, {"dropout": 0.5, "when": "after_failure"}]
+)
+def test_rollouts_that_lose_their_hint_have_the_accuracy_that_was_predicted_without_it(conditions):
+    controller = build("bayes", **conditions)
+    for num_correct in (4, 0):
+        unhinted = [share for share in plan(controller, 0) if share.hint_ratio == 0.0]
+        # Expected of a problem never seen, then of one that is always solved.
+        assert [share.predicted_accuracy for share in unhinted] == [
+            pytest.approx(float(controller.predicted_accuracy("p", [0.0])[0]))
+        ]
+        assert (unhinted[0].predicted_accuracy > 0.5) == (num_correct == 0)
+        for _ in range(3):
+            controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=4)
+        controller.end_visit("p")
+
+
 @pytest.mark.parametrize("conditions", [{"when": "after_failure"}, {"dropout": 0.5}])
 @pytest.mark.parametrize("name", ["adaback", "adaprefix", "bisect", "mfc", "paper", "robbins_monro"])
 def test_controllers_that_learn_from_their_own_hints_do_not_hear_of_others(name, conditions):
