@@ -104,7 +104,7 @@ def simulate_command(
 
     run = RunWide(
         rounds=rounds,
-        rollouts_per_round=min(schedule.sizes_of_rounds),
+        rollouts_per_round=schedule.sizes_of_rounds[0],
         seed=seed,
         target_accuracy=target_accuracy,
         training_steps=schedule.num_steps(problems),

@@ -65,7 +65,7 @@ class RunWide:
     """Rounds of a visit, at least 1 (m in the paper)."""
 
     rollouts_per_round: int
-    """Rollouts of a round, at least 1 (n in the paper); those of the smallest round if rounds differ."""
+    """Rollouts of a round, at least 1 (n in the paper); those of the first round if rounds differ."""
 
     seed: int = 0
     """Seed of everything that the controller draws."""

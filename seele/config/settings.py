@@ -559,7 +559,7 @@ class SeeleConfig:
         """Values of the run that are passed to the hint controller."""
         return RunWide(
             rounds=self.hints.rounds,
-            rollouts_per_round=min(self.hints.sizes_of_rounds),
+            rollouts_per_round=self.hints.sizes_of_rounds[0],
             seed=self.seed,
             target_accuracy=self.hints.target_accuracy,
             training_steps=self.training_steps,

@@ -26,7 +26,14 @@ from seele.maths import curve_grid
 from seele.maths.curve_grid import Array32
 from seele.maths.irt import Array
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
-from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
+from seele.saved_state import (
+    check_state,
+    read_count,
+    read_ratio,
+    read_section,
+    read_two_counts,
+    state_header,
+)
 
 TIE = 1e-5
 """Hints whose expected worths differ by less than this are equal; the shorter one is chosen."""
@@ -43,10 +50,11 @@ class _Visit:
     """Hint ratio -> numbers of correct and wrong rollouts under it: sums, so the order of observations does
     not matter."""
     largest_ratio: float = 0.0
-    is_probed: bool = False
-    """True while un-hinted rollouts that measure the policy's own ability are due."""
-    probe_accuracy: float | None = None
-    """Mean accuracy of these rollouts, counted when the visit ends."""
+    probes_due: int = 0
+    """Un-hinted rollouts of the first round whose outcomes are still to come; 0 if none is a probe."""
+    probes: tuple[int, int] = (0, 0)
+    """Numbers of correct and of all un-hinted rollouts since then: the policy's own ability, counted when the
+    visit ends. A probe cannot be told from another rollout that the hint left without help."""
 
 
 class BayesController(SequentialController):
@@ -57,7 +65,7 @@ class BayesController(SequentialController):
 
     Args:
         rounds: Rounds of a visit.
-        rollouts_per_round: Rollouts of a round, None if unknown.
+        rollouts_per_round: Rollouts of the first round, None if unknown.
         target_accuracy: a* in (0, 1). If it is not 1/2, the worth of an accuracy peaks at a*
             (``curve_grid.utility_table``).
         probes: Rollouts of each visit's first round that get no hint (``plan_rounds``). They measure the
@@ -170,8 +178,6 @@ class BayesController(SequentialController):
             size = num_rollouts
             if request.rollouts_left and self._is_settled(belief_G, allowed):
                 size = request.rollouts_left
-            if probes:
-                self._visits[request.instance_id].is_probed = True
             plan = [HintShare(0.0, probes, is_probe=True)] if probes else []
             hinted = size - probes
             if self._spread:
@@ -180,6 +186,9 @@ class BayesController(SequentialController):
                 plan = [HintShare(float(allowed[level]), count) for level, count in levels.items()]
             elif hinted:
                 plan.append(HintShare(float(allowed[best]), hinted))
+            if probes:
+                due = sum(share.num_rollouts for share in plan if share.hint_ratio == 0.0)
+                self._visits[request.instance_id].probes_due = due
             predicted = np.interp([share.hint_ratio for share in plan], curve_grid.RATIOS, accuracy_T)
             plans.append(
                 tuple(
@@ -213,10 +222,6 @@ class BayesController(SequentialController):
         predicted: Array = np.interp(np.asarray(hint_ratios, dtype=np.float64), curve_grid.RATIOS, accuracy_T)
         return predicted
 
-    def flag(self, instance_id: str) -> str | None:
-        """``solved``, ``unlearnable`` or None, as of the problem's last visit."""
-        return self._beliefs.flag(instance_id)
-
     # ----------------------------------------------------------- observations
 
     def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
@@ -239,8 +244,9 @@ class BayesController(SequentialController):
             visit.largest_ratio = max(visit.largest_ratio, ratio)
             correct_before, wrong_before = visit.outcomes.get(ratio, (0, 0))
             visit.outcomes[ratio] = (correct_before + correct, wrong_before + rollouts - correct)
-            if visit.is_probed and ratio == 0.0:
-                visit.is_probed, visit.probe_accuracy = False, correct / rollouts
+            if visit.probes_due and ratio == 0.0:
+                visit.probes_due = max(visit.probes_due - rollouts, 0)
+                visit.probes = visit.probes[0] + correct, visit.probes[1] + rollouts
 
     def end_visit(self, instance_id: str) -> None:
         """See ``Controller``."""
@@ -254,9 +260,9 @@ class BayesController(SequentialController):
             self._beliefs.learn(ids, self._log_likelihood(ids), largest_N)
         for name in instance_ids:
             visit = self._visits.pop(name, None)
-            if visit is not None and visit.probe_accuracy is not None:
+            if visit is not None and visit.probes[1] and not visit.probes_due:
                 # Not counted before, so that no hint of a step depends on which visit was quicker.
-                self._withdrawal.count_probes(visit.probe_accuracy)
+                self._withdrawal.count_probes(visit.probes[0] / visit.probes[1])
 
     # ----------------------------------------------------------------- visits
 
@@ -322,8 +328,8 @@ def _write_visit(visit: _Visit) -> dict[str, Any]:
     return {
         "outcomes": [[ratio, *counts] for ratio, counts in sorted(visit.outcomes.items())],
         "largest_ratio": visit.largest_ratio,
-        "is_probed": visit.is_probed,
-        "probe_accuracy": visit.probe_accuracy,
+        "probes_due": visit.probes_due,
+        "probes": list(visit.probes),
     }
 
 
@@ -331,10 +337,9 @@ def _read_visit(value: Any) -> _Visit:
     outcomes: dict[float, tuple[int, int]] = {}
     for ratio, correct, wrong in value["outcomes"]:
         outcomes[read_ratio(ratio)] = (read_count(correct), read_count(wrong))
-    accuracy = value["probe_accuracy"]
     return _Visit(
         outcomes,
         read_ratio(value["largest_ratio"]),
-        bool(value["is_probed"]),
-        None if accuracy is None else read_ratio(accuracy),
+        read_count(value["probes_due"]),
+        read_two_counts(value["probes"]),
     )

@@ -180,14 +180,6 @@ class Beliefs:
         drift_D: Array = weight_D / weight_D.sum()
         return drift_D
 
-    def flag(self, instance_id: str) -> str | None:
-        """``solved``, ``unlearnable`` or None, as of the problem's last visit."""
-        (row,) = self._store.find([instance_id])
-        if row < 0:
-            return None
-        solved, unlearnable = _flags(self._store.rows[row : row + 1])
-        return "solved" if solved[0] else "unlearnable" if unlearnable[0] else None
-
     def curves(self) -> list[AccuracyCurve]:
         """The believed curve of every problem seen, by id, without the policy's drift since its visit."""
         ratios = tuple(curve_grid.RATIOS.tolist())

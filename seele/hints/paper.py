@@ -163,10 +163,6 @@ class PaperController(SequentialController):
         else:
             self._stored_rates |= {name: seen[-1].hint_ratio for name, seen in rounds.items()}
 
-    def last_fit(self, instance_id: str) -> FittedVisit | None:
-        """The last curve fitted for the problem, or None before the first."""
-        return self._last_fits.get(instance_id)
-
     def state_dict(self) -> State:
         """See ``Controller``.
 

@@ -3,8 +3,8 @@
 Differs from ``drgrpo``: the solution is graded and counts as a rollout of the group, so that the mean
 includes it; its tokens have the loss -f(pi) A with f(x) = x / (x + 0.1); nothing is clipped.
 
-The mean is over all rows, as in its code; ``seele.off_policy.statistics=on_policy`` takes on-policy rows alone,
-as its code does for RL with an SFT loss.
+The mean is over all rows, as in its code. ``seele.off_policy.statistics=on_policy`` takes on-policy rows
+alone, as its code does for RL with an SFT loss.
 """
 
 from seele.methods.method import Method

@@ -84,7 +84,7 @@ class Method:
     """The method's training stages in order: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
     @property
-    def reveals_hints(self) -> bool:
+    def _reveals_hints(self) -> bool:
         """True if training prompts or responses may begin with a hint."""
         return self.controllers != NO_HINTS
 
@@ -115,7 +115,7 @@ class Method:
         """
         check_supervised_stage(config, self.stages)
         if self.controllers and config.hints.controller not in self.controllers:
-            what = "has its own hints" if self.reveals_hints else "trains without hints"
+            what = "has its own hints" if self._reveals_hints else "trains without hints"
             raise ConfigError(
                 f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
                 f"allowed are {list(self.controllers)}, or choose method=seele"
@@ -127,7 +127,7 @@ class Method:
             )
         source = build_source(config.off_policy)
         source.check(config)
-        if config.imitation.coefficient > 0.0 and (not self.reveals_hints or source.in_response):
+        if config.imitation.coefficient > 0.0 and (not self._reveals_hints or source.in_response):
             raise ConfigError(
                 f"seele.imitation.coefficient: method {self.name} has no hint tokens to imitate, "
                 f"got {config.imitation.coefficient}; allowed is 0"

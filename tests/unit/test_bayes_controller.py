@@ -1,5 +1,6 @@
 """The Bayesian controller, from requests and outcomes alone; its curves are in ``test_curve_grid``."""
 
+import dataclasses
 import json
 import random
 from itertools import permutations
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seele.config import HintConfig, SeeleConfig
 from seele.errors import CheckpointError, ConfigError
-from seele.hints import build_controller
+from seele.hints import build_controller, configured_controller
 from seele.hints.bayes import BayesController
 from seele.hints.withdrawal import PROBE_MEMORY
 from seele.maths import curve_grid
@@ -315,39 +317,41 @@ def test_a_visit_under_way_says_nothing_of_other_problems_until_it_ends():
 # --- what is learnt --------------------------------------------------------------------------------------
 
 
-def test_a_problem_that_is_always_solved_loses_its_hint_and_is_flagged_solved():
+def test_a_problem_that_is_always_solved_loses_its_hint_and_counts_as_solved():
     controller = build()
     ratios = visit_all_with(controller, ROLLOUTS, visits=5)
     assert ratios == sorted(ratios, reverse=True)
     assert set(ratios[4:]) == {0.0}
-    assert controller.flag("p") == "solved"
     assert first_hint(controller, "p") == 0.0
     assert controller.metrics()["solved_share"] == 1.0
 
 
-def test_a_problem_that_no_hint_solves_is_flagged_unlearnable_and_keeps_its_largest_hint():
+def test_a_problem_that_no_hint_solves_counts_as_unlearnable_and_keeps_its_largest_hint():
     controller = build()
     ratios = visit_all_with(controller, 0, visits=5)
     assert set(ratios[4:]) == {0.75}
-    assert controller.flag("p") == "unlearnable"
     assert first_hint(controller, "p") == 0.75
     assert controller.metrics()["unlearnable_share"] == 1.0
 
 
-def test_a_problem_that_is_solved_with_a_hint_alone_has_no_flag():
+def test_a_problem_that_is_solved_with_a_hint_alone_is_neither():
     controller = build()
     for _ in range(5):
         visit(controller, "p", 0.7)
     assert controller.predicted_accuracy("p", [0.0]) < 0.1 < 0.4 < controller.predicted_accuracy("p", [0.75])
-    assert controller.flag("p") is None
+    assert solved_and_unlearnable(controller) == (0.0, 0.0)
 
 
-def test_a_flag_falls_when_the_problem_turns_out_otherwise():
+def test_a_problem_is_not_unlearnable_any_more_when_it_turns_out_otherwise():
     controller = build()
-    assert controller.flag("p") is None
     visit_all_with(controller, 0, visits=5)
     visit_all_with(controller, 4, visits=3)
-    assert controller.flag("p") is None
+    assert solved_and_unlearnable(controller) == (0.0, 0.0)
+
+
+def solved_and_unlearnable(controller):
+    metrics = controller.metrics()
+    return metrics["solved_share"], metrics["unlearnable_share"]
 
 
 def test_an_unseen_problem_begins_where_the_others_were_found():
@@ -437,6 +441,17 @@ def test_probes_that_are_under_way_survive_a_restart():
     restored.observe("p", hint_ratio=0.0, num_correct=1, num_rollouts=2)
     restored.end_visit("p")
     assert restored.metrics()["probe_accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("parts", [[(3, 3), (0, 2), (0, 3)], [(0, 2), (3, 6)], [(0, 2), (0, 3), (3, 3)]])
+def test_where_the_best_hint_is_none_all_of_the_first_rounds_rollouts_count_with_the_probes(parts):
+    controller = build(probes=2)
+    assert [share[:2] for share in planned(controller, 0, legal=(0.0,))] == [(0.0, 2), (0.0, 6)]
+    for num_correct, num_rollouts in parts:
+        controller.observe("p", hint_ratio=0.0, num_correct=num_correct, num_rollouts=num_rollouts)
+    controller.observe("p", hint_ratio=0.0, num_correct=8, num_rollouts=8)
+    controller.end_visit("p")
+    assert controller.metrics()["probe_accuracy"] == 3 / 8
 
 
 def test_probes_tell_about_the_curve():
@@ -576,6 +591,21 @@ def test_more_probes_than_the_first_round_can_have_are_refused(rounds, most):
     ):
         build_controller("bayes", rounds=rounds, rollouts_per_round=8, probes=most + 1)
     build_controller("bayes", rounds=rounds, rollouts_per_round=8, probes=most)
+
+
+def test_probes_must_fit_the_first_round_even_if_later_ones_are_smaller():
+    hints = HintConfig(
+        controller="bayes",
+        rounds=4,
+        rollouts_per_prompt=8,
+        round_sizes=(4, 2, 1, 1),
+        settings={"probes": 2},
+    )
+    configured_controller(SeeleConfig(method="seele", hints=hints))
+    with pytest.raises(ConfigError, match="expected at most 4 of the 4 rollouts of the first of 4 rounds"):
+        configured_controller(
+            SeeleConfig(method="seele", hints=dataclasses.replace(hints, settings={"probes": 5}))
+        )
 
 
 def damaged(state, place, value):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import CONTROLLERS, build_controller
 from seele.hints.contract import nearest_legal
-from seele.maths.irt import predict_accuracy
+from seele.maths.irt import ItemCurve
 from seele.maths.irt_fit import CurveFit
 from seele.records import Instance
 
@@ -315,7 +315,7 @@ def test_a_problem_without_a_choice_is_never_fitted(num_steps):
     controller = build()
     assert visit(controller, [8, 0, 4, 8], legal=legal_ratios(num_steps)) == [0.0] * 4
     assert controller.metrics() == {"fits": 0, "failed_fits": 0, "stored_rates": 0, "open_visits": 0}
-    assert controller.last_fit("p") is None
+    assert controller.curves() == []
 
 
 def test_a_visit_without_observations_leaves_what_was_stored():
@@ -332,23 +332,22 @@ def test_a_visit_without_observations_leaves_what_was_stored():
 def test_a_failed_fit_is_counted_and_repeats_the_last_ratio(monkeypatch):
     controller = build()
     visit(controller, [8, 8, 0, 4])
-    kept = controller.last_fit("p")
-    failed = CurveFit(kept.curve, sse=1.0, converged=False)
+    kept = controller.state_dict()["last_fits"]
+    failed = CurveFit(ItemCurve(*kept["p"]["curve"]), sse=1.0, converged=False)
     monkeypatch.setattr(controller, "_fit_all", lambda problems: [failed for _ in problems])
     assert visit(controller, [8, 8]) == [0.25, 0.25]
     assert controller.metrics()["failed_fits"] == 2
     assert controller.state_dict()["stored_rates"] == {"p": 0.25}
-    assert controller.last_fit("p") == kept
+    assert controller.state_dict()["last_fits"] == kept
 
 
 def test_the_last_fit_holds_the_curve_and_the_rounds_it_was_fitted_to():
     controller = build()
     ratios = visit(controller, [8, 8, 0, 4])
-    fit = controller.last_fit("p")
-    assert [(seen.hint_ratio, seen.num_correct) for seen in fit.observations] == list(
-        zip(ratios, [8, 8, 0, 4], strict=True)
-    )
-    np.testing.assert_allclose(predict_accuracy(fit.curve, [0.25, 0.5, 0.75]), [0.25, 1.0, 1.0], atol=0.01)
+    (curve,) = controller.curves()
+    assert curve.rounds == tuple(zip(ratios, [1.0, 1.0, 0.0, 0.5], strict=True))
+    accuracies = np.interp([0.25, 0.5, 0.75], curve.hint_ratios, curve.accuracies)
+    np.testing.assert_allclose(accuracies, [0.25, 1.0, 1.0], atol=0.01)
 
 
 def test_numpy_numbers_are_saved_as_plain_ones():
