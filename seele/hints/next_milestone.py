@@ -4,7 +4,9 @@ The other controllers steer on the whole rollout's success. With credit by miles
 (``seele.methods.credit``), most of a rollout does not learn from that. This controller estimates, for each
 legal hint, the probability p that the milestone behind it is passed, and takes the hint with the largest
 expected p(1 - p). A step's difficulty does not fall with the hint's length, so there is no curve: each hint
-has its own beta distribution, which starts at the pass rate, over all problems, of steps as far from the end.
+has its own beta distribution, which starts at the pass rate, over all problems, of hints with as many longer
+legal ones. These are equally far from the end unless the longest hints of some problems are not legal
+(``seele.hints.revealing=forbid``, ``seele.data.overlong=truncate``).
 """
 
 from collections.abc import Mapping, Sequence
