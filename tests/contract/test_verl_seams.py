@@ -252,6 +252,28 @@ def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(
     assert trainer._carried == [8]
 
 
+@pytest.mark.parametrize("trained", ["step2-000000", "step2-000002"])
+def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_counts(monkeypatch, trained):
+    from seele_verl import trainer as module
+
+    heard, failed = [], []
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer._problem_of_uid = {"step2-000000": 7, "step2-000001": 8, "step2-000002": 7}
+    trainer._visits = {uid: f"visit of {uid}" for uid in ("step2-000002", "step2-000000", "step2-000001")}
+    trainer.seele = SeeleConfig(method="grpo")
+    trainer.planner = SimpleNamespace(learn=lambda *step: heard.append(step))
+    batch = SimpleNamespace(keys=[f"{trained}_0_0", "step2-000001_0_0"], tags=[{}, {}])
+    advantages = torch.nested.as_nested_tensor([torch.ones(2), torch.zeros(2)], layout=torch.jagged)
+    monkeypatch.setattr(module, "read_columns", lambda *_: {"advantages": advantages})
+    trainer._learn(batch)
+    visits = {7: f"visit of {trained}", 8: "visit of step2-000001"}
+    assert heard == [(visits, {7: {0: 1.0}, 8: {0: 0.0}})]
+    trainer._learn_solutions(
+        SimpleNamespace(take_step=lambda step: failed.append(step) or []), trainer._uids_by_problem(batch)
+    )
+    assert failed == [visits]
+
+
 @pytest.mark.parametrize(
     ("others", "dead", "said"),
     [

@@ -446,15 +446,26 @@ class SeeleTrainer(PPOTrainerSync):
                 )
             metrics |= of_update
         if self.failed is not None:
-            metrics |= self._learn_solutions(self.failed)
+            metrics |= self._learn_solutions(self.failed, self._uids_by_problem(batch))
         if self.config.trainer.device == "cpu":
             call_on_every_rank(self.actor_rollout_wg, return_free_memory)
         self._learn(batch)
         return batch
 
-    def _learn_solutions(self, failed: FailedProblems) -> dict[str, float]:
+    def _uids_by_problem(self, batch: KVBatchMeta) -> dict[int, str]:
+        """Return one group of each problem, in their order: that of the batch where the group filter made the
+        step begin a problem more than once.
+        """
+        trained = {parse_row_key(key)[0] for key in batch.keys}
+        uids = {
+            self._problem_of_uid[uid]: uid
+            for uid in sorted(self._visits, key=lambda uid: (uid in trained, uid))
+        }
+        return dict(sorted(uids.items(), key=lambda item: item[1]))
+
+    def _learn_solutions(self, failed: FailedProblems, uids: Mapping[int, str]) -> dict[str, float]:
         """Note the step's failures, and make a supervised update once enough problems have failed."""
-        visits = {self._problem_of_uid[uid]: visit for uid, visit in sorted(self._visits.items())}
+        visits = {problem: self._visits[uid] for problem, uid in uids.items()}
         self._solutions = [self._solution(problem) for problem in failed.take_step(visits)]
         if not self._solutions:
             return {}
@@ -472,19 +483,20 @@ class SeeleTrainer(PPOTrainerSync):
         """Tell the planner the step's results, before the step is saved."""
         data = read_columns(batch, ["advantages"])
         self._advantages = defaultdict(dict)
-        sizes: dict[int, dict[int, float]] = defaultdict(dict)
+        sizes: dict[str, dict[int, float]] = defaultdict(dict)
         for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
             if not tag.get("is_padding"):
                 uid, rollout_index = parse_row_key(key)
                 self._advantages[uid][rollout_index] = float(advantage_T[-1])
-                sizes[self._problem_of_uid[uid]][rollout_index] = float(advantage_T.abs().mean())
+                sizes[uid][rollout_index] = float(advantage_T.abs().mean())
         self._tokens = defaultdict(dict)
         if self.seele.dump_tokens:
             for key, columns in token_columns(batch, self.tokenizer.batch_decode).items():
                 uid, rollout_index = parse_row_key(key)
                 self._tokens[uid][rollout_index] = columns
-        visits = {self._problem_of_uid[uid]: visit for uid, visit in self._visits.items()}
-        self.planner.learn(visits, sizes)
+        uids = self._uids_by_problem(batch)
+        visits = {problem: self._visits[uid] for problem, uid in uids.items()}
+        self.planner.learn(visits, {problem: sizes[uid] for problem, uid in uids.items() if uid in sizes})
         if self._refreshes_solutions:
             self.train_dataset.own_solutions.learn(visits)
 
