@@ -50,6 +50,8 @@ ROLES = {
 }
 """Kind of process -> how its command line reads, as Ray names it."""
 PATIENCE_S = 900.0
+SETTLE_S = 30.0
+"""After the last run: Python's resource trackers remove semaphores of killed processes."""
 
 
 def start(
@@ -212,6 +214,7 @@ def main() -> None:
     sys.stdout.write(f"\n{markdown_table(heads, faults)}\n\n")
     heads = ["run", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
     sys.stdout.write(f"{markdown_table(heads, compared)}\n\n")
+    time.sleep(SETTLE_S)
     runs = [each for each in psutil.process_iter() if _belongs(each, options.out.resolve())]
     left = sorted(map(str, temporary_files() - before - by_itself))
     sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
