@@ -4,11 +4,15 @@
 """
 
 import asyncio
+import contextvars
 import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, PluginError
@@ -116,7 +120,7 @@ class FunctionGrader(ProblemGrader):
                     if self._is_async:
                         result = await function(**kwargs)
                     else:
-                        result = await asyncio.to_thread(function, **kwargs)
+                        result = await _call_in_thread(function, kwargs)
             except Exception as error:
                 if isinstance(error, TimeoutError) and limit.expired():
                     return Grade(False, GradeReason.TIMEOUT)
@@ -135,6 +139,26 @@ class FunctionGrader(ProblemGrader):
         if "fault" in reply:
             raise PluginError(reply["fault"])
         return grade_of(reply["score"], reply["extra"], correct_from=self._settings.correct_from)
+
+
+async def _call_in_thread(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of a call in a thread of its own.
+
+    asyncio's threads are few, so calls would wait for one while their limit runs, and closing them waits for
+    calls that never end. This thread starts at once, and does not keep the process alive.
+    """
+    result: Future[Any] = Future()
+    result.set_running_or_notify_cancel()
+    context = contextvars.copy_context()
+
+    def call() -> None:
+        try:
+            result.set_result(context.run(function, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            result.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return await asyncio.wrap_future(result)
 
 
 Grader = GraderPool | FunctionGrader

@@ -24,7 +24,7 @@ INSTANCE = Instance(
 )
 
 FUNCTIONS = """
-import asyncio, os, pathlib, time
+import asyncio, os, pathlib, threading
 
 def length(data_source, solution_str, ground_truth, extra_info, scale=10):
     return {"score": min(1, len(solution_str) / scale), "letters": len(solution_str), "said": solution_str,
@@ -38,8 +38,17 @@ async def waits(data_source, solution_str, ground_truth, extra_info):
     await asyncio.sleep(float(solution_str or 0))
     return 0.5
 
+told_to_end, ended = threading.Event(), threading.Event()
+
 def sleeps(data_source, solution_str, ground_truth, extra_info):
-    time.sleep(2)
+    told_to_end.wait(5)
+    ended.set()
+
+all_at_once = threading.Barrier(33)  # asyncio has at most 32 threads
+
+def meets(data_source, solution_str, ground_truth, extra_info):
+    all_at_once.wait(5)
+    return 1
 
 def spins(data_source, solution_str, ground_truth, extra_info):
     while solution_str == "for ever":
@@ -169,13 +178,19 @@ def test_in_this_process_as_many_calls_run_at_the_same_time_as_allowed(own):
         return max(asyncio.run(grade())) * 100
 
     assert (most(1), most(5)) == (1.0, 5.0)
+    grades = own("meets", isolation="none", num_workers=33).grade_problems([("", INSTANCE)] * 33)
+    assert all(grade.correct for grade in grades)
 
 
 @pytest.mark.parametrize("name", ["waits", "sleeps"])
 def test_in_this_process_the_limit_is_the_clocks(own, name):
     grader = own(name, isolation="none", time_limit_s=0.1)
-    grade = asyncio.run(grader.grade_rollout("50", INSTANCE))
-    assert (grade.correct, grade.reward, grade.reason) == (False, 0.0, GradeReason.TIMEOUT)
+    for grade in (grader.grade_problem("50", INSTANCE), asyncio.run(grader.grade_rollout("50", INSTANCE))):
+        assert (grade.correct, grade.reward, grade.reason) == (False, 0.0, GradeReason.TIMEOUT)
+    # Nothing waits for a thread that cannot be stopped.
+    thread = grader._function.__globals__
+    assert not thread["ended"].is_set()
+    thread["told_to_end"].set()
 
 
 @pytest.mark.parametrize(
