@@ -17,11 +17,13 @@ from seele.data.sources.mapping import as_level, as_text, look_up
 from seele.data.tasks.gsm8k import split_solution
 from seele.errors import DataError
 from seele.reward.extract import last_boxed
+from seele.reward.multiple_choice import LETTERS
 from seele_eval.problems import Problem, choice_problem, open_problem, split_answers
 
 RowReader = Callable[[Mapping[str, Any], str], Problem]
 """Turn a row and its place into a problem; raise ``DataError`` at that place if the row breaks the schema."""
 
+_LABELS = (tuple(LETTERS), tuple(str(number) for number in range(1, len(LETTERS) + 1)))
 _OPTION = re.compile(r"([A-Z]|\d)\) (.+)")
 _GROUPED_DIGITS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 
@@ -116,7 +118,9 @@ class RowColumns:
     the right one.
     """
     options: str | None = None
-    """A list of texts, whose labels are A, B, C, or a mapping from label to text."""
+    """A list of at most ten texts, whose labels are A, B, C, or a mapping to them from the labels A, B, C or 1,
+    2, 3, in any order.
+    """
     level: str | None = None
 
 
@@ -149,7 +153,8 @@ def read_columns(columns: RowColumns) -> RowReader:
             options = _lettered(options)
         if not isinstance(options, Mapping) or not options or not all(map(_is_text, options.values())):
             raise DataError(f"{at}, column {columns.options!r}: expected texts, got {reprlib.repr(options)}")
-        return replace(_choice(question, dict(options), value, at), level=level)
+        by_label = {str(label): text for label, text in options.items()}
+        return replace(_choice(question, by_label, ", ".join(map(str, answers)), at), level=level)
 
     return read
 
@@ -157,7 +162,14 @@ def read_columns(columns: RowColumns) -> RowReader:
 def _choice(question: str, options: dict[str, str], gold: Any, at: str) -> Problem:
     if gold not in options:
         raise DataError(f"{at}: the gold {gold!r} is not one of the options {list(options)}")
-    return choice_problem(question, {label: text.strip() for label, text in options.items()}, gold)
+    # Judges read an option's label as its position.
+    labels = next((each for each in _LABELS if set(each[: len(options)]) == options.keys()), None)
+    if labels is None:
+        raise DataError(
+            f"{at}: expected 1 to {len(LETTERS)} options with the labels A, B, C, ... or 1, 2, 3, ..., got "
+            f"{list(options)}"
+        )
+    return choice_problem(question, {label: options[label].strip() for label in labels[: len(options)]}, gold)
 
 
 def _lettered(texts: list[str]) -> dict[str, str]:

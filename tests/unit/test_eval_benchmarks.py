@@ -571,17 +571,31 @@ def test_training_problems_that_it_asks_are_found_whatever_its_prompt(legs, tmp_
 def test_options_are_judged_by_their_label(tmp_path):
     rows = [
         {"question": "Which?", "options": ["red", "blue"], "answer": "B"},
-        {"question": "Which?", "options": {"1": "red", "2": "blue"}, "answer": "1"},
+        {"question": "Which?", "options": {"2": "blue", "1": "red"}, "answer": 1},
     ]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     (tmp_path / "colours.yaml").write_text("reference: rows.json\ncolumns: {options: options}\n")
     task = load_own(tmp_path / "colours.yaml")
     assert task.problems[0].question == "Which?\n\nA) red\nB) blue"
+    assert task.problems[1].question == "Which?\n\n1) red\n2) blue"
     said = [
         task.extract(f"\\boxed{{{colour}}}", problem) for problem in task.problems for colour in ("red", "B")
     ]
     assert said == ["A", "B", "1", "2"]
     assert [task.judge(None, task.problems[0], each).correct for each in ("A", "B")] == [False, True]
+    assert [task.judge(None, task.problems[1], each).correct for each in ("red", "blue")] == [True, False]
+    for options, answer in (
+        ({"yes": "red", "no": "blue"}, "yes"),
+        ({"A": "red", "C": "blue"}, "A"),
+        (["red"] * 11, "A"),
+        (["red"] * 27, "A"),
+        ({"0": "red", "1": "blue"}, "0"),
+    ):
+        (tmp_path / "rows.json").write_text(
+            json.dumps([{"question": "Which?", "options": options, "answer": answer}])
+        )
+        with pytest.raises(DataError, match=r"row 0.*expected 1 to 10 options with the labels A, B, C, .*got"):
+            load_own(tmp_path / "colours.yaml")
 
 
 def test_several_answers_are_a_list_and_rows_may_come_from_a_function(legs, tmp_path):
