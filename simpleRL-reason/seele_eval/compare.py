@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from seele.data.storage.files import write_atomically
-from seele.errors import DataError
+from seele.errors import CheckpointError, DataError
 from seele.maths.irt import Array
 from seele.report.charts import shortened
 from seele_eval.command import check_folder, run_command
@@ -99,11 +99,13 @@ def compare(first: Path, second: Path) -> Comparison:
     """Pair the problems of two evaluations.
 
     Raises:
-        CheckpointError: If a folder holds no predictions.
+        CheckpointError: If a folder holds no predictions, or its scores are damaged.
         DataError: If they have no problem in common.
     """
     file_a, file_b = read_predictions(first), read_predictions(second)
-    groups_a, groups_b = _by_benchmark(file_a.predictions), _by_benchmark(file_b.predictions)
+    order, left_out_a = _read_scores(first)
+    groups_a = _by_benchmark(file_a.predictions, left_out_a)
+    groups_b = _by_benchmark(file_b.predictions, _read_scores(second)[1])
     notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
     notes += [
         f"{folder}: unfinished: it has no {SCORES[0]}"
@@ -112,7 +114,9 @@ def compare(first: Path, second: Path) -> Comparison:
     ]
     differences: dict[str, Array] = {}
     rows, attempted, left_out = [], [], []
-    for key in [key for key in groups_a if key in groups_b]:
+    # A benchmark's first temperature counts in the averages, as in A's scores.
+    common = sorted(groups_a.keys() & groups_b.keys())
+    for key in [*(each for each in order if each in common), *(each for each in common if each not in order)]:
         whole, amiss = _pair(groups_a[key], groups_b[key])
         left_out += [f"{key[0]}: {each}" for each in amiss]
         if whole:
@@ -136,10 +140,30 @@ def compare(first: Path, second: Path) -> Comparison:
     )
 
 
-def _by_benchmark(predictions: Sequence[Prediction]) -> Groups:
+def _read_scores(folder: Path) -> tuple[list[tuple[str, float]], Mapping[str, Sequence[str]]]:
+    """The benchmarks and temperatures that were scored, in order, and the problems that the scores leave out,
+    by benchmark. Both are empty for an unfinished evaluation.
+    """
+    path = folder / SCORES[0]
+    if not path.is_file():
+        return [], {}
+    try:
+        written = json.loads(path.read_bytes())
+        order = [(score["benchmark"], score["temperature"]) for score in written.get("scores", ())]
+        # Older files do not record it.
+        return order, written.get("left_out", {})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: is damaged ({error!r}); run the evaluation again to rewrite it"
+        ) from error
+
+
+def _by_benchmark(predictions: Sequence[Prediction], left_out: Mapping[str, Sequence[str]]) -> Groups:
+    skipped = {(benchmark, name) for benchmark, names in left_out.items() for name in names}
+    scored = [each for each in predictions if (each.benchmark, each.instance_id) not in skipped]
     return {
         key: {samples[0].instance_id: samples for samples in group_by_problem(group)}
-        for key, group in group_by_decoding(predictions).items()
+        for key, group in group_by_decoding(scored).items()
     }
 
 

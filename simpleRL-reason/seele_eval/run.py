@@ -129,7 +129,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
                 record(missing, responses, ledger, grader, progress, threads=arguments.graders)
     predictions = [ledger.done[draw.key] for draw in plan.draws]
     report = make_report(plan, predictions)
-    _write(plan, report)
+    _write(plan, report, left_out=_left_out(plan, ledger))
     sys.stderr.write(warning(plan, predictions) + _say_left_out(plan, ledger))
     return report
 
@@ -275,13 +275,29 @@ def _say_left_out(plan: Plan, ledger: Ledger) -> str:
     )
 
 
-def _write(plan: Plan, report: Report) -> None:
+def _left_out(plan: Plan, ledger: Ledger) -> dict[str, list[str]]:
+    """Problems of the plan's benchmarks that have samples but no score, by benchmark: those of an earlier
+    judge, or of rows that are not asked now.
+    """
+    asked: dict[str, set[str]] = {}
+    for draw in plan.draws:
+        asked.setdefault(draw.task.name, set()).add(draw.problem.instance_id)
+    there = {(each.benchmark, each.instance_id) for each in ledger.done.values()}
+    left_out: dict[str, list[str]] = {}
+    for benchmark, name in sorted(there):
+        if benchmark in asked and name not in asked[benchmark]:
+            left_out.setdefault(benchmark, []).append(name)
+    return left_out
+
+
+def _write(plan: Plan, report: Report, *, left_out: Mapping[str, Sequence[str]]) -> None:
     conditions: dict[str, Any] = {"name": plan.name, **plan.conditions}
     conditions["benchmarks"] = {task.name: dict(task.source) for task in plan.tasks}
     written = {
         "conditions": conditions,
         "scores": [asdict(score) for score in report.scores],
         "averages": {name: asdict(average) for name, average in report.averages.items()},
+        "left_out": left_out,
     }
     if curves := curves_of(report.scores):
         write_atomically(plan.out / PASS_FIGURE, draw_panels({"": curves}))

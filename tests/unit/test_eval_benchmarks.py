@@ -21,6 +21,7 @@ from seele.reward.grader import GraderPool
 from seele_eval import contamination, run
 from seele_eval.arguments import parse_arguments
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, GROUPS, LUFFY, MATH
+from seele_eval.compare import compare
 from seele_eval.grading import (
     BOX_OR_LAST,
     IN_BOXES,
@@ -540,6 +541,8 @@ def test_its_scores_are_written_resumed_and_told_apart_like_the_nines(legs, mode
     legs.write_text(f"{YAML}judge: wide.py:near\n")
     again, asked = evaluate(model, legs, tmp_path / "out")
     assert (again.accuracy, again.problems, len(asked)) == (0.5, 4, 4)
+    [paired] = compare(tmp_path / "out", tmp_path / "out").differences
+    assert (paired.problems, paired.first) == (4, 0.5)
     legs.write_text(legs.read_text().replace("One number", "A number"))
     with pytest.raises(ConfigError, match="has samples of another legs problem"):
         evaluate(model, legs, tmp_path / "out")

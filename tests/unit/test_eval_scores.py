@@ -620,6 +620,21 @@ def test_averages_need_all_benchmarks_of_their_group(tmp_path):
     )
 
 
+@pytest.mark.parametrize("drawn_first", [0.0, 0.6])
+def test_averages_are_of_the_first_temperature_that_was_scored(tmp_path, drawn_first):
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        for temperature in sorted((0.0, 0.6), key=lambda each: each != drawn_first):
+            for name in GENERAL:
+                solved = folder.name == "b" and temperature == 0.6
+                write(folder, {"p": [solved]}, benchmark=name, temperature=temperature)
+        scores = [{"benchmark": name, "temperature": each} for name in GENERAL for each in (0.6, 0.0)]
+        (folder / "scores.json").write_text(json.dumps({"scores": scores}))
+    assert compare(tmp_path / "a", tmp_path / "b").averages["general"].value == 1.0
+    (tmp_path / "a/scores.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"a/scores.json: is damaged"):
+        compare(tmp_path / "a", tmp_path / "b")
+
+
 def test_nothing_in_common_is_refused(tmp_path):
     first = write(tmp_path / "a", {"p": [1]})
     with pytest.raises(DataError, match="no problem at the same temperature in common"):
