@@ -29,7 +29,14 @@ if [[ -n "$MODEL" ]]; then
     arguments+=(--model "$MODEL")
     # A model without a run has no validation files to be evaluated on.
     [[ -n "$BENCHMARKS$PROBLEMS${CKPT_DIR:-}" || " $*" =~ " --"(benchmarks|problems|run) ]] || BENCHMARKS=all
+    if [[ -n "$STEPS" ]]; then
+        echo "STEPS=$STEPS: these are checkpoints of CKPT_DIR, but MODEL=$MODEL is one model; unset one of them" >&2
+        exit 2
+    fi
     [[ -d "$MODEL" ]] && default_out="$MODEL/eval" || default_out="runs/${MODEL//\//--}/eval"
+    # A run replaces these folders when it merges or exports another checkpoint.
+    folder=$(realpath -m "$MODEL")
+    [[ ! "${folder##*/}" =~ ^(merged|export)$ || ! -e "${folder%/*}/resolved.yaml" ]] || default_out="${MODEL%/}_eval"
 else
     # shellcheck disable=SC2012  # newest first is what ls is for
     : "${CKPT_DIR:=$(ls -td runs/* 2>/dev/null | head -n 1)}"
@@ -37,12 +44,12 @@ else
 fi
 [[ -z "${CKPT_DIR:-}" ]] || arguments+=(--run "$CKPT_DIR")
 [[ -z "$BENCHMARKS" ]] || arguments+=(--benchmarks "$BENCHMARKS")
-[[ -z "$BENCHMARKS" || -z "$DATA_DIR" ]] || arguments+=(--data-dir "$DATA_DIR")
+[[ -z "$DATA_DIR" ]] || arguments+=(--data-dir "$DATA_DIR")
 # shellcheck disable=SC2206  # spaces separate NAME=FILE pairs
 [[ -z "$PROBLEMS" ]] || arguments+=(--problems $PROBLEMS)
 : "${OUT:=${default_out:-$CKPT_DIR/eval}}"
 
-if [[ -n "$MODEL" || -z "$STEPS" ]]; then
+if [[ -z "$STEPS" ]]; then
     [[ -n "$MODEL" ]] || run python -m seele_verl.merge "$CKPT_DIR" --step "$LAST_STEP"
     run python -m seele_eval.run "${arguments[@]}" --out "$OUT" "$@"
     exit

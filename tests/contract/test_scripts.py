@@ -286,6 +286,13 @@ def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path
         "seele_eval.run --model Qwen/Qwen2.5-1.5B --benchmarks gsm8k "
         "--out runs/Qwen--Qwen2.5-1.5B/eval --seed 3"
     ]
+    # The next merge or export deletes these.
+    (tmp_path / "resolved.yaml").touch()
+    for name in ("merged", "export"):
+        (tmp_path / name).mkdir()
+        assert f"--out {tmp_path}/{name}_eval " in commands(MODEL=f"{tmp_path}/{name}/")[0]
+    refused = run_script(EVAL, MODEL=str(tmp_path), STEPS="all")
+    assert refused.returncode == 2 and "STEPS=all: these are checkpoints of CKPT_DIR, but" in refused.stderr
 
 
 def test_eval_of_another_model_leaves_the_runs_own_evaluation_alone(tmp_path: Path) -> None:
@@ -299,6 +306,8 @@ def test_eval_of_a_folder_takes_what_is_named_instead_of_all_benchmarks(tmp_path
         assert "--benchmarks" not in commands(MODEL=str(tmp_path), **named)[0]
     stdout = run_script(EVAL, "--problems", "a=b", MODEL=str(tmp_path)).stdout
     assert "--problems a=b" in stdout and "--benchmarks" not in stdout
+    stdout = run_script(EVAL, "--benchmarks", "gsm8k", MODEL=str(tmp_path), DATA_DIR="data").stdout
+    assert "--data-dir data" in stdout and "--benchmarks gsm8k" in stdout
 
 
 def test_the_quickstart_goes_on_in_the_folder_that_an_override_names() -> None:
