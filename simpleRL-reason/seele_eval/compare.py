@@ -25,8 +25,8 @@ from seele_eval.estimates import (
     Estimate,
     attempts,
     estimate,
-    estimate_mean,
     generator_for,
+    mean_of,
     pass_at_k,
     random_flips_p_value,
 )
@@ -112,7 +112,7 @@ def compare(first: Path, second: Path) -> Comparison:
         for folder in dict.fromkeys((first, second))
         if not (folder / SCORES[0]).is_file()
     ]
-    differences: dict[str, Array] = {}
+    differences: dict[str, Estimate] = {}
     rows, attempted, left_out = [], [], []
     # A benchmark's first temperature counts in the averages, as in A's scores.
     common = sorted(groups_a.keys() & groups_b.keys())
@@ -124,7 +124,7 @@ def compare(first: Path, second: Path) -> Comparison:
             accuracies_N2 = np.array([(accuracy_of(a), accuracy_of(b)) for a, b in pairs])
             rows.append(_difference(*key, accuracies_N2))
             attempted += _attempts(*key, pairs)
-            differences.setdefault(key[0], accuracies_N2[:, 1] - accuracies_N2[:, 0])
+            differences.setdefault(key[0], rows[-1].difference)
     if not rows:
         raise DataError(
             f"{first} and {second} have no problem at the same temperature in common; they hold (benchmark, "
@@ -247,11 +247,9 @@ def _panels(comparison: Comparison) -> dict[str, dict[str, PassCurve]]:
     }
 
 
-def _averages(differences: Mapping[str, Array]) -> dict[str, Estimate]:
+def _averages(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {
-        average: estimate_mean(
-            [differences[name] for name in members], [generator_for(name) for name in members]
-        )
+        average: mean_of([differences[name] for name in members])
         for average, members in AVERAGES.items()
         if all(name in differences for name in members)
     }

@@ -89,7 +89,7 @@ def draw(curves: Mapping[str, Curve]) -> bytes:
     figure, axes = new_chart()
     for index, (name, curve) in enumerate(curves.items()):
         steps, colour = list(curve), nth_colour(index)
-        low, high = zip(*(each.interval_95 for each in curve.values()), strict=True)
+        low, high = zip(*(each.band for each in curve.values()), strict=True)
         axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(steps, [each.value for each in curve.values()], "o-", color=colour, label=plain(name))
     style_axes(axes, x_label="training step", y_label="accuracy without hints")

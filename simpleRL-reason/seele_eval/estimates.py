@@ -11,7 +11,7 @@ from statistics import fmean, pvariance
 
 import numpy as np
 
-from seele.maths.bootstrap import ROUNDING, bootstrap_interval, resampled_means
+from seele.maths.bootstrap import ROUNDING, bootstrap_interval
 from seele.maths.irt import Array
 
 # Two-sided 95 % quantile of the standard normal distribution.
@@ -29,7 +29,13 @@ class Estimate:
     """A value with its 95 % interval."""
 
     value: float
-    interval_95: tuple[float, float]
+    interval_95: tuple[float, float] | None
+    """None if the data give no interval."""
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The interval, or the value twice if there is none, for a figure."""
+        return self.interval_95 or (self.value, self.value)
 
 
 def wilson_interval(accuracy: float, num_samples: float) -> tuple[float, float]:
@@ -97,32 +103,33 @@ def majority(votes: Sequence[str | None], corrects: Sequence[bool]) -> float:
 def estimate(values_N: Array, generator: np.random.Generator, *, is_share: bool = True) -> Estimate:
     """The mean over problems with its percentile bootstrap interval.
 
-    If all problems agree, resampling gives no interval; a share then has Wilson's interval.
+    If all problems agree, resampling gives no interval; a share then has Wilson's, anything else none.
     """
     value = float(values_N.mean())
-    if is_share and values_N.min() == values_N.max():
-        return Estimate(value, wilson_interval(value, len(values_N)))
+    if values_N.min() == values_N.max():
+        return Estimate(value, wilson_interval(value, len(values_N)) if is_share else None)
     low, high = bootstrap_interval(values_N, generator, resamples=RESAMPLES)
     return Estimate(value, (float(low), float(high)))
 
 
-def estimate_mean(groups: Sequence[Array], generators: Sequence[np.random.Generator]) -> Estimate:
-    """The plain mean of the groups' means; each group's problems are resampled separately.
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """The plain mean of independent estimates, such as those of different benchmarks.
 
-    Args:
-        groups: (N,) values of each group's problems; the groups may differ in N.
-        generators: One for each group.
+    Its interval [m - l, m + u] combines the intervals [m_i - l_i, m_i + u_i] of the n estimates as variances
+    are combined (Zou and Donner, 2008):
+
+        l = sqrt(sum l_i^2) / n,    u = sqrt(sum u_i^2) / n
+
+    If one of them has no interval, neither has the mean.
     """
-    value = fmean(float(values_N.mean()) for values_N in groups)
-    means_R = np.mean(
-        [
-            resampled_means(values_N, generator, resamples=RESAMPLES)
-            for values_N, generator in zip(groups, generators, strict=True)
-        ],
-        axis=0,
-    )
-    low, high = np.quantile(means_R, [0.025, 0.975])
-    return Estimate(value, (float(low), float(high)))
+    value = fmean(each.value for each in estimates)
+    below, above = [], []
+    for each in estimates:
+        if each.interval_95 is None:
+            return Estimate(value, None)
+        below.append(each.value - each.interval_95[0])
+        above.append(each.interval_95[1] - each.value)
+    return Estimate(value, (value - math.hypot(*below) / len(below), value + math.hypot(*above) / len(above)))
 
 
 def generator_for(name: str) -> np.random.Generator:

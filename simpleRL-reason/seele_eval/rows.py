@@ -118,8 +118,8 @@ class RowColumns:
     the right one.
     """
     options: str | None = None
-    """A list of at most ten texts, whose labels are A, B, C, or a mapping to them from the labels A, B, C or 1,
-    2, 3, in any order.
+    """A list of at most ten texts, whose labels are A, B, C, or a mapping to them from the labels A, B, C or
+    1, 2, 3, in any order.
     """
     level: str | None = None
 

@@ -18,9 +18,9 @@ from seele_eval.estimates import (
     Estimate,
     attempts,
     estimate,
-    estimate_mean,
     generator_for,
     majority,
+    mean_of,
     pass_at_k,
 )
 from seele_eval.grading import BOX
@@ -92,6 +92,7 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
         for name, values in measures.items()
     }
     accuracy = estimates[f"avg@{samples}"]
+    assert accuracy.interval_95 is not None, "a share has an interval"
     return Score(
         benchmark=first.benchmark,
         temperature=first.temperature,
@@ -147,9 +148,11 @@ def _in_order(value: str) -> tuple[bool, bool, float, str]:
 def average_scores(predictions_by_benchmark: Mapping[str, Sequence[Prediction]]) -> dict[str, Estimate]:
     """Averages of groups with all benchmarks: plain means of accuracies, as in both papers."""
     return {
-        name: estimate_mean(
-            [problem_accuracies(predictions_by_benchmark[benchmark]) for benchmark in members],
-            [generator_for(benchmark) for benchmark in members],
+        name: mean_of(
+            [
+                estimate(problem_accuracies(predictions_by_benchmark[benchmark]), generator_for(benchmark))
+                for benchmark in members
+            ]
         )
         for name, members in AVERAGES.items()
         if all(benchmark in predictions_by_benchmark for benchmark in members)

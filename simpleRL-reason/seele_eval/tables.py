@@ -74,7 +74,7 @@ def _draw_panel(
 ) -> None:
     for name, curve in curves.items():
         ks, colour = list(curve), colours[name]
-        low, high = zip(*(each.interval_95 for each in curve.values()), strict=True)
+        low, high = zip(*(each.band for each in curve.values()), strict=True)
         axes.fill_between(ks, low, high, color=colour, alpha=0.15, linewidth=0)
         label = "" if name in labelled else plain(name)
         axes.plot(ks, [each.value for each in curve.values()], "o-", color=colour, label=label)
@@ -165,15 +165,18 @@ def _in_cell(text: str) -> str:
 
 
 def percent(estimate: Estimate) -> str:
-    """``41.2 (38.0 to 44.5)``."""
-    low, high = estimate.interval_95
-    return f"{100 * estimate.value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    """``41.2 (38.0 to 44.5)``; ``41.2 (-)`` without an interval."""
+    return _with_interval(estimate, sign="")
 
 
 def difference(estimate: Estimate) -> str:
-    """``+1.2 (-0.4 to +2.8)``."""
-    low, high = estimate.interval_95
-    return f"{100 * estimate.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    """``+1.2 (-0.4 to +2.8)``; ``+1.2 (-)`` without an interval."""
+    return _with_interval(estimate, sign="+")
+
+
+def _with_interval(estimate: Estimate, *, sign: str) -> str:
+    ends = [f"{100 * end:{sign}.1f}" for end in estimate.interval_95 or ()]
+    return f"{100 * estimate.value:{sign}.1f} ({' to '.join(ends) or _ABSENT})"
 
 
 def decoding(score: Score) -> str:

@@ -597,7 +597,9 @@ def test_options_are_judged_by_their_label(tmp_path):
         (tmp_path / "rows.json").write_text(
             json.dumps([{"question": "Which?", "options": options, "answer": answer}])
         )
-        with pytest.raises(DataError, match=r"row 0.*expected 1 to 10 options with the labels A, B, C, .*got"):
+        with pytest.raises(
+            DataError, match=r"row 0.*expected 1 to 10 options with the labels A, B, C, .*got"
+        ):
             load_own(tmp_path / "colours.yaml")
 
 

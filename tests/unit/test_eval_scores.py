@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import random
 
 import numpy as np
@@ -19,12 +20,13 @@ from seele_eval.curve import curve_table, read_steps
 from seele_eval.curve import curves_of as curves_over_training
 from seele_eval.curve import main as curve_main
 from seele_eval.estimates import (
+    Estimate,
     attempts,
     effective_sample_size,
     estimate,
-    estimate_mean,
     generator_for,
     majority,
+    mean_of,
     pass_at_k,
     random_flips_p_value,
     wilson_interval,
@@ -310,16 +312,18 @@ def test_an_interval_is_over_problems_and_agrees_with_theory():
 
 def test_where_all_problems_agree_resampling_is_not_believed():
     assert estimate(np.zeros(30), generator_for("x")).interval_95 == pytest.approx(wilson_interval(0.0, 30))
-    assert estimate(np.full(3, 12.0), generator_for("x"), is_share=False).interval_95 == (12.0, 12.0)
+    assert estimate(np.full(3, 12.0), generator_for("x"), is_share=False).interval_95 is None
 
 
-def test_the_mean_of_benchmarks_weighs_them_equally_and_resamples_each_by_itself():
-    small, large = np.array([1.0, 0.0]), np.array([0.0] * 90 + [1.0] * 10)
-    found = estimate_mean([small, large], [generator_for("small"), generator_for("large")])
-    assert found.value == pytest.approx((0.5 + 0.1) / 2)
-    # The small one's mean is 0, 0.5 or 1: the interval is wide because of it.
-    low, high = found.interval_95
-    assert low < 0.1 and high > 0.5
+def test_the_mean_of_benchmarks_weighs_them_equally_and_combines_their_intervals():
+    found = mean_of([Estimate(0.5, (0.2, 0.9)), Estimate(0.1, (0.06, 0.4))])
+    assert found.value == pytest.approx(0.3)
+    # sqrt(.3^2 + .04^2) / 2 = .1513 below, sqrt(.4^2 + .3^2) / 2 = .25 above.
+    assert found.interval_95 == pytest.approx((0.3 - 0.1513, 0.3 + 0.25), abs=1e-4)
+    # Two benchmarks of which no problem was solved.
+    low, high = mean_of([estimate(np.zeros(size), generator_for("x")) for size in (30, 40)]).interval_95
+    assert low == 0.0 and high == pytest.approx(math.hypot(0.1135, 0.0876) / 2, abs=1e-4)
+    assert mean_of([found, Estimate(0.0, None)]) == Estimate(found.value / 2, None)
 
 
 def test_the_same_name_gives_the_same_interval():
@@ -545,8 +549,9 @@ def test_pairing_sees_what_two_separate_intervals_do_not(tmp_path):
 def test_an_evaluation_does_not_differ_from_itself(tmp_path):
     folder = write(tmp_path / "a", {"p": [1], "q": [0]})
     [row] = compare(folder, folder).differences
-    assert (row.difference.value, row.difference.interval_95, row.p_value) == (0.0, (0.0, 0.0), 1.0)
+    assert (row.difference.value, row.difference.interval_95, row.p_value) == (0.0, None, 1.0)
     assert compare(folder, folder).notes == ()
+    assert "| +0.0 (-) |" in compare(folder, folder).text()
 
 
 def test_other_conditions_and_unpaired_problems_are_noted(tmp_path):
