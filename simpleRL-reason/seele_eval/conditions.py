@@ -61,10 +61,12 @@ class RunDefaults:
     max_tokens: int
     problem_files: Mapping[str, Path]
     """Validation file by its stem."""
+    reward: Mapping[str, Any]
+    """The section ``seele.reward``."""
 
 
 def read_run_defaults(run: Path) -> RunDefaults:
-    """Read the template, response limit and validation files from ``RUN/resolved.yaml``.
+    """Read the template, response limit, validation files and reward from ``RUN/resolved.yaml``.
 
     Raises:
         DataError: If the file is missing.
@@ -96,6 +98,7 @@ def read_run_defaults(run: Path) -> RunDefaults:
         chat=Chat(_select(config, "seele.prompt.system"), dict(kwargs), opens, ask),
         max_tokens=int(values["data.max_response_length"]),
         problem_files=by_name,
+        reward=_select(config, "seele.reward") or {},
     )
 
 

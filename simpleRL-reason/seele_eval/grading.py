@@ -141,18 +141,22 @@ def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 
 
 def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """Right if the grader accepts the whole text, as the paper's harness requires, or each answer in any
-    order, as OlympiadBench's own judge does (arXiv:2402.14008).
+    """Right if the text holds as many answers as there are reference answers, and the grader accepts the whole
+    text, as the paper's harness requires, or each answer in any order, as OlympiadBench's own judge does
+    (arXiv:2402.14008).
 
     The reason for a wrong answer is that of the whole text.
     """
     bare = None if answer is None else drop_unit(answer, problem.unit)
     whole = grader.grade_answer(bare, problem.answer)
-    may_be_right = whole.reason in (GradeReason.WRONG, GradeReason.ERROR) and len(problem.answers) > 1
-    if bare is None or not may_be_right:
+    is_read = whole.reason in (GradeReason.CORRECT, GradeReason.WRONG, GradeReason.ERROR)
+    if bare is None or len(problem.answers) == 1 or not is_read:
         return whole
     given, missing = split_answers(bare), list(problem.answers)
     if len(given) != len(missing):
+        # A grader that ignores commas takes 5100 for "5, 100".
+        return Grade(False, GradeReason.WRONG) if whole.correct else whole
+    if whole.correct:
         return whole
     for part in given:
         found = next((gold for gold in missing if grader.grade_answer(part, gold).correct), None)
@@ -165,3 +169,7 @@ def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 def judge_option(grader: Grader, problem: Problem, answer: str | None) -> Grade:
     """Right if the answer names the reference option; no grader is needed."""
     return grade_choice(answer, problem.answer, problem.options)
+
+
+JUDGES = (judge_one, judge_all, judge_option)
+"""Judges that a user's own reward function replaces; a benchmark may have one of its own."""

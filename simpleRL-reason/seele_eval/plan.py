@@ -1,14 +1,16 @@
 """From the command line to a checked plan: tasks, samples, engine, conditions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seele.config.build import from_mapping
+from seele.config.settings import RewardConfig
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
-from seele.plugins import files_of
+from seele.plugins import absolute, files_of
 from seele.records import Chat
 from seele.reward.function import load_function
 from seele.reward.graders import GRADERS
@@ -18,7 +20,16 @@ from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
-from seele_eval.grading import BOX, BOX_OR_LAST, IN_BOXES, READ_TEXTS, WHOLE_TEXT, Reading
+from seele_eval.grading import (
+    BOX,
+    BOX_OR_LAST,
+    IN_BOXES,
+    JUDGES,
+    MAX_TEXT_CHARS,
+    READ_TEXTS,
+    WHOLE_TEXT,
+    Reading,
+)
 from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.parallel import complete_in_processes, share_gpus, visible_gpus
 from seele_eval.predictions import Key
@@ -62,6 +73,8 @@ class Plan:
     template: str
     chat: Chat
     """Further inputs of the template ``chat``."""
+    reward: RewardConfig
+    """The grader and its limits."""
 
 
 def make_plan(arguments: Arguments) -> Plan:
@@ -88,6 +101,8 @@ def make_plan(arguments: Arguments) -> Plan:
     of_run = defaults.chat if defaults and template == defaults.template else NO_CHAT
     chat = merge_chat(of_run, arguments.chat)
     reading = _choose_reading(arguments, template, chat)
+    reward = _choose_reward(arguments, defaults, reading)
+    _check_judges(tasks, reward.grader)
     return Plan(
         name=arguments.name or (_runs_own(arguments) or Path(model)).name,
         out=out,
@@ -103,13 +118,14 @@ def make_plan(arguments: Arguments) -> Plan:
             # Other templates ignore it.
             "chat": describe_chat(chat if template == CHAT else Chat(ask="")),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
-            **_describe_grader(arguments.grader),
+            **_describe_grader(reward),
             "answers": reading.answers,
             "after_thinking": reading.after_thinking,
             "versions": installed_versions(),
         },
         template=template,
         chat=chat,
+        reward=reward,
     )
 
 
@@ -226,6 +242,29 @@ def _choose_reading(arguments: Arguments, template: str, chat: Chat) -> Reading:
     return Reading(answers=answers, after_thinking=arguments.after_thinking, begun=begun)
 
 
+def _choose_reward(arguments: Arguments, defaults: RunDefaults | None, reading: Reading) -> RewardConfig:
+    """Return the grader's settings; those of the run if the grader is its own reward function."""
+    trained = defaults.reward if defaults else {}
+    is_runs_own = arguments.grader not in GRADERS and "grader" in trained
+    if not is_runs_own or absolute(trained["grader"]) != absolute(arguments.grader):
+        trained = {}
+    chosen = replace(
+        from_mapping(RewardConfig, trained, f"{arguments.run}/resolved.yaml: seele.reward"),
+        grader=arguments.grader,
+        num_workers=arguments.graders,
+    )
+    return replace(chosen, max_answer_chars=MAX_TEXT_CHARS) if reading.answers == WHOLE_TEXT else chosen
+
+
+def _check_judges(tasks: Sequence[Task], grader: str) -> None:
+    own = [task.name for task in tasks if task.judge not in JUDGES]
+    if own and grader not in GRADERS:
+        raise ConfigError(
+            f"--grader {grader}: benchmarks {own} have judges of their own; evaluate them with one of "
+            f"{list(GRADERS)}, which leaves the verdict to them"
+        )
+
+
 def _chat_folder(arguments: Arguments, template: str) -> Path | None:
     """Folder of the tokenizer that renders a chat; None for other templates and for a server."""
     if template != CHAT or arguments.server:
@@ -255,12 +294,17 @@ def _choose_out(arguments: Arguments) -> Path:
     return out
 
 
-def _describe_grader(grader: str) -> dict[str, Any]:
-    """The grader's name, and the checksums of the files of a user's own reward function."""
-    if grader in GRADERS:
-        return {"grader": grader}
-    files = files_of(grader, load_function(grader, {}))
-    return {"grader": grader, "grader_sha256": [file_sha256(file) for file in files]}
+def _describe_grader(reward: RewardConfig) -> dict[str, Any]:
+    """The grader's name, and of a user's own reward function the checksums of its files and the settings that
+    are not the defaults.
+    """
+    if reward.grader in GRADERS:
+        return {"grader": reward.grader}
+    files = files_of(reward.grader, load_function(reward.grader, reward.kwargs))
+    described = {"grader": reward.grader, "grader_sha256": [file_sha256(file) for file in files]}
+    settings = {"grader_kwargs": dict(reward.kwargs), "correct_from": reward.correct_from}
+    defaults = {"grader_kwargs": {}, "correct_from": RewardConfig().correct_from}
+    return described | {name: value for name, value in settings.items() if value != defaults[name]}
 
 
 def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
-from seele.config.settings import RewardConfig
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
 from seele.records import Instance
@@ -23,7 +22,7 @@ from seele_eval.arguments import Arguments, advise, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
 from seele_eval.command import Progress, exit_quietly, run_command
 from seele_eval.estimates import Estimate
-from seele_eval.grading import MAX_TEXT_CHARS, WHOLE_TEXT, Grader, judge_found
+from seele_eval.grading import Grader, judge_found
 from seele_eval.plan import Draw, Plan, choose_engine, make_plan
 from seele_eval.predictions import PASS_FIGURE, PREDICTIONS, Ledger, Prediction
 from seele_eval.problems import Problem
@@ -101,14 +100,7 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
         SeeleError: For anything that the user can fix.
     """
     plan = make_plan(arguments)
-    reads_texts = plan.conditions["answers"] == WHOLE_TEXT
-    grader = open_grader(
-        RewardConfig(
-            grader=arguments.grader,
-            num_workers=arguments.graders,
-            max_answer_chars=MAX_TEXT_CHARS if reads_texts else RewardConfig().max_answer_chars,
-        )
-    )
+    grader = open_grader(plan.reward)
     ledger = Ledger(plan.out, plan.conditions)
     _check_problems(plan, ledger)
     missing = [draw for draw in plan.draws if draw.key not in ledger.done]
@@ -183,7 +175,7 @@ def record(
 
 def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Prediction:
     """Cut the response at a stop string, and find and judge its answer. A user's own reward function
-    judges the whole response.
+    judges the whole response instead of one of ``JUDGES``.
     """
     task, problem, response = draw.task, draw.problem, response.before_stop(draw.request.stop)
     found = draw.reading.read(response.text, problem, task.extract)

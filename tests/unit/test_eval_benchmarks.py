@@ -536,6 +536,11 @@ def test_its_scores_are_written_resumed_and_told_apart_like_the_nines(legs, mode
     assert len(asked) == 4 and "legs" in (tmp_path / "out" / "scores.md").read_text()
     again, asked = evaluate(model, legs, tmp_path / "out")
     assert asked == [] and again.accuracy == score.accuracy
+    (tmp_path / "own.py").write_text("def reward(data_source, solution_str, ground_truth, extra_info): pass")
+    with pytest.raises(
+        ConfigError, match=r"own.py:reward: benchmarks \['legs'\] have judges of their own; ev"
+    ):
+        evaluate(model, legs, tmp_path / "out", "--grader", f"{tmp_path}/own.py:reward")
     # What another judge decided does not count; what was asked with another prompt is refused.
     (tmp_path / "wide.py").write_text(CODE.replace("< 2", "< 8"))
     legs.write_text(f"{YAML}judge: wide.py:near\n")
@@ -778,6 +783,13 @@ def test_each_reference_answer_is_used_up_by_one_answer():
     twice = open_problem("?", "2", "2", "3")
     assert verdict(twice, "2,3,2").correct
     assert not verdict(twice, "2,3,3").correct
+
+
+def test_answers_that_run_together_are_not_those_of_the_gold(grader):
+    two = open_problem("?", "5", "100")
+    assert grader.grade_answer("5100", two.answer).correct, "MathRuler ignores commas"
+    assert judge_all(grader, two, "5100").reason is GradeReason.WRONG
+    assert judge_all(grader, two, "5, 100").correct
 
 
 def test_a_single_answer_is_asked_for_once_and_without_its_unit():

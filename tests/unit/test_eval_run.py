@@ -321,6 +321,30 @@ def test_a_reward_function_of_the_users_own_judges_whole_responses(model, proble
     assert found == {"chains/0": None, "chains/1": None, "chains/2": None, "chains/3": "4"}
 
 
+def test_a_runs_own_reward_function_judges_as_in_training(model, trained_run, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def half(data_source, solution_str, ground_truth, extra_info, right):\n"
+        "    return 0.5 * (ground_truth == right)\n"
+    )
+    resolved = trained_run / "resolved.yaml"
+    settings = yaml.safe_load(resolved.read_text())
+    reward = {"grader": f"{tmp_path}/own.py:half", "kwargs": {"right": "3"}, "correct_from": 0.5}
+    settings["seele"]["reward"] = reward | {"isolation": "none", "num_workers": 7}
+    resolved.write_text(yaml.safe_dump(settings))
+    argv = ("--run", trained_run, "--model", model, "--out", tmp_path / "out")
+    (score,) = evaluate(KnowsFour(), *argv, "--grader", os.path.relpath(f"{tmp_path}/own.py:half"))
+    assert score.accuracy == 0.25
+    conditions = written(tmp_path / "out")["conditions"]
+    assert (conditions["grader_kwargs"], conditions["correct_from"]) == ({"right": "3"}, 0.5)
+    settings["seele"]["reward"]["isolation"] = "thread"
+    resolved.write_text(yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match=r"run/resolved.yaml: seele.reward: isolation must be one of"):
+        evaluate(Untouchable(), *argv, "--grader", f"{tmp_path}/own.py:half")
+    # Another grader has the defaults.
+    evaluate(KnowsFour(), *argv)
+    assert "correct_from" not in written(tmp_path / "out")["conditions"]
+
+
 def test_no_verdict_of_a_reward_function_outlives_its_code(model, problems, tmp_path, monkeypatch):
     code = "def judge(data_source, solution_str, ground_truth, extra_info):\n    return {}\n"
     (own := tmp_path / "own.py").write_text(code.format("1.0"))
