@@ -57,14 +57,22 @@ class Arguments:
 
 def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     """Parse ``argv``, by default this process's arguments. Exits with status 2 if they do not parse."""
-    parser = argparse.ArgumentParser(
-        prog="seele_eval",
-        description="Evaluate a model without hints. The same command resumes a killed evaluation.",
-    )
+    about = "Evaluate a model without hints. The same command resumes a killed evaluation."
+    parser = new_parser("seele_eval", about)
+    return to_arguments(parser, vars(parser.parse_args(argv)))
+
+
+def new_parser(prog: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with all options of an evaluation, whose values ``to_arguments`` takes."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     _add_what(parser.add_argument_group("what"))
     _add_how(parser.add_argument_group("how (default: from the run or the benchmark)"))
     _add_where(parser.add_argument_group("on what"))
-    values = vars(parser.parse_args(argv))
+    return parser
+
+
+def to_arguments(parser: argparse.ArgumentParser, values: dict[str, Any]) -> Arguments:
+    """Return the arguments of an evaluation. Exits with status 2 if options contradict each other."""
     values["stop"] = chosen_stop(parser, values["stop"])
     values["chat"] = chosen_chat(parser, values)
     for key in ("benchmarks", "problems", "temperature", "by"):
@@ -113,7 +121,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     add_stop(group)
     group.add_argument(
         "--temperature",
-        type=_temperature,
+        type=temperature,
         nargs="+",
         default=(),
         help="0 is greedy; each value gets its own score",
@@ -280,7 +288,8 @@ def share(text: str) -> float:
     return value
 
 
-def _temperature(text: str) -> float:
+def temperature(text: str) -> float:
+    """Parse a finite number of at least 0, as an argument's type."""
     value = float(text)
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be 0 (greedy) or above, got {text}")

@@ -5,7 +5,6 @@ The file is evaluated with the paper's settings (arXiv:2509.06923, section 5.1: 
 options of ``seele_eval.run``, resumes after a kill, and runs on all GPUs or against a server.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_cou
 from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError
 from seele.records import Finish, GradeReason
-from seele_eval.arguments import Arguments, parse_arguments
+from seele_eval.arguments import Arguments, new_parser, to_arguments
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.grading import BOX
 from seele_eval.predictions import read_predictions
@@ -36,20 +35,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
     """Parse the file's path and the arguments of its evaluation."""
-    parser = argparse.ArgumentParser(
-        prog="seele_eval.difficulty",
-        description="Count how often a model solves each problem of a file.",
-        epilog="Further options: see python -m seele_eval.run --help.",
-        allow_abbrev=False,
+    parser = new_parser(
+        "seele_eval.difficulty",
+        "Count how often a model solves each problem of a file, by default in "
+        f"{SAMPLES} samples at temperature {TEMPERATURE}.",
     )
     parser.add_argument("file", type=Path, help="parquet in our schema")
-    parser.add_argument("--samples", default=str(SAMPLES), help=f"samples per problem; default {SAMPLES}")
-    parser.add_argument("--temperature", default=str(TEMPERATURE), help=f"default {TEMPERATURE}")
-    options, further = parser.parse_known_args(argv)
-    own = ["--problems", f"{TASK}={options.file}"]
-    own += ["--samples", options.samples, "--temperature", options.temperature]
-    # As in training, only boxed answers count, whatever the template; a later --answers overrides this one.
-    return options.file, parse_arguments(["--answers", BOX, *further, *own])
+    # As in training, only boxed answers count, whatever the template.
+    parser.set_defaults(samples=SAMPLES, temperature=[TEMPERATURE], answers=BOX)
+    values = vars(parser.parse_args(argv))
+    file = values.pop("file")
+    return file, to_arguments(parser, values | {"problems": [(TASK, file)]})
 
 
 def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None) -> str:
@@ -63,7 +59,12 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
     Raises:
         SeeleError: For anything that the user can fix.
     """
-    [temperature], samples, out = arguments.temperature, arguments.samples or 1, arguments.out
+    samples, out = arguments.samples or 1, arguments.out
+    if len(arguments.temperature) > 1:
+        raise ConfigError(
+            f"--temperature: expected one value, got {list(arguments.temperature)}; omit others"
+        )
+    [temperature] = arguments.temperature
     if out is None or arguments.benchmarks or arguments.run or arguments.limit:
         raise ConfigError(
             "sampling for a filter needs --out and the whole file; omit --benchmarks, --run and --limit"

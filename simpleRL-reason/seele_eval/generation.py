@@ -21,6 +21,14 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 # Files that transformers and vLLM read; repositories hold many others.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+_OLDER_WEIGHTS = ["pytorch_model*.bin"]
+
+# Settings of a model and of its tokenizer; a vocabulary in other files counts only without tokenizer.json.
+_SETTINGS = (
+    "*config.json", "*.index.json", "*.jinja", "chat_template.json", "tokenizer.json", "vocab.json",
+    "added_tokens.json", "special_tokens_map.json", "params.json", "tekken.json",
+)  # fmt: skip
+_VOCABULARY = ("*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 
 
 def find_model(name: str, *, revision: str | None = None) -> Path:
@@ -49,7 +57,10 @@ def find_model(name: str, *, revision: str | None = None) -> Path:
             f"{name} from the hub needs 'huggingface_hub'; run: pip install huggingface_hub"
         ) from error
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
+        if not any(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=_OLDER_WEIGHTS))
+        return folder
     except (OSError, ValueError) as error:
         raise DataError(
             f"{name}: no such folder, and the Hugging Face hub did not provide it: {error}. Gated models "
@@ -71,6 +82,12 @@ def find_weights(model: Path) -> list[Path]:
     if not weights:
         raise DataError(f"{model}: holds no weights (*.safetensors or *.bin)")
     return weights
+
+
+def find_settings(model: Path) -> list[Path]:
+    """The files of a Hugging Face folder, besides its weights, on which prompts and responses depend."""
+    patterns = _SETTINGS if (model / "tokenizer.json").is_file() else (*_SETTINGS, *_VOCABULARY)
+    return sorted({file for pattern in patterns for file in model.glob(pattern)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

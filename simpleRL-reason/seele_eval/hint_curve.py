@@ -32,6 +32,7 @@ from seele_eval.arguments import (
     chosen_stop,
     merge_chat,
     positive,
+    temperature,
 )
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
@@ -218,7 +219,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=positive, default=5, help="use problems with exactly this many steps")
     parser.add_argument("--limit", type=positive, default=200, help="largest number of problems")
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
-    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
     add_chat(parser)
     add_stop(parser)
@@ -242,8 +243,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
-    options = parse(arguments)
-    return run_command(lambda: write(measure(options), options))
+
+    def command() -> str:
+        options = parse(arguments)
+        return write(measure(options), options)
+
+    return run_command(command)
 
 
 def write(points: Sequence[Point], options: argparse.Namespace) -> str:

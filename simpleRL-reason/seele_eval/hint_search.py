@@ -14,7 +14,7 @@ from typing import Any
 
 from seele.data.storage.append_log import LineAppender, read_whole_lines
 from seele.data.storage.files import file_sha256
-from seele.errors import ConfigError
+from seele.errors import CheckpointError, ConfigError
 from seele.records import Chat, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
@@ -28,9 +28,10 @@ from seele_eval.arguments import (
     chosen_stop,
     merge_chat,
     positive,
+    temperature,
 )
 from seele_eval.conditions import describe_chat, differing
-from seele_eval.generation import EngineSettings, find_model, find_weights, start_engine
+from seele_eval.generation import EngineSettings, find_model, find_settings, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
 from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
 from seele_eval.predictions import read_predictions
@@ -47,6 +48,9 @@ from seele_eval.prompts import (
 
 AT_A_TIME = 256
 """Problems whose samples are drawn together, and lost together if the command is killed."""
+
+
+_NOT_IN_OLDER_LEDGERS = ("files", "template_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,8 @@ def search(
         _check_samples(options, weights=conditions["weights"], stop=stop)
     found, appender = _open(ledger, {**conditions, **hints.conditions})
     if options.samples_dir:
-        found += _filters_samples(options.samples_dir, {each.instance_id for each in found})
+        new = {each.instance_id for each in problems} - {each.instance_id for each in found}
+        found += _filters_samples(options.samples_dir, new)
 
     def ask(instance: Instance, hint_steps: int, number: int) -> Request:
         return hints.give(_request(instance, hint_steps, number, options, stop), instance, hint_steps)
@@ -183,11 +188,13 @@ def _request(
 
 def _conditions(options: argparse.Namespace) -> dict[str, Any]:
     """Conditions on which the samples of every search depend."""
-    weights = find_weights(find_model(str(options.model)))
+    model = find_model(str(options.model))
     return {
         "problems": file_sha256(options.file),
-        "weights": [file_sha256(each) for each in weights],
+        "weights": [file_sha256(each) for each in find_weights(model)],
+        "files": {each.name: file_sha256(each) for each in find_settings(model)},
         "template": options.template,
+        "template_text": None if options.template == CHAT else template_text(options.template),
         "chat": describe_chat(options.chat),
         "stop": options.stop,
         **{key: getattr(options, key) for key in ("samples", "temperature", "max_tokens", "seed", "dtype")},
@@ -199,11 +206,19 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
 
     Raises:
         ConfigError: If the ledger has other conditions, or another process writes to it.
+        CheckpointError: If the ledger is damaged anywhere but at its end.
     """
     conditions = json.loads(json.dumps(conditions))
     ledger.parent.mkdir(parents=True, exist_ok=True)
     read = read_whole_lines(ledger)
-    before, *lines = [*map(json.loads, read.lines)] or [conditions]
+    try:
+        before, *lines = [*map(json.loads, read.lines)] or [conditions]
+        before = {key: conditions[key] for key in _NOT_IN_OLDER_LEDGERS} | before
+        found = [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines]
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{ledger}: is damaged ({error}); remove the damaged line, or the file to draw all samples again"
+        ) from error
     if before != conditions:
         differs = sorted(key for key in {*before, *conditions} if before.get(key) != conditions.get(key))
         raise ConfigError(
@@ -213,7 +228,7 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
     appender = LineAppender(ledger, whole_bytes=read.whole_bytes, total_bytes=read.total_bytes)
     if not read.lines:
         appender.append(json.dumps(conditions))
-    return [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines], appender
+    return found, appender
 
 
 def _check_samples(options: argparse.Namespace, *, weights: Sequence[str], stop: Sequence[str]) -> None:
@@ -245,11 +260,11 @@ def _check_samples(options: argparse.Namespace, *, weights: Sequence[str], stop:
         )
 
 
-def _filters_samples(folder: Path, known: Set[str]) -> list[Tried]:
-    """Return the un-hinted results of ``seele data filter`` for problems that are not ``known``."""
+def _filters_samples(folder: Path, wanted: Set[str]) -> list[Tried]:
+    """Return the un-hinted results of ``seele data filter`` for the problems ``wanted``."""
     texts: dict[str, str | None] = {}
     for each in read_predictions(folder).predictions:
-        if each.instance_id not in known and texts.get(each.instance_id) is None:
+        if each.instance_id in wanted and texts.get(each.instance_id) is None:
             is_right = each.correct and each.finish is Finish.STOP
             texts[each.instance_id] = each.text if is_right else None
     return [Tried(instance_id=key, hint_steps=0, text=text) for key, text in texts.items()]
@@ -270,7 +285,7 @@ def parser_of(prog: str, description: str, *, samples: int) -> argparse.Argument
         default=samples,
         help="per problem and hint; default %(default)s",
     )
-    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")
     parser.add_argument("--template", default="plain", help="prompt template")
     add_chat(parser)
     add_stop(parser)

@@ -17,9 +17,10 @@ from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
+from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.command import check_folder
 from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
-from seele_eval.generation import EngineSettings, complete_here, find_model, find_weights
+from seele_eval.generation import EngineSettings, complete_here, find_model, find_settings, find_weights
 from seele_eval.grading import (
     BOX,
     BOX_OR_LAST,
@@ -149,18 +150,25 @@ def choose_engine(arguments: Arguments, plan: Plan) -> Complete:
 
 
 def choose_tasks(arguments: Arguments, defaults: RunDefaults | None) -> list[Task]:
-    """The named problem files and benchmarks, or else the run's validation files."""
-    files: Mapping[str, Path] = dict(arguments.problems)
+    """The named problem files and benchmarks, or else the run's validation files. Of these, one that is named
+    like a benchmark or an average is called ``val_NAME``.
+    """
+    files = list(arguments.problems)
+    if taken := [name for name, _ in files if name in BENCHMARKS or name in GROUPS]:
+        raise ConfigError(f"--problems {taken[0]}=...: benchmarks or averages have this name; choose another")
     if defaults and not files and not arguments.benchmarks:
-        files = defaults.problem_files
+        files = [
+            (f"val_{name}" if name in BENCHMARKS or name in GROUPS else name, path)
+            for name, path in defaults.problem_files.items()
+        ]
     benchmarks = find_benchmarks(arguments.benchmarks)
-    names = [name for name, _ in arguments.problems or files.items()] + list(benchmarks)
+    names = [name for name, _ in files] + list(benchmarks)
     if not names:
         raise ConfigError("nothing to evaluate: name --benchmarks, --problems or --run")
     if len(set(names)) < len(names):
         raise ConfigError(f"benchmarks must have different names, got {names}")
     limit, by = arguments.limit, arguments.by
-    tasks = [load_problem_file(name, path, limit=limit, by=by) for name, path in files.items()] + [
+    tasks = [load_problem_file(name, path, limit=limit, by=by) for name, path in files] + [
         load_benchmark(
             name,
             benchmark,
@@ -312,9 +320,8 @@ def _describe_model(model: str, arguments: Arguments) -> dict[str, Any]:
     if arguments.server:
         return {"model": model, "server": arguments.server, "served_model": model}
     folder = find_model(model, revision=arguments.revision)
-    settings_files = sorted([*folder.glob("*.json"), *folder.glob("*.jinja")])
     return {
         "model": model,
         "weights_sha256": {file.name: file_sha256(file) for file in find_weights(folder)},
-        "files_sha256": {file.name: file_sha256(file) for file in settings_files},
+        "files_sha256": {file.name: file_sha256(file) for file in find_settings(folder)},
     }

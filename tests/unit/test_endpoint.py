@@ -570,6 +570,11 @@ def test_only_boxes_count_for_a_filter_as_in_training_whatever_the_template():
     argv = ["in.parquet", "--out", "out", "--model", "m", "--template", "chat"]
     assert parse(argv)[1].answers == "box"
     assert parse([*argv, "--answers", "box-or-last"])[1].answers == "box-or-last"
+    # Options may come before the file.
+    assert parse(["--model", "m", "problems.parquet", "--out", "o"])[0].name == "problems.parquet"
+    file, several = parse([*argv, "--temperature", "0.6", "1"])
+    with pytest.raises(ConfigError, match=r"--temperature: expected one value, got \[0.6, 1.0\]"):
+        sample(file, several)
 
 
 def test_samples_are_counted_with_their_conditions(server, tmp_path):
@@ -724,6 +729,15 @@ def test_numbers_are_positive(option, capsys):
     with pytest.raises(SystemExit) as ended:
         hint_curve_main(["--model", "m", "--problems", "p.parquet", "--out", "o", option, "0"])
     assert ended.value.code == 2 and f"{option}: must be at least 1" in capsys.readouterr().err
+
+
+def test_what_contradicts_in_a_curves_options_is_one_line(capsys):
+    arguments = ["--model", "m", "--problems", "p.parquet", "--out", "o"]
+    assert hint_curve_main([*arguments, "--system", "Be brief."]) == 2
+    assert capsys.readouterr().err.startswith("error: --system, ")
+    with pytest.raises(SystemExit):
+        hint_curve_main([*arguments, "--temperature", "nan"])
+    assert "--temperature: must be 0 (greedy) or above, got nan" in capsys.readouterr().err
 
 
 def test_a_curves_conditions_say_how_the_model_was_asked(tmp_path):

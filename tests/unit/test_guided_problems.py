@@ -46,7 +46,6 @@ class Model:
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
     monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
-    monkeypatch.setattr(hint_search, "find_model", lambda name: name)
     (tmp_path / "weights").write_text("w")
     file, out = tmp_path / "problems.parquet", tmp_path / "guided.parquet"
     write_problems(file, map(instance, NAMES), split="train")

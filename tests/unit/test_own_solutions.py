@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from seele.data.storage.files import file_sha256
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import read_problems, write_problems
-from seele.errors import ConfigError
+from seele.errors import CheckpointError, ConfigError
 from seele.records import Finish, Instance
 from seele_eval import hint_search, own_solutions
 from seele_eval.prompts import Response
@@ -43,7 +43,6 @@ class Model:
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
     monkeypatch.setattr(hint_search, "find_weights", lambda path: [tmp_path / "weights"])
-    monkeypatch.setattr(hint_search, "find_model", lambda name: name)
     (tmp_path / "weights").write_text("w")
     file, out = tmp_path / "problems.parquet", tmp_path / "own.parquet"
     write_problems(file, [instance(name) for name in ("easy", "mid", "never")], split="train")
@@ -100,9 +99,34 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     assert {hint for _, hint in model.asked} == {1, 2}
     with pytest.raises(ConfigError, match="were drawn with other seed, temperature; name another --out"):
         draw(model, "--seed", "1", "--temperature", "0.5")
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "another"}')
+    with pytest.raises(ConfigError, match="were drawn with other files; name another --out"):
+        draw(model)
+    (tmp_path / "tokenizer_config.json").unlink()
     done = Model(easy=0, mid=2, never=9)
     draw(done)
     assert done.asked == []
+    # Older ledgers record less.
+    head, *others = ledger.read_text().splitlines(keepends=True)
+    conditions = json.loads(head)
+    assert (conditions.pop("files"), conditions.pop("template_text")) == ({}, "{question}\n")
+    ledger.write_text("".join([json.dumps(conditions) + "\n", *others]))
+    draw(done)
+    assert done.asked == []
+    # A template's file may have another text.
+    ledger.write_text("".join([json.dumps(conditions | {"template_text": "Q: {question}"}) + "\n", *others]))
+    with pytest.raises(ConfigError, match="were drawn with other template_text; name another --out"):
+        draw(done)
+    ledger.write_text("".join([head, "{\n", *others]))
+    with pytest.raises(CheckpointError, match=r"own.parquet.samples.jsonl: is damaged .*; remove"):
+        draw(done)
+
+
+@pytest.mark.parametrize("temperature", ["nan", "-1"])
+def test_a_temperature_is_a_finite_number(draw, temperature, capsys):
+    with pytest.raises(SystemExit):
+        draw(Model(), "--temperature", temperature)
+    assert "--temperature: must be 0 (greedy) or above" in capsys.readouterr().err
 
 
 def test_samples_of_the_filter_come_first(draw, tmp_path):
@@ -129,6 +153,7 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
             "reason": "correct",
         },
         {**sample, "instance_id": "mid", "sample": 0, "text": "no", "correct": False, "reason": "wrong"},
+        {**sample, "instance_id": "other", "sample": 0, "text": "7", "correct": True, "reason": "correct"},
     ]
 
     def write(**conditions):
@@ -161,7 +186,8 @@ def test_samples_of_the_filter_come_first(draw, tmp_path):
             draw(model, "--samples-dir", str(folder))
     assert model.asked == [] and not (tmp_path / "own.parquet.samples.jsonl").exists()
     write(**drawn_here)
-    _, out = draw(model, "--samples-dir", str(folder))
+    said, out = draw(model, "--samples-dir", str(folder))
+    assert "3 problems, 2 with the model's own solution, 1 of them without a hint" in said
     assert [*dict.fromkeys(model.asked)] == [("never", 0), ("mid", 1), ("never", 1), ("never", 2)]
     assert read_problems(out)[0].steps == ("Mine: \\boxed{7}.",)
     # Samples from before anything was recorded.
