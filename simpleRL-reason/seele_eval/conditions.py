@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
 from seele_eval.grading import BOX
@@ -70,12 +69,12 @@ def read_run_defaults(run: Path) -> RunDefaults:
 
     Raises:
         DataError: If the file is missing.
-        ConfigError: If a key is missing, or two validation files have the same stem.
+        ConfigError: If the file is not YAML, a key is missing, or two validation files have the same stem.
     """
     path = run / "resolved.yaml"
     if not path.is_file():
         raise DataError(f"{path}: no such file; --run expects the folder of a training run")
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = read_yaml(path)
     values = {}
     for key in ("seele.prompt.template", "data.max_response_length", "data.val_files"):
         values[key] = _select(config, key)

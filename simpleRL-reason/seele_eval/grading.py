@@ -141,8 +141,8 @@ def judge_one(grader: Grader, problem: Problem, answer: str | None) -> Grade:
 
 
 def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
-    """Right if the text holds as many answers as there are reference answers, and the grader accepts the whole
-    text, as the paper's harness requires, or each answer in any order, as OlympiadBench's own judge does
+    """Right if the text holds as many answers as the reference, and the grader accepts the whole text, as the
+    paper's harness requires, or each answer in any order, as OlympiadBench's own judge does
     (arXiv:2402.14008).
 
     The reason for a wrong answer is that of the whole text.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import getfile, isfunction, ismethod, unwrap
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ class BenchmarkFile:
     def __post_init__(self) -> None:
         if QUESTION not in self.prompt:
             raise ValueError(f"prompt needs {QUESTION} where the question goes, got {self.prompt!r}")
-        if self.temperature < 0.0 or self.samples < 1:
+        if not 0.0 <= self.temperature < inf or self.samples < 1:
             raise ValueError(
-                f"expected temperature >= 0 and samples >= 1, got {self.temperature} and {self.samples}"
+                f"expected a finite temperature >= 0 and samples >= 1, got {self.temperature} and "
+                f"{self.samples}"
             )
 
 

@@ -119,7 +119,8 @@ def evaluate(arguments: Arguments, *, complete: Complete | None = None) -> Repor
                     # Starts the grader: a failure shows now, and the first finished sample need not wait.
                     grader.grade_answer("1", "2")
                 record(missing, responses, ledger, grader, progress, threads=arguments.graders)
-    predictions = [ledger.done[draw.key] for draw in plan.draws]
+    # Samples may hold further columns, requested earlier.
+    predictions = [replace(ledger.done[draw.key], columns=draw.problem.columns) for draw in plan.draws]
     report = make_report(plan, predictions)
     _write(plan, report, left_out=_left_out(plan, ledger))
     sys.stderr.write(warning(plan, predictions) + _say_left_out(plan, ledger))

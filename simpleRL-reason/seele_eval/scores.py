@@ -115,18 +115,16 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
 def score_columns(by_problem: Sequence[Sequence[Prediction]]) -> dict[str, tuple[Part, ...]]:
     """Accuracy on the problems with each value of each requested column.
 
-    A problem whose value is a list of texts counts once for each text. Problems drawn before the column was
-    requested are left out.
+    A problem whose value is a list of texts counts once for each text.
 
     Args:
-        by_problem: Samples of each problem.
+        by_problem: Samples of each problem, all with the requested columns.
     """
-    columns = [dict(item for each in samples for item in each.columns.items()) for samples in by_problem]
     scored = {}
-    for column in dict.fromkeys(name for each in columns for name in each):
+    for column in by_problem[0][0].columns:
         groups: dict[str, list[float]] = defaultdict(list)
-        for samples, values in zip(by_problem, columns, strict=True):
-            for value in values_in(values[column]) if column in values else ():
+        for samples in by_problem:
+            for value in values_in(samples[0].columns[column]):
                 groups[value].append(accuracy_of(samples))
         scored[column] = tuple(
             Part(

@@ -56,7 +56,8 @@ def load_benchmark(
     Args:
         name: The benchmark's name in results.
         benchmark: The benchmark's definition.
-        data_dir: Folder that holds the benchmark's file; the hub is used if it is None.
+        data_dir: Folder that holds the benchmark's file; the hub is used if it is None or the benchmark has
+            no file.
         limit: Largest number of problems to keep. The source must still be complete.
         any_row_count: Accept a source whose number of rows differs from the benchmark's.
         by: Columns whose values the problems keep.
@@ -69,7 +70,7 @@ def load_benchmark(
     if benchmark.open is not None:
         opened = benchmark.open()
         rows, source = list(opened.rows), dict(opened.origin)
-    elif data_dir is None:
+    elif data_dir is None or not benchmark.files:
         rows, source = _hub_rows(name, benchmark)
         expected = benchmark.hub_rows or benchmark.rows
     else:
@@ -182,7 +183,12 @@ def _find_file(name: str, benchmark: Benchmark, data_dir: Path) -> Path:
 def _hub_rows(name: str, benchmark: Benchmark) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     if benchmark.hub is None:
         raise DataError(
-            f"benchmark {name!r} is not on the hub; name the folder that holds it with --data-dir"
+            f"benchmark {name!r} is not on the hub; "
+            + (
+                "name the folder that holds it with --data-dir"
+                if benchmark.files
+                else "its definition needs one of files, hub and open"
+            )
         )
     gated = (
         ""
@@ -192,6 +198,10 @@ def _hub_rows(name: str, benchmark: Benchmark) -> tuple[list[tuple[str, Any]], d
             "HF_TOKEN. "
         )
     )
-    instead = f"{gated}Without a network, put {benchmark.files[0]} below a folder and pass that as --data-dir"
+    instead = (
+        f"{gated}Without a network, put {benchmark.files[0]} below a folder and pass that as --data-dir"
+        if benchmark.files
+        else f"{gated}It has no file that could be below --data-dir"
+    )
     rows = read_hub_rows(benchmark.hub, instead=instead)
     return rows, {"hub": benchmark.hub.name, "revision": benchmark.hub.revision}

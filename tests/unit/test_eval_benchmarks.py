@@ -6,6 +6,7 @@ The rows in tests/fixtures/files.json are made up, in the real schemas.
 import json
 import os
 import shutil
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -204,6 +205,12 @@ def test_a_hub_that_cannot_be_reached_says_what_else_to_do(serve_rows):
         load("gpqa_diamond", data_dir=None)
     with pytest.raises(DataError, match="not on the hub"):
         load("mmlu_pro_300", data_dir=None)
+    # A user's own may have no file.
+    hub_only = replace(BENCHMARKS["arc_c"], files=())
+    with pytest.raises(DataError, match=r"reach the hub.*It has no file that could be below --data-dir"):
+        load_benchmark("mine", hub_only, data_dir=FIXTURES)
+    with pytest.raises(DataError, match="'mine' is not on the hub; its definition needs one of files, hub"):
+        load_benchmark("mine", replace(hub_only, hub=None), data_dir=FIXTURES)
 
 
 # Golds
@@ -635,7 +642,9 @@ def test_a_benchmark_is_found_by_import_path_and_of_an_installed_package(legs, t
         ("reference: legs.jsonl\ncolumns: {gold: a}", r"legs.yaml.columns: unknown key 'gold'"),
         ("reference: legs.jsonl\ncolumns: {question: q}", r"column 'q': expected a text .*\['ask', 'gold'"),
         ("reference: legs.jsonl\nsamples: many", "legs.yaml.samples: expected int, got 'many'"),
-        ("reference: legs.jsonl\nsamples: 0", "legs.yaml: expected temperature >= 0 and samples >= 1"),
+        ("reference: legs.jsonl\nsamples: 0", "legs.yaml: expected a finite temperature >= 0 and samples"),
+        ("reference: legs.jsonl\ntemperature: .nan", "legs.yaml: expected a finite temperature >= 0"),
+        ("reference: legs.jsonl\ntemperature: .inf", "legs.yaml: expected a finite temperature >= 0"),
         ("reference: legs.jsonl\nprompt: One number.", r"legs.yaml: prompt needs \{question\}"),
         ("reference: legs.jsonl\njudge: legs.py:far", "legs.yaml.judge: .*legs.py has no 'far'"),
         ("reference: none.jsonl", "none.jsonl: no such file"),

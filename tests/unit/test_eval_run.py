@@ -19,7 +19,7 @@ from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
 from seele_eval.command import run_command
 from seele_eval.conditions import read_run_defaults
-from seele_eval.generation import find_model, find_weights
+from seele_eval.generation import find_model, find_settings, find_weights
 from seele_eval.predictions import read_predictions
 from seele_eval.prompts import Response
 
@@ -118,10 +118,12 @@ def test_samples_of_another_problem_with_the_same_id_are_not_taken_for_this_ones
 
 def test_every_file_says_under_which_conditions(model, problems, tmp_path):
     out = tmp_path / "out"
+    for name in ("tokenizer.model", "scores.json", "notes.txt"):
+        (model / name).write_text("{}")
     evaluate(KnowsFour(), "--model", model, "--problems", f"heldout={problems}", "--out", out, "--top-p", 0.9)
     conditions = written(out)["conditions"]
     assert list(conditions["weights_sha256"]) == ["model.safetensors"]
-    assert list(conditions["files_sha256"]) == ["config.json"]
+    assert list(conditions["files_sha256"]) == ["config.json", "tokenizer.model"]
     assert (conditions["hinted"], conditions["max_tokens"], conditions["seed"]) == (False, 2048, 0)
     assert (conditions["template"], conditions["grader"]) == ("r1_zero", "mathruler")
     assert "<think>" in conditions["template_text"]
@@ -130,6 +132,9 @@ def test_every_file_says_under_which_conditions(model, problems, tmp_path):
     shared = read_predictions(out).conditions
     assert shared["top_p"] == 0.9 and shared.items() <= conditions.items()
     assert "- top_p: 0.9" in (out / "scores.md").read_text()
+    # Where it exists, tokenizer.json alone is the vocabulary.
+    (model / "tokenizer.json").write_text("{}")
+    assert [file.name for file in find_settings(model)] == ["config.json", "tokenizer.json"]
 
 
 def test_greedy_and_sampled_are_scored_side_by_side(model, problems, tmp_path):
@@ -172,6 +177,16 @@ def test_a_run_folder_gives_template_length_and_validation_files(model, trained_
     (score,) = evaluate(KnowsFour(), "--run", trained_run)
     assert (score.benchmark, score.template) == ("heldout", "plain")
     assert written(trained_run / "eval")["conditions"]["max_tokens"] == 24
+
+
+def test_a_validation_file_named_like_a_benchmark_is_not_taken_for_it(model, trained_run, problems):
+    problems.rename(named := problems.with_name("math500.parquet"))
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    settings["data"]["val_files"] = [str(named)]
+    (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    model.rename(trained_run / "merged")
+    (score,) = evaluate(KnowsFour(), "--run", trained_run)
+    assert score.benchmark == "val_math500"
 
 
 def test_options_go_before_what_the_run_says(model, trained_run, problems, tmp_path):
@@ -438,10 +453,11 @@ def test_a_column_may_be_asked_for_later_and_nothing_is_drawn_again(model, tmp_p
     assert [value for value, *_ in parts(score, "level")] == ["1", "2", "5"]
     assert (tmp_path / "out/predictions.jsonl").read_bytes().startswith(before)
     files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    # The scores are those of the file, whether or not they are asked for again.
-    for again in ((), ("--by", "level")):
-        assert evaluate(Untouchable(), *argv, *again) == (score,)
-        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == files
+    # The tables are those of the columns that are asked for now; of others, some problems may lack values.
+    assert evaluate(Untouchable(), *argv, "--by", "subject")[0].by_column.keys() == {"subject"}
+    assert evaluate(Untouchable(), *argv)[0].by_column == {}
+    assert evaluate(Untouchable(), *argv, "--by", "level") == (score,)
+    assert (tmp_path / "out/scores.md").read_bytes() == files["scores.md"]
 
 
 def test_pass_at_k_is_a_table_and_a_figure_where_there_are_several_samples(model, problems, tmp_path):
@@ -600,6 +616,11 @@ BAD = [
     pytest.param(
         ("--model", "{model}", "--problems", "a={problems}", "a={problems}"), "different names", id="twice"
     ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "math={problems}"),
+        "--problems math=...: benchmarks or averages have this name; choose another",
+        id="the name of an average",
+    ),
     pytest.param(("--run", "{empty}", "--model", "{model}"), "resolved.yaml", id="no run"),
 ]
 
@@ -669,6 +690,8 @@ class HubDouble(ModuleType):
         self.calls.append((name, revision))
         if self.folder is None:
             raise OSError("no such repository")
+        if "pytorch_model*.bin" in allow_patterns:
+            (self.folder / "pytorch_model.bin").write_bytes(b"weights")
         return str(self.folder)
 
 
@@ -678,6 +701,8 @@ def test_a_model_may_be_a_name_on_the_hub(model, monkeypatch):
     assert find_model("Qwen/Qwen2.5-1.5B", revision="abc") == model
     assert find_model(str(model)) == model, "a folder goes before the hub"
     assert hub.calls == [("Qwen/Qwen2.5-1.5B", "abc")]
+    (model / "model.safetensors").unlink()
+    assert [file.name for file in find_weights(find_model("older/weights"))] == ["pytorch_model.bin"]
 
 
 def test_a_model_that_is_nowhere_is_refused(monkeypatch):
@@ -686,6 +711,12 @@ def test_a_model_that_is_nowhere_is_refused(monkeypatch):
         find_model("no/such")
     with pytest.raises(DataError, match="no such model folder"):
         find_model("runs/seele/merged")
+
+
+def test_a_damaged_file_of_settings_is_refused(trained_run):
+    (trained_run / "resolved.yaml").write_text("{")
+    with pytest.raises(ConfigError, match=r"resolved.yaml: cannot be read as YAML"):
+        read_run_defaults(trained_run)
 
 
 @pytest.mark.parametrize("missing", ["seele", "data"])
