@@ -4,15 +4,11 @@
 """
 
 import asyncio
-import contextvars
 import functools
 import json
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from seele.config.settings import RewardConfig
 from seele.errors import ConfigError, PluginError
@@ -31,6 +27,7 @@ from seele.reward.function import (
 from seele.reward.grader import GraderPool, ProblemGrader
 from seele.reward.graders import GRADERS
 from seele.reward.process import Reply, WorkerPool, WorkerProcess, clock_limit_s, ended_by
+from seele.threads import start_call
 
 
 class FunctionGrader(ProblemGrader):
@@ -120,7 +117,8 @@ class FunctionGrader(ProblemGrader):
                     if self._is_async:
                         result = await function(**kwargs)
                     else:
-                        result = await _call_in_thread(function, kwargs)
+                        # asyncio's threads are few: calls would wait for one while their limit runs.
+                        result = await asyncio.wrap_future(start_call(functools.partial(function, **kwargs)))
             except Exception as error:
                 if isinstance(error, TimeoutError) and limit.expired():
                     return Grade(False, GradeReason.TIMEOUT)
@@ -139,26 +137,6 @@ class FunctionGrader(ProblemGrader):
         if "fault" in reply:
             raise PluginError(reply["fault"])
         return grade_of(reply["score"], reply["extra"], correct_from=self._settings.correct_from)
-
-
-async def _call_in_thread(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
-    """The result of a call in a thread of its own.
-
-    asyncio's threads are few, so calls would wait for one while their limit runs, and closing them waits for
-    calls that never end. This thread starts at once, and does not keep the process alive.
-    """
-    result: Future[Any] = Future()
-    result.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
-
-    def call() -> None:
-        try:
-            result.set_result(context.run(function, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - the caller gets it
-            result.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()
-    return await asyncio.wrap_future(result)
 
 
 Grader = GraderPool | FunctionGrader

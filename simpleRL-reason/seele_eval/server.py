@@ -1,17 +1,21 @@
 """Responses from a server with OpenAI's interface, such as ``vllm serve``.
 
 Many requests run at once. Each is retried while the server is busy, restarting or sending malformed replies,
-and given up if that persists. A refused request is the user's error.
+and given up if that persists. A refused request is the user's error. Nothing waits for requests in progress
+when the command ends.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from seele.endpoint import Endpoint, PassingError, Patience, Reply, exchange, read_reply
 from seele.errors import ConfigError, DataError
 from seele.rollout.templates import CHAT, chat_messages, check_template, render_prompt
+from seele.threads import start_call
 from seele_eval.generation import EngineSettings
 from seele_eval.prompts import Request, Response, Responses
 
@@ -50,17 +54,18 @@ def complete_on_server(server: Server, requests: Sequence[Request], settings: En
 
 def _stream(server: Server, payloads: Sequence[dict[str, Any]]) -> Responses:
     endpoint, patience = Endpoint(url=server.url), Patience(first_wait_s=server.first_wait_s)
-    with ThreadPoolExecutor(server.concurrency) as threads:
-        pending = {
-            threads.submit(_complete_one, endpoint, payload, patience): index
-            for index, payload in enumerate(payloads)
-        }
-        try:
-            for future in as_completed(pending):
-                yield pending.pop(future), future.result()
-        finally:
-            patience.stop()
-            threads.shutdown(wait=False, cancel_futures=True)
+    left = enumerate(payloads)
+    running: dict[Future[Response], int] = {}
+    try:
+        while True:
+            for index, payload in islice(left, server.concurrency - len(running)):
+                running[start_call(partial(_complete_one, endpoint, payload, patience))] = index
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    finally:
+        patience.stop()
 
 
 def _payload(server: Server, request: Request, settings: EngineSettings) -> dict[str, Any]:

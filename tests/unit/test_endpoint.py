@@ -356,6 +356,18 @@ def test_a_refusal_is_the_users_at_once(server):
     assert len(server.asked) == 1
 
 
+def test_nothing_waits_for_requests_in_progress_when_the_command_ends(server):
+    server.hold_after = 1
+    where = Server(url=server.url, model="stand-in", concurrency=2)
+    responses = complete_on_server(where, requests(4), SETTINGS)
+    next(iter(responses))
+    ended = threading.Timer(5, server.close)  # only so that this test cannot hang
+    ended.start()
+    responses.close()
+    assert not server._closed.is_set()
+    ended.cancel()
+
+
 def test_an_unknown_model_is_named_with_those_that_are_served(server):
     with pytest.raises(ConfigError, match=r"serves \['stand-in'\]"):
         complete(server, model="other")
