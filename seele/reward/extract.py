@@ -8,16 +8,17 @@ The rules, on the text without Markdown's ``**`` and backticks:
 
 1. The answer follows the last ``answer is``, ``answers are``, ``answer:`` or ``answer =`` (on the next line
 if
-   nothing follows on the same one), up to the end of its sentence. A sentence without a digit, formula or
-   operator, such as "The answer is wrong.", states nothing, and the phrase before it counts.
+   nothing follows on the same one), up to the end of its sentence. A sentence that begins with "not", or
+   without a digit, formula or operator, such as "The answer is wrong.", states nothing, and the phrase before
+   it counts.
 2. If a sentence begins with a number or a formula, followed by at most a unit or a remark, that number or
    formula is taken: ``12`` of "12 apples (see above)". Of a single equation the right side is taken, of words
    around a single number that number. A sum, a list, or a number with a word that changes it ("5 million")
    stays whole. Longer sentences with several numbers state nothing.
 3. Numbers lose thousands separators, currency signs and a plus: ``$1,234.50`` is ``1234.50``. A percent sign
    stays, written ``\%``: the grader decides what it means.
-4. Without such a phrase the last number counts, or the formula that contains it. Numbers of list items and of
-   references such as ``[1]`` do not count.
+4. Without such a phrase the last number counts, or the formula that contains it. Numbers of list items, of
+   references such as ``[1]`` and after "not" do not count.
 """
 
 import re
@@ -70,7 +71,9 @@ _NUMBER = rf"(?:{_SIGN}?(?:\\?[$€£¥]\s?)?{_SIGN}?{_VALUE}(?:\s?\\?%|\spercen
 _NUMBER_IN_TEXT = re.compile(
     rf"(?:(?<![\w)\]}}.])(?={_SIGN})|(?<![\w.^:])(?!{_SIGN}))({_NUMBER})", re.IGNORECASE
 )
-_NOT_COUNTED = re.compile(r"^\s*\d+[.)]\s|\[\d+\]", re.MULTILINE)
+_NOT_COUNTED = re.compile(
+    rf"^\s*\d+[.)]\s|\[\d+\]|\bnot\s+(?:\${_NUMBER}\$|{_NUMBER})", re.MULTILINE | re.IGNORECASE
+)
 
 _PHRASE = re.compile(
     r"\banswers?\b(?:\s+(?:to|of|for)\b[^.:\n]{1,80}?\s(?:is|are)\b|"
@@ -80,8 +83,11 @@ _PHRASE = re.compile(
 )
 _MAX_PHRASES = 20
 """The number of last phrases that are searched for one that states something."""
+# No \[ stands in another, nor \( in \(: each of many open ones would be searched to the end. \\[ ends a line.
 _FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL
+    r"\$\$(.+?)\$\$|(?<!\\)\\\[((?:(?!(?<!\\)\\\[).)+?)\\\]|(?<!\\)\\\(((?:(?!(?<!\\)\\\().)+?)\\\)"
+    r"|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)",
+    re.DOTALL,
 )
 _SENTENCE = re.compile(r"(.*?)(?:[.!?](?=\s|$)|;\s(?=[A-Za-z])|,?\s(?:because|since|as|which)\b|$)")
 _STATES_SOMETHING = re.compile(r"[\d$\\+*/^=<>]|^\W*[A-Za-z]\W*$")
@@ -140,7 +146,7 @@ def _said(tail: str) -> str | None:
         if inside and _REST.match(f" {_sentence(tail[formula.end() :])}"):
             return _plain_number(inside) if re.fullmatch(_NUMBER, inside) else inside
     sentence = _sentence(tail)
-    if not _STATES_SOMETHING.search(sentence):
+    if not _STATES_SOMETHING.search(sentence) or re.match(r"not\b", sentence, re.IGNORECASE):
         return None
     if quantity := _QUANTITY.match(sentence):
         return _plain_number(quantity[1])

@@ -317,6 +317,11 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("The answer is 12.\n\nIs this right? Let me know if the answer is wrong.", "12"),
         ("## Answer:\nWe have 3 apples and 4 more.\nSo the total is 7.", "7"),
         ("Answer:\nLet's think step by step. 3 and 4. So it is 7", "7"),
+        ("The answer is 4. The answer is not 5.", "4"),
+        ("The answer is not 5 but 7.", "7"),
+        ("The answer is 7, so the answer is not $\\frac{1}{2}$.", "7"),
+        ("So it is 7, not 1/2.", "7"),
+        ("The answer is not 5.", "not 5"),
         # The last phrase that says something counts, and goes before numbers behind it.
         ("The answer is 3. No, the answer is 4. There were 5.", "4"),
         ("There are 7. The answer is", "7"),
@@ -334,6 +339,8 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("So $1\\frac{1}{2}$", "1\\frac{1}{2}"),
         ("So it is $2\\sqrt{3}$.", "2\\sqrt{3}"),
         ("So $x = \\frac{\\pi}{4}$", "\\frac{\\pi}{4}"),
+        ("So \\[ x = 2 \\\\[4pt] = \\sqrt{3} \\]", "\\sqrt{3}"),
+        ("We open \\[ and then \\( y = 2\\sqrt{3} \\).", "2\\sqrt{3}"),
         ("it leaves at 3:45", "3:45"),
         ("It is 42 [1]", "42"),
         ("It is 42.\n1. Read.\n2. Check.", "42"),
@@ -364,6 +371,7 @@ def test_no_text_makes_it_fail_and_no_answer_is_blank(text):
     "text",
     [
         *("answer of " * 20_000, "1,111" * 20_000, "$" * 100_000, "answer is $" * 20_000, "(-" * 50_000),
+        *("\\[1" * 30_000, "\\(1" * 30_000, "\\\\[1" * 30_000),
         *("1/" + "1" * 50_000 + "/", "3" * 50_000, "answer: .\n" * 20_000, "answer: . $$\n" * 20_000),
     ],
 )
