@@ -39,7 +39,9 @@ class Prediction:
     answer: str
     text: str
     extracted: str | None
-    """The text's last box, or the label of the option that it names; None if it has no answer."""
+    """The text's last box, or with other ``--answers`` what stands for it; or the label of the option that it
+    names. None if no answer was found.
+    """
     correct: bool
     reason: GradeReason
     finish: Finish

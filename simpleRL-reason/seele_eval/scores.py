@@ -59,7 +59,7 @@ class Score:
     truncated_share: float
     """Share of samples that the token limit stopped."""
     no_answer_share: float
-    """Share of samples without a ``\\boxed{}`` answer."""
+    """Share of samples in which no answer was found where ``answers`` looks for one."""
     ungraded_share: float
     """Share of samples counted as wrong because the grader reached no verdict."""
     template: str
