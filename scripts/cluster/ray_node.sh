@@ -3,7 +3,7 @@
 # this on every node at the same time, as slurm.sbatch and skypilot.yaml in this folder do.
 #
 #   needs    .venv; the same folder on every node; the node's number from 0 in NODE_RANK, SLURM_PROCID or SKYPILOT_NODE_RANK
-#   writes   what the command writes; Ray's own files in $RAY_TMPDIR (/tmp)
+#   writes   what the command writes; Ray's own files in $RAY_TMPDIR (/tmp); in $STATUS_FILE, if set, the command's status
 #
 #   bash scripts/cluster/ray_node.sh HEAD PORT NODES COMMAND...
 #   NODE_RANK=0 bash scripts/cluster/ray_node.sh a 6379 2 bash scripts/train_qwen2.5-7b.sh trainer.nnodes=2    # on a
@@ -19,7 +19,7 @@ fi
 address=$1:$2 port=$2 nodes=$3
 shift 3
 
-: "${RAY_START_ATTEMPTS:=20}" "${RAY_START_PAUSE_S:=10}" "${RAY_POLL_S:=10}"
+: "${RAY_START_ATTEMPTS:=20}" "${RAY_START_PAUSE_S:=10}" "${RAY_POLL_S:=10}" "${RAY_FAILED_CHECKS:=3}" "${RAY_RESTARTS:=3}"
 # A job's own TMPDIR may be longer than the path of a socket can be.
 export RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"
 # A node under load starts workers slowly.
@@ -37,7 +37,7 @@ end() {
 lives() { grep -qsE "^[0-9]+ \(.*\) [^ZX] [0-9]+ $1 " /proc/[0-9]*/stat; }
 # Whatever ends this script ends the run, then this node's Ray and no other's. Checkpoints are complete or absent.
 stop() {
-    trap '' TERM INT
+    trap '' TERM INT USR1
     trap - EXIT
     end "$child"
     # The run needs Ray until it has saved. Its command may be a shell, which ends before the run does.
@@ -46,7 +46,7 @@ stop() {
     rm -f "$log"
     exit "$1"
 }
-trap 'stop 143' TERM
+trap 'stop 143' TERM USR1 # srun passes on only the latter
 trap 'stop 130' INT
 trap 'stop $?' EXIT
 
@@ -87,15 +87,31 @@ if [ "$rank" = 0 ]; then
     start_ray --head --port="$port" --include-dashboard=false
     export RAY_ADDRESS="$address"
     attend python -m seele_verl.checks.cluster "$nodes"
-    attend "$@"
+    status=0
+    attend "$@" || status=$?
+    if [ -n "${STATUS_FILE:-}" ]; then echo "$status" >"$STATUS_FILE"; fi
+    exit "$status"
 else
-    # srun passes SIGTERM to all nodes, but the run needs this one until it has saved.
-    trap 'heard=yes' TERM
+    # All nodes hear the signal, but the run needs this one until it has saved.
+    trap 'heard=yes' TERM USR1
     start_ray --address="$address"
-    # The head's Ray ends with the run.
-    while attend ray health-check --address "$address" >/dev/null 2>&1; do
-        if [ -n "${DRY_RUN:-}" ]; then exit; fi
-        kill -0 "$ray" 2>/dev/null || { echo "ray_node: Ray died on node $rank" >&2; exit 1; }
+    failed=0 restarts=0
+    # The head's Ray ends with the run. A busy one may fail a check.
+    while ((failed < RAY_FAILED_CHECKS)); do
+        if ! attend ray health-check --address "$address" >/dev/null 2>&1; then
+            failed=$((failed + 1))
+        elif [ -n "${DRY_RUN:-}" ]; then
+            exit
+        else
+            failed=0
+            # The run restarts on a node that has joined again.
+            if ! kill -0 "$ray" 2>/dev/null; then
+                end "$ray"
+                echo "ray_node: Ray died on node $rank after $restarts of $RAY_RESTARTS restarts" >&2
+                ((restarts++ < RAY_RESTARTS)) || exit 1
+                start_ray --address="$address"
+            fi
+        fi
         attend sleep "$RAY_POLL_S" >/dev/null
     done
 fi

@@ -17,18 +17,20 @@ from seele_verl.runs.stopping import STOPPED
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "scripts" / "cluster"
 
-# Like Slurm's: one task per host; tasks get srun's signals, and the highest exit status is srun's.
+# Like Slurm's: one task per host. SIGTERM to srun kills them, SIGUSR1 is passed on; when one fails, the others are
+# killed (--kill-on-bad-exit), and that is srun's exit status.
 SRUN = """#!/usr/bin/env bash
 echo "srun $*" >>"$EVENTS"
 tasks=$(sed -n 's/.*--ntasks=\\([0-9]*\\).*/\\1/p' <<<"$*")
 while [[ $1 == --* ]]; do shift; done
 pids=()
 for ((i = 0; i < tasks; i++)); do SLURM_PROCID=$i "$@" & pids+=($!); done
-trap 'kill -TERM "${pids[@]}"' TERM
+trap 'kill -KILL "${pids[@]}"' TERM
+trap 'kill -USR1 "${pids[@]}"' USR1
 status=0
 for pid in "${pids[@]}"; do
     while true; do wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null || break; done
-    if ((code > status)); then status=$code; fi
+    if ((code)); then status=137; fi
 done
 exit $status
 """
@@ -38,13 +40,16 @@ if [ "$2" = hostnames ]; then printf 'node-a\\nnode-b\\n'; fi
 """
 # Like Ray's: a node runs until it is ended, and the cluster is healthy as long as the head exists.
 RAY = """#!/usr/bin/env bash
-if [ "$1" = health-check ]; then exec test -e "$STATE/head"; fi
+if [ "$1" = health-check ]; then
+    if [ -e "$STATE/unwell-once" ]; then rm "$STATE/unwell-once"; exit 1; fi
+    exec test -e "$STATE/head"
+fi
 echo "ray $*" >>"$EVENTS"
 if [ -e "$STATE/fails-once" ]; then rm "$STATE/fails-once"; exit 1; fi
 kind=worker
 if [ "$2" = --head ]; then kind=head; elif [ ! -e "$STATE/head" ]; then exit 1; fi
 trap 'rm -f "$STATE/head"; echo "$kind ended" >>"$EVENTS"; exit 143' TERM
-touch "$STATE/$kind"
+echo $$ >"$STATE/$kind"
 echo "Ray runtime started."
 while true; do sleep 0.05; done
 """
@@ -151,6 +156,15 @@ def test_a_job_that_has_to_go_lets_its_run_save_first(
 ) -> None:
     job = allocation.submit(WAITS="yes")
     allocation.wait_for("train it's")
+    # The node's Ray outlives a check that fails, and is started again when it dies.
+    (allocation.state / "unwell-once").touch()
+    while (allocation.state / "unwell-once").exists():
+        time.sleep(0.05)
+    worker = int((allocation.state / "worker").read_text())
+    (allocation.state / "worker").unlink()
+    os.kill(worker, signal.SIGKILL)
+    while not (allocation.state / "worker").exists():
+        time.sleep(0.05)
     job.send_signal(sent)
     said, _ = job.communicate()
     assert job.returncode == status, said
