@@ -327,6 +327,12 @@ def test_a_folder_goes_on_with_its_own_run_only(tmp_path):
     check_same_run(config(model=tmp_path / "other" / "base"))
     (run / "resolved.yaml").unlink()
     check_same_run(config("grpo"))
+    (run / "sft").mkdir()
+    (run / "sft" / "metrics.jsonl").touch()
+    check_same_run(config("sft_rl"))
+    # Before anything is removed for a new start.
+    with pytest.raises(ConfigError, match=r"/sft: the first stage of another method's run"):
+        check_same_run(config("grpo", mode="disable"))
 
 
 def test_a_folder_takes_one_run_until_its_process_ends(tmp_path):

@@ -26,8 +26,7 @@ from omegaconf import DictConfig
 
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
-from seele.errors import CheckpointError, ConfigError, SeeleError
-from seele.methods import METHODS
+from seele.errors import ConfigError, SeeleError
 from seele_verl.checks.command_line import check_job, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
@@ -37,7 +36,7 @@ from seele_verl.plan import plan_run, planned_steps, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
-from seele_verl.runs.log import FIRST_STAGE, METRICS, RunLog, tracking, tracking_variables
+from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
@@ -113,12 +112,6 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
     resumed_at = find_start(config)
-    method = METHODS[preflight.seele.method]
-    if len(method.stages) < 2 and (folder / FIRST_STAGE / METRICS).is_file():
-        raise CheckpointError(
-            f"{folder / FIRST_STAGE}: the first stage of another method's run, whose costs would count; "
-            "remove it, or choose another trainer.default_local_dir"
-        )
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
     if resumed_at is None:

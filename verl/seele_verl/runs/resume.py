@@ -6,6 +6,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
+from seele.methods import METHODS
 from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
 from seele_verl.runs.checkpoints import (
@@ -21,7 +22,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
     step_of,
 )
-from seele_verl.runs.log import RunLog, rows_of
+from seele_verl.runs.log import FIRST_STAGE, METRICS, RunLog, rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -98,9 +99,15 @@ def check_same_run(config: DictConfig) -> None:
     """Check that the run folder holds this run: its contents would be continued or overwritten.
 
     Raises:
-        ConfigError: Its steps or checkpoints have another method, seed or base model.
+        ConfigError: Its steps or checkpoints have another method, seed or base model, or it holds the first
+            stage of a method with two.
     """
     run = Path(config.trainer.default_local_dir).resolve()
+    if len(METHODS[config.seele.method].stages) < 2 and (run / FIRST_STAGE / METRICS).is_file():
+        raise ConfigError(
+            f"{run / FIRST_STAGE}: the first stage of another method's run, whose costs would count; "
+            "remove it, or choose another trainer.default_local_dir"
+        )
     settings = run / "resolved.yaml"
     if config.trainer.resume_mode == "disable" or not settings.exists():
         return
