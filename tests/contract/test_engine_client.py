@@ -161,6 +161,46 @@ def seeds_in(part):
     return {position: output.token_ids[-1] for position, output in part.items()}
 
 
+@pytest.mark.parametrize(
+    "death", [ray.exceptions.ActorDiedError(), ray.exceptions.OutOfMemoryError("killed")]
+)
+def test_the_balancer_forgets_a_dead_engine(death):
+    forgotten = []
+
+    class Dead:
+        _load_balancer = SimpleNamespace(remove_servers=SimpleNamespace(remote=forgotten.extend))
+        generate_round = SimpleNamespace(remote=lambda *_: Dead.answer())
+
+        @staticmethod
+        async def answer():
+            raise death
+
+        async def _acquire_server(self, *_, **__):
+            return "engine", self
+
+        def _release_server(self, *_, **__): ...
+
+    async def run():
+        with pytest.raises(type(death)):
+            await anext(parts_of(Dead(), [10], 1))
+
+    asyncio.run(run())
+    assert forgotten == ["engine"]
+
+
+def test_a_request_that_fails_aborts_the_others_of_its_round():
+    engine = Engine()
+    engine.failures = {10: ["fails"]}
+
+    async def run():
+        await engine.let(10)
+        with pytest.raises(RuntimeError, match="restarted"):
+            await engine.generate_round(PROMPT, [{"seed": 10}, {"seed": 11}], "r")
+        return [*engine.aborted]
+
+    assert asyncio.run(run()) == [11]
+
+
 def test_a_whole_round_comes_in_one_part(client):
     async def run():
         await client.server.let.remote(10, 11, 12)

@@ -17,8 +17,8 @@ from seele_verl.runs.stopping import STOPPED
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "scripts" / "cluster"
 
-# Like Slurm's: one task per host. SIGTERM to srun kills them, SIGUSR1 is passed on; when one fails, the others are
-# killed (--kill-on-bad-exit), and that is srun's exit status.
+# Like Slurm's: one task per host. SIGTERM to srun kills them, SIGUSR1 is passed on. When one fails, the
+# others are killed (--kill-on-bad-exit), and srun's exit status is theirs.
 SRUN = """#!/usr/bin/env bash
 echo "srun $*" >>"$EVENTS"
 tasks=$(sed -n 's/.*--ntasks=\\([0-9]*\\).*/\\1/p' <<<"$*")

@@ -12,7 +12,7 @@ import psutil
 import ray
 import torch
 import transfer_queue as tq
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
 from tensordict import NonTensorData, TensorDict
 
 from seele_verl import queue_watch, rollout_workers
@@ -73,7 +73,12 @@ def fails(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "has_died"), [(ActorDiedError(), True), (ActorUnavailableError("for the moment", None), False)]
+    ("error", "has_died"),
+    [
+        (ActorDiedError(), True),
+        (OutOfMemoryError("killed"), True),
+        (ActorUnavailableError("for the moment", None), False),
+    ],
 )
 def test_a_process_that_cannot_be_reached_for_a_moment_has_not_died(monkeypatch, error, has_died):
     answer = SimpleNamespace(get_zmq_server_info=SimpleNamespace(remote=lambda: "answer"))
@@ -88,8 +93,9 @@ def test_problems_that_may_not_have_reached_their_worker_end_the_run(monkeypatch
     problems = TensorDict({"x": torch.ones(1, 1)}, batch_size=1)
     problems["global_steps"] = NonTensorData(2)
     base = rollout_workers.AgentLoopManagerTQ
-    monkeypatch.setattr(base, "generate_sequences", fails(ActorDiedError()))
-    manager.generate_sequences(problems)  # another worker will begin them again
+    for death in (ActorDiedError(), OutOfMemoryError("killed")):
+        monkeypatch.setattr(base, "generate_sequences", fails(death))
+        manager.generate_sequences(problems)  # another worker will begin them again
     monkeypatch.setattr(base, "generate_sequences", fails(ActorUnavailableError("for the moment", None)))
     monkeypatch.setattr(rollout_workers.ray, "wait", lambda lives, timeout: ([], lives))
     with pytest.raises(ActorUnavailableError):

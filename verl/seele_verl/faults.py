@@ -1,4 +1,4 @@
-"""Ends the run on a fault of a user's own part, wherever it happens.
+"""Ends the run on a fault of a user's own part, wherever it happens; and how Ray reports a death.
 
 A prompt that fails is skipped in its step. A part that raises, or returns nonsense, would fail again.
 A rollout worker stores such a fault beside verl's rows. The trainer, which polls for the step's groups, finds
@@ -9,12 +9,15 @@ from collections.abc import Callable
 
 import ray
 import transfer_queue as tq
+from ray.exceptions import ActorDiedError, OutOfMemoryError
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from seele.errors import PluginError
 
 FAULT = "fault"
 """verl's key and the tag of a fault, in the partition of its step."""
+DEATHS = (ActorDiedError, OutOfMemoryError)
+"""What a call to a dead process raises; the second if Ray's memory monitor killed it."""
 
 
 def plugin_fault(error: BaseException) -> PluginError | None:

@@ -9,6 +9,8 @@ from typing import Any
 import ray
 from transfer_queue import interface
 
+from seele_verl.faults import DEATHS
+
 PERIOD_S = 5.0
 
 
@@ -56,7 +58,7 @@ def _has_died(handle: Any, patience_s: float) -> bool:
     answered, _ = ray.wait([answer], timeout=patience_s)
     try:
         ray.get(answered)
-    except ray.exceptions.ActorDiedError:
+    except DEATHS:
         return True
     except ray.exceptions.ActorUnavailableError:
         return False  # for the moment; the next check asks again

@@ -6,11 +6,12 @@ from typing import Any
 
 import ray
 import torch
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorUnavailableError
 from tensordict import TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from seele_verl.controller_actor import connect_controller
+from seele_verl.faults import DEATHS
 from seele_verl.rounds_worker import RoundsWorker
 
 MAX_LOSSES = 3
@@ -52,7 +53,7 @@ class RoundsManager(AgentLoopManagerTQ):
         """
         try:
             yield
-        except ActorDiedError:
+        except DEATHS:
             pass
         except ActorUnavailableError:
             if not ray.wait(self._lives, timeout=NOTICE_S)[0]:

@@ -9,6 +9,8 @@ import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from seele_verl.faults import DEATHS
+
 WATCH = "seele_watch"
 """Key of a request's watch (``ErrorWatch.to_json``) among its ``extra_args``."""
 
@@ -49,7 +51,7 @@ async def generate_round(
         with contextlib.suppress(ray.exceptions.RayError):
             await finished  # until the engine has released it
         raise
-    except ray.exceptions.ActorDiedError:
+    except DEATHS:
         # A dead server has no requests in flight, so the balancer would send the next attempt there again.
         client._load_balancer.remove_servers.remote([server_id])
         raise

@@ -7,7 +7,7 @@ only; generation itself stays verl's ``vLLMHttpServer.generate``.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from typing import Any
 
 import ray
@@ -62,7 +62,12 @@ class RoundServer(vLLMHttpServer):
         """Return one completion of ``prompt_ids`` per entry of ``sampling_params``, in order; the prompt is
         prefilled once.
         """
-        return await asyncio.gather(*self._requests(prompt_ids, sampling_params, request_id))
+        requests = self._requests(prompt_ids, sampling_params, request_id)
+        tasks = [asyncio.create_task(request) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            await _abort(tasks)
 
     async def generate_round_in_parts(
         self,
@@ -83,9 +88,7 @@ class RoundServer(vLLMHttpServer):
                 await asyncio.wait(running)
                 yield {positions[task]: task.result() for task in running}
         finally:
-            for task in positions:
-                task.cancel()
-            await asyncio.gather(*positions, return_exceptions=True)
+            await _abort(positions)
 
     def _requests(
         self,
@@ -102,6 +105,13 @@ class RoundServer(vLLMHttpServer):
             )
             for index, params in enumerate(sampling_params)
         ]
+
+
+async def _abort(tasks: Iterable[asyncio.Task[TokenOutput]]) -> None:
+    """Cancel those that still run, and return when the engine has released them."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class RoundReplica(vLLMReplica):
