@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -259,6 +260,10 @@ def test_what_the_cloud_files_run_is_there() -> None:
     commands = " ".join([task["setup"], task["run"], task["envs"]["COMMAND"], entrypoint])
     scripts = re.findall(r"scripts/[\w./-]+", commands)
     assert len(scripts) == 4 and all((ROOT / script).is_file() for script in scripts)
+    # The image has no problems; of the project's folders, only runs/ is mounted.
+    shell, option, command = shlex.split(entrypoint)
+    assert (shell, option) == ("bash", "-c")
+    assert re.findall(r"(\w+)=runs/data/deepmath/\w+\.parquet ", command) == ["TRAIN", "VALID"]
 
 
 def test_the_container_is_made_as_set_up_says() -> None:
