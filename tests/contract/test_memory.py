@@ -119,7 +119,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
 
 def check(config: DictConfig, **changes: Any) -> None:
     config = with_changes(config, {key.replace("__", "."): value for key, value in changes.items()})
-    check_memory(config, read_settings(config), supervised=False)
+    check_memory(config, read_settings(config), supervised=False, num_problems=1000)
 
 
 def settings_of(said: str) -> dict[str, Any]:
@@ -205,6 +205,40 @@ def test_the_check_may_warn_or_be_off(
     assert capsys.readouterr().err.startswith("warning: memory: rolling out needs ")
     check(composed("recipe=seele_qwen2.5-7b"), seele__memory__check="off")
     assert capsys.readouterr().err == ""
+
+
+def test_each_kind_of_pass_has_its_own_micro_batches(composed: Compose) -> None:
+    config = with_changes(
+        composed("recipe=seele_qwen2.5-7b"),
+        {
+            "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": False,
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 2,
+            "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": False,
+            "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": 3,
+            "actor_rollout_ref.actor.use_kl_loss": True,
+        },
+    )
+    plan = memory.plan_of(
+        config, read_settings(config), SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]], card=GIB, supervised=False
+    )
+    assert plan.old_log_probs and plan.reference
+    assert plan.update.tokens == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+    assert plan.old_log_probs.tokens == 2 * plan.update.longest
+    assert plan.reference.tokens == 3 * plan.update.longest
+
+
+def test_all_checkpoints_of_the_planned_steps_are_counted_where_all_are_kept(composed: Compose) -> None:
+    everything = {
+        "trainer.max_actor_ckpt_to_keep": None,
+        "trainer.total_training_steps": None,
+        "trainer.total_epochs": 10,
+        "trainer.save_freq": 5,
+        "data.train_batch_size": 8,
+    }
+    config = with_changes(composed("recipe=seele_qwen2.5-7b"), everything)
+    settings, shape = read_settings(config), SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
+    plan = memory.plan_of(config, settings, shape, card=GIB, supervised=False, num_problems=80)
+    assert plan.checkpoints == 10 * 80 // 8 // 5 + 1
 
 
 # The engine's arguments and verl's own classes

@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, ConfigError
 from seele_verl import merge, train
-from seele_verl.plan import planned_steps
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
 from seele_verl.runs.live import draw_board, sparkline
@@ -27,6 +26,7 @@ from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.runs.resume import check_same_run, find_start
 from seele_verl.runs.stages import only_run_in
+from seele_verl.settings import planned_steps
 
 
 def save_checkpoint(run, step, *, complete=True):

@@ -23,7 +23,7 @@ from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
 from seele.methods import METHODS
 from seele_verl.checks.command_line import explain
-from seele_verl.plan import planned_steps
+from seele_verl.settings import planned_steps
 from seele_verl.train import compose
 
 VALIDATED = 32

@@ -40,7 +40,7 @@ from seele_verl import options
 from seele_verl.changes import with_changes
 from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
-from seele_verl.settings import read_settings, sequence_parallel_size
+from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose parameters ``ModelShape`` counts."""
@@ -57,7 +57,7 @@ class Machine:
     disk: float | None
 
 
-def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) -> None:
+def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool, num_problems: int) -> None:
     """Check that the run fits, by arithmetic.
 
     Raises:
@@ -72,7 +72,14 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool) ->
 
     def needs_with(change: Change) -> list[Need]:
         changed = with_changes(config, change)
-        plan = plan_of(changed, read_settings(changed), shape, card=machine.card, supervised=supervised)
+        plan = plan_of(
+            changed,
+            read_settings(changed),
+            shape,
+            card=machine.card,
+            supervised=supervised,
+            num_problems=num_problems,
+        )
         return predict(plan, host=machine.host, disk=machine.disk)
 
     needs = needs_with({})
@@ -100,7 +107,13 @@ def this_machine(config: DictConfig, seele: SeeleConfig) -> Machine:
 
 
 def plan_of(
-    config: DictConfig, seele: SeeleConfig, shape: ModelShape, *, card: float, supervised: bool
+    config: DictConfig,
+    seele: SeeleConfig,
+    shape: ModelShape,
+    *,
+    card: float,
+    supervised: bool,
+    num_problems: int = 0,
 ) -> Plan:
     """Return the settings that the arithmetic needs.
 
@@ -110,11 +123,11 @@ def plan_of(
         shape: The model's shape.
         card: Memory of a GPU in bytes, 0 for a run without GPUs.
         supervised: True if verl's SFT trainer runs.
+        num_problems: Number of training problems; 0 if unknown, where epochs count as no step.
     """
     section, trainer = config.actor_rollout_ref, config.trainer
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     policy = _trained(shape, section.actor.fsdp_config, ranks, lora_rank=section.model.lora_rank)
-    update_limit = section.actor.ppo_max_token_len_per_gpu
     if supervised:
         # verl's SFT trainer is told not to offload anything (sft_config.py).
         policy = dataclasses.replace(policy, param_offload=False, optimizer_offload=False)
@@ -123,7 +136,7 @@ def plan_of(
             ranks=ranks,
             ranks_per_node=trainer.n_gpus_per_node,
             policy=policy,
-            update=_passes(config, section.actor, update_limit, rows=seele.sft.batch_size, entropy=False),
+            update=_passes(config, section.actor, rows=seele.sft.batch_size, entropy=False),
             checkpoints=_supervised_checkpoints(seele),
             saves_whole_model=True,
         )
@@ -135,18 +148,16 @@ def plan_of(
     has_critic = METHODS[seele.method].has_critic
     rows = config.data.train_batch_size * rollout.n
     update_rows = section.actor.ppo_mini_batch_size * rollout.n
-    old_limit = rollout.log_prob_max_token_len_per_gpu
-    reference_limit = section.ref.log_prob_max_token_len_per_gpu
     return Plan(
         card=card,
         ranks=ranks,
         ranks_per_node=trainer.n_gpus_per_node,
         policy=policy,
-        update=_passes(config, section.actor, update_limit, rows=update_rows, entropy=actor_entropy),
+        update=_passes(config, section.actor, rows=update_rows, entropy=actor_entropy),
         old_log_probs=None
         if uses_engines
-        else _passes(config, section.actor, old_limit, rows=rows, entropy=True),
-        reference=_passes(config, section.ref, reference_limit, rows=rows, entropy=False)
+        else _passes(config, section.actor, forward=rollout, rows=rows, entropy=True),
+        reference=_passes(config, section.ref, forward=section.ref, rows=rows, entropy=False)
         if section.actor.use_kl_loss and not policy.lora_rank
         else None,
         critic=as_critic(_trained(shape, config.critic.fsdp, ranks, lora_rank=0)) if has_critic else None,
@@ -162,7 +173,7 @@ def plan_of(
         engine=_engine(config, shape, has_adapters=bool(policy.lora_rank)),
         rollout_workers=math.ceil(rollout.agent.num_workers / trainer.nnodes),
         rollouts=rows,
-        checkpoints=_checkpoints(config),
+        checkpoints=_checkpoints(config, planned_steps(config, num_problems)),
     )
 
 
@@ -250,12 +261,18 @@ def _trained(shape: ModelShape, fsdp: DictConfig, ranks: int, *, lora_rank: int)
     )
 
 
-def _passes(config: DictConfig, section: DictConfig, limit: int, *, rows: int, entropy: bool) -> Passes:
-    """Return the passes of verl's section ``actor`` or ``ref`` over this many rows, under a token limit."""
+def _passes(
+    config: DictConfig, section: DictConfig, *, forward: DictConfig | None = None, rows: int, entropy: bool
+) -> Passes:
+    """Return the passes of verl's section ``actor`` or ``ref`` over this many rows: an update, or forward
+    passes in the micro-batches of the section ``forward``.
+    """
     model = config.actor_rollout_ref.model
-    tokens = min(limit, _all_tokens(config, rows))
-    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
-        size = OmegaConf.select(section, "ppo_micro_batch_size_per_gpu") or 1
+    batches, switch, prefix = (section, "", "ppo") if forward is None else (forward, "log_prob_", "log_prob")
+    if batches[f"{switch}use_dynamic_bsz"]:
+        tokens = min(batches[f"{prefix}_max_token_len_per_gpu"], _all_tokens(config, rows))
+    else:
+        size = batches[f"{prefix}_micro_batch_size_per_gpu"] or 1
         tokens = size * _longest(config) // sequence_parallel_size(section)
     return Passes(
         tokens=tokens,
@@ -308,14 +325,16 @@ def _engine(config: DictConfig, shape: ModelShape, *, has_adapters: bool) -> Eng
     )
 
 
-def _checkpoints(config: DictConfig) -> int:
-    """Return how many checkpoints may be on disk at once, not counting those that already exist."""
+def _checkpoints(config: DictConfig, steps: int) -> int:
+    """Return how many checkpoints may be on disk at once, not counting those that already exist; a lower
+    bound with ``seele.save_every_minutes``.
+    """
     trainer = config.trainer
     if trainer.save_freq <= 0:
         return 0
     kept = trainer.max_actor_ckpt_to_keep
     if kept is None:
-        kept = (trainer.total_training_steps or trainer.save_freq) // trainer.save_freq
+        kept = steps // trainer.save_freq
     there = len(list(Path(trainer.default_local_dir).glob("global_step_*")))
     return max(1, kept + 1 - there)
 

@@ -18,6 +18,7 @@ from seele_verl.checks.preflight import Preflight
 from seele_verl.engine.model_runner import runner_variables
 from seele_verl.rollout_correction import SECTION, verl_rollout_correction
 from seele_verl.runs.overlong import write_fits
+from seele_verl.settings import planned_steps
 
 RESOLVED = "resolved.yaml"
 STOP_AT_ERROR = "seele_verl.engine.stopping:StopAtError"
@@ -60,12 +61,6 @@ def plan_run(
     OmegaConf.set_readonly(plan, True)
     write_atomically(folder / RESOLVED, OmegaConf.to_yaml(plan))
     return plan
-
-
-def planned_steps(config: DictConfig, num_problems: int) -> int:
-    """Return an RL run's steps, as verl counts them; ``seele.max_generated_tokens`` may end it earlier."""
-    by_epochs: int = num_problems // config.data.train_batch_size * config.trainer.total_epochs
-    return config.trainer.total_training_steps or by_epochs
 
 
 def worker_variables(config: DictConfig) -> dict[str, str]:

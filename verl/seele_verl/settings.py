@@ -39,6 +39,12 @@ def sequence_parallel_size(section: DictConfig) -> int:
     return older if older > 1 else section.fsdp_config.ulysses_sequence_parallel_size
 
 
+def planned_steps(config: DictConfig, num_problems: int) -> int:
+    """Return an RL run's steps, as verl counts them; ``seele.max_generated_tokens`` may end it earlier."""
+    by_epochs: int = num_problems // config.data.train_batch_size * config.trainer.total_epochs
+    return config.trainer.total_training_steps or by_epochs
+
+
 MOST_SEQUENCES = 512
 """vLLM captures CUDA graphs for batches up to this size (vllm/config/vllm.py,
 ``max_cudagraph_capture_size``); larger ones would run without.

@@ -32,7 +32,7 @@ from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.compat import NOT_STARTED, require_verl
 from seele_verl.cpu.fork_server import forked_workers
-from seele_verl.plan import plan_run, planned_steps, worker_variables
+from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
 from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
@@ -45,6 +45,7 @@ from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
 from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, sigterm_stops
 from seele_verl.runs.supervision import FAULT, is_supervised, num_restarts, supervise
+from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
 
 LOG = Path("logs") / "train.log"

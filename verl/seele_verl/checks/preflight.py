@@ -125,7 +125,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     _check_fused_head(config)
     if seele.packed_updates:
         _check_packing(config)
-    check_memory(config, seele, supervised=supervised)
+    check_memory(config, seele, supervised=supervised, num_problems=len(training))
     check_unit(seele.hints, tokenizer)
     if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
         raise DataError(
