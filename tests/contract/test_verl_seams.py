@@ -33,6 +33,7 @@ from seele_verl import columns, off_policy
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
+from seele_verl.runs.stopping import ASKED, has_stopped
 
 ROOT = Path(__file__).parents[2]
 
@@ -327,6 +328,20 @@ def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():
     balancer.remove_servers(["dead"])
     again = {balancer.acquire_server(f"problem {number}")[0] for number in range(20)}
     assert (first, again) == ({"dead", "alive"}, {"alive"})
+
+
+@pytest.mark.parametrize(("step", "last", "stops"), [(1, 0, True), (4, 3, True), (5, 4, False)])
+def test_a_run_that_was_asked_to_stop_before_its_first_step_takes_none(tmp_path, step, last, stops):
+    from seele_verl import trainer as module
+
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.run, trainer.global_steps, trainer.total_training_steps = tmp_path, step, 4
+    (tmp_path / "logs").mkdir()
+    trainer.on_train_begin()
+    assert trainer.total_training_steps == 4
+    (tmp_path / ASKED).touch()
+    trainer.on_train_begin()
+    assert (trainer.total_training_steps, has_stopped(tmp_path)) == (last, stops)
 
 
 def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(monkeypatch, tmp_path):

@@ -169,7 +169,11 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
             write_run_card(folder, card)
     if card["status"] == "stopped":
         saved = last_complete_step(folder)
-        raise RunStopped(f"stopped on request; saved after step {saved}, where the same command resumes")
+        raise RunStopped(
+            "stopped on request before anything was saved; the same command starts again"
+            if saved is None
+            else f"stopped on request; saved after step {saved}, where the same command resumes"
+        )
 
 
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:

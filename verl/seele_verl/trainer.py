@@ -598,6 +598,9 @@ class SeeleTrainer(PPOTrainerSync):
     def on_train_begin(self) -> None:
         super().on_train_begin()
         self._training = True
+        # verl has counted the first step already.
+        if is_asked_to_stop(self.run):
+            self._stop_after(self.global_steps - 1)
 
     def on_step_end(self) -> None:
         show_life(self.run)
@@ -609,16 +612,16 @@ class SeeleTrainer(PPOTrainerSync):
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
         if stops:
-            self._stop_after_step()
+            self._stop_after(self.global_steps)
         if self._lost_engines:
             raise RuntimeError(f"an engine died in step {self.global_steps}, after which the run is saved")
         super().on_step_end()
 
-    def _stop_after_step(self) -> None:
+    def _stop_after(self, step: int) -> None:
         """End before the next step, on request."""
-        if self.global_steps < self.total_training_steps:
+        if step < self.total_training_steps:
             note_stop(self.run)
-            self.total_training_steps = self.global_steps
+            self.total_training_steps = step
 
     def _end_at_budget(self) -> None:
         """Once enough tokens are generated, make the next step the last, which verl validates and saves."""
@@ -768,7 +771,7 @@ class SeeleTrainer(PPOTrainerSync):
             if self._saved_step != global_steps:
                 self.checkpoint_manager.sleep_replicas()  # saving may need the engines' memory
                 self._save_checkpoint()
-            self._stop_after_step()
+            self._stop_after(global_steps)
 
 
 def _real_rows(

@@ -1,8 +1,8 @@
 """Stops a run on SIGTERM, which batch systems send before they take a machine away.
 
-The driver notes the request in the run folder. The trainer, perhaps on another node, checks it after each
-step and validation, saves and ends, and the driver exits with ``STOPPED``. A later SIGTERM ends the driver at
-once.
+The driver notes the request in the run folder. The trainer, perhaps on another node, checks it before the
+first step and after each step and validation, saves and ends, and the driver exits with ``STOPPED``. A later
+SIGTERM ends the driver at once.
 """
 
 import signal
