@@ -1,5 +1,6 @@
 """Starting a run again after a fault, and telling it to stop."""
 
+import getpass
 import os
 import signal
 import subprocess
@@ -138,7 +139,8 @@ def test_a_run_that_is_not_started_again_says_why(drivers, capsys, ends, allowed
         (signal.SIGTERM, [(3, 2, FAULT), (5, 4, -signal.SIGKILL)], STOPPED),
         (signal.SIGTERM, [(None, None, FAULT)], STOPPED),  # before the run began
         (signal.SIGTERM, [(3, 2, 0)], 0),
-        (signal.SIGTERM, [(3, 2, -signal.SIGTERM)], 143),  # told again, or before it could hear
+        (signal.SIGTERM, [(3, 2, -signal.SIGTERM)], STOPPED),  # before it could hear
+        (signal.SIGTERM, [(3, 2, 143)], 143),  # told again
         (signal.SIGINT, [(3, 2, FAULT)], 130),
     ],
 )
@@ -198,7 +200,6 @@ def hear_interrupts() -> None:
 
 @contextmanager
 def parent_of(driver: str, run: Path, *, watchdog_minutes: float) -> Iterator[subprocess.Popen[str]]:
-    (run / "logs").mkdir()
     command = [sys.executable, "-c", PARENT, str(run), str(watchdog_minutes), driver]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -299,6 +300,14 @@ def test_a_driver_that_stands_still_is_ended_and_where_it_stood_is_written(tmp_p
     assert "stand_still" in stacks or "permission" in stacks.lower()
 
 
+def test_a_driver_that_stands_still_is_ended_where_its_stacks_cannot_be_written(tmp_path):
+    (tmp_path / "logs").touch()
+    with parent_of(DRIVER, tmp_path, watchdog_minutes=0.02) as parent:
+        assert parent.stdout.readline()
+        assert parent.stdout.read().strip() == f"status -{signal.SIGKILL.value} told None"
+        assert "no sign of life for 0 minutes; its stacks are not written: [Errno " in parent.stderr.read()
+
+
 def test_life_is_a_file_that_changes_whatever_the_clocks_say(tmp_path, monkeypatch):
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -344,10 +353,11 @@ def test_temporary_files_of_a_run_go_with_it(tmp_path, monkeypatch):
     for name in kept:
         monkeypatch.delenv(name, raising=False)
     ask = f"import os, tempfile; print(tempfile.mkdtemp(), *map(os.environ.get, {kept}))"
+    # The driver's parent has one, and the driver uses it.
     with scratch_folder() as outer, scratch_folder() as inner:
         said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
         left, ray, kernels = said.split()
-        assert Path(left).parent == Path(inner) and Path(inner).parent == Path(outer)
+        assert Path(left).parent == Path(inner) == Path(outer)
         assert Path(outer).parent == Path(ray) == Path(kernels).parent == Path("/tmp")
     assert not Path(outer).exists()
     assert tempfile.gettempdir() == "/tmp" and not os.environ.keys() & {*kept}
@@ -359,3 +369,13 @@ def test_sockets_have_room_in_a_run_of_a_long_temporary_folder(tmp_path, monkeyp
     assert len(str(tmp_path)) > 40
     with scratch_folder() as folder:
         assert Path(folder).parent == Path("/tmp")
+
+
+def test_a_user_without_a_name_has_a_folder_of_compiled_kernels(monkeypatch):
+    def getuser():
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", getuser)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    with scratch_folder():
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith(f"/torchinductor_uid_{os.getuid()}")

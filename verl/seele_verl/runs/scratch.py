@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 from seele_verl.environment import variables_set
 
+SCRATCH = "SEELE_SCRATCH"
+"""Variable of a process whose temporary folder is already such a folder: a driver that has a parent."""
 MAX_CHARS = 40
 """A socket's path must be shorter than 108 characters, of which vLLM's name takes 37."""
 
@@ -22,16 +24,27 @@ def scratch_folder() -> Iterator[str]:
     logs, and torch's compiled kernels, which the next run needs again.
     """
     usual = tempfile.gettempdir()
+    if os.environ.get(SCRATCH) == usual:
+        yield usual
+        return
     kept = {
         "RAY_TMPDIR": usual,
-        "TORCHINDUCTOR_CACHE_DIR": os.path.join(usual, f"torchinductor_{getpass.getuser()}"),
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(usual, f"torchinductor_{_user()}"),
     }
     folder = tempfile.mkdtemp(prefix="seele-", dir=usual if len(usual) <= MAX_CHARS else "/tmp")
     try:
         theirs = {name: os.environ.get(name) or path for name, path in kept.items()}
-        with variables_set({"TMPDIR": folder, **theirs}):
+        with variables_set({"TMPDIR": folder, SCRATCH: folder, **theirs}):
             tempfile.tempdir = None
             yield folder
     finally:
         tempfile.tempdir = None
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _user() -> str:
+    """Return the user's name, or one made of the number, as in containers whose users have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid_{os.getuid()}"

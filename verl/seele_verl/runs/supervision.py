@@ -159,7 +159,7 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
         arguments: The driver's arguments.
 
     Returns:
-        The exit status of the last driver; ``STOPPED`` if a fault ended it after SIGTERM.
+        The exit status of the last driver; ``STOPPED`` if a fault or SIGTERM ended it after SIGTERM.
     """
     with heard_orders() as orders:
         return _supervise(config, arguments, orders)
@@ -176,7 +176,10 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
             environment = os.environ | {RESTARTS: str(restarts)}
             status = _run_driver(command, environment, run, orders, watchdog_minutes=minutes)
         as_a_shell_has_it = 128 - status if status < 0 else status
-        if not is_fault(status) or (_cards(run) == cards and not restarts and orders.told is None):
+        # SIGTERM ends a driver that does not listen yet, or is between two stages.
+        is_stopped = orders.told == signal.SIGTERM == -status
+        never_began = _cards(run) == cards and not restarts and orders.told is None
+        if not is_stopped and (not is_fault(status) or never_began):
             return as_a_shell_has_it
         now = progress_of(run)
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
@@ -227,10 +230,11 @@ def _run_driver(
             # This keeps processes whose parent has died, and which the system has adopted.
             family = {each for each in family if each.is_running()} | _descendants(process.pid)
             if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
-                stacks = write_stacks(run, family)
-                sys.stderr.write(
-                    f"no sign of life for {minutes:.0f} minutes; {stacks} has the stack of each process\n"
-                )
+                try:
+                    said = f"{write_stacks(run, family)} has the stack of each process"
+                except OSError as error:
+                    said = f"its stacks are not written: {error}"
+                sys.stderr.write(f"no sign of life for {minutes:.0f} minutes; {said}\n")
                 process.kill()
                 return process.wait()
     finally:

@@ -48,9 +48,13 @@ def write_stacks(run: Path, processes: Iterable[psutil.Process]) -> Path:
 
     Returns:
         The file. If py-spy is missing, or the system does not permit it, the file says so.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     py_spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
     workers = (each for each in psutil.process_iter() if _title(each).startswith("ray::"))
+    (run / STACKS).parent.mkdir(parents=True, exist_ok=True)
     with (run / STACKS).open("a") as file:
         file.write(f"=== {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         for process in dict.fromkeys([*processes, *workers]):
