@@ -326,7 +326,9 @@ def test_gpus_that_others_hold_are_not_waited_for(server, monkeypatch):
     config = compose(["method=seele", "hardware=gpu1", "job=small"])
     refuse_a_small_cluster(config)
     config.trainer.nnodes = 2
-    with pytest.raises(ConfigError, match="2 GPUs are needed, but 1 of the Ray cluster's are free"):
+    with pytest.raises(
+        ConfigError, match="2 nodes with 1 free GPUs each are needed, but the nodes' free GPUs are 1;"
+    ):
         refuse_a_small_cluster(config)
 
 

@@ -24,7 +24,7 @@ from seele.errors import ConfigError, DataError
 from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
-from seele_verl.checks.cluster import capability, check_nodes, files_to_share, unshared
+from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import explain
 from seele_verl.checks.preflight import check_run
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
@@ -728,6 +728,14 @@ HEAD, WORKER = {"CPU": 4.0}, {"CPU": 64.0, "GPU": 8.0}
 def test_a_cluster_without_room_for_the_run_is_refused(nodes, says):
     with pytest.raises(ConfigError, match=says):
         check_nodes(train.compose(["hardware=gpu8", "trainer.nnodes=2"]), nodes)
+
+
+def test_free_gpus_count_where_a_node_has_its_whole_share():
+    config = train.compose(["hardware=gpu8", "trainer.nnodes=2"])
+    check_free_gpus(config, [0.0, 8.0, 8.0])
+    check_free_gpus(config, [16.0])
+    with pytest.raises(ConfigError, match="2 nodes with 8 free GPUs each are needed, but the nodes' free "):
+        check_free_gpus(config, [4.0] * 4)
 
 
 def test_what_a_node_does_not_see_is_named(tmp_path):

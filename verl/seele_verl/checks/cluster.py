@@ -94,6 +94,23 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
     check_cpus(config, int(sum(node.get("CPU", 0) for node in nodes)))
 
 
+def check_free_gpus(config: DictConfig, free: Sequence[float]) -> None:
+    """Raise ``ConfigError`` where others hold GPUs of a joined cluster that the run needs; verl would just
+    wait.
+
+    Args:
+        config: The composed configuration.
+        free: The number of free GPUs of each living node.
+    """
+    wanted, gpus = config.trainer.nnodes, config.trainer.n_gpus_per_node
+    if sum(int(each // gpus) for each in free) < wanted:
+        raise ConfigError(
+            f"trainer.n_gpus_per_node: {wanted} nodes with {gpus} free GPUs each are needed, but the nodes' "
+            f"free GPUs are {' and '.join(f'{each:g}' for each in free)}; `ray status` shows what is used. "
+            "Wait, or end what is left of a killed run with `ray stop`"
+        )
+
+
 def refuse_a_second_run() -> None:
     """Refuse a cluster on which another run trains: a Ray cluster has a single TransferQueue, and the rows of
     two runs have the same keys.
@@ -120,13 +137,8 @@ def refuse_a_small_cluster(config: DictConfig) -> None:
     import ray
 
     check_nodes(config, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-    wanted = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    free = ray.available_resources().get("GPU", 0)
-    if free < wanted:
-        raise ConfigError(
-            f"trainer.n_gpus_per_node: {wanted} GPUs are needed, but {free:g} of the Ray cluster's are free; "
-            "`ray status` shows what is used. Wait, or end what is left of a killed run with `ray stop`"
-        )
+    available = ray._private.state.available_resources_per_node()
+    check_free_gpus(config, [node.get("GPU", 0) for node in available.values()])
 
 
 def wait_for_room(config: DictConfig, *, seconds: float) -> None:
