@@ -2,29 +2,41 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from seele.errors import ConfigError
 
-CGROUP_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+CGROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def host_memory() -> int:
-    """Return the host's memory in bytes, or the container's limit if that is lower."""
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_container_limits()])
+    """Return the host's memory in bytes, or the limit of a container, batch job or unit if that is lower."""
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_group_limits()])
 
 
-def _container_limits() -> Iterator[int]:
-    for path in CGROUP_LIMITS:
-        try:
-            said = path.read_text().strip()
-        except OSError:
+def _group_limits() -> Iterator[int]:
+    """Yield the limits of this process's control group and of those that hold it, in both versions."""
+    for line in _read(OWN_GROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            root, file = CGROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, file = CGROUPS / "memory", "memory.limit_in_bytes"
+        else:
             continue
-        if said.isdigit():  # "max" means no limit
-            yield int(said)
+        group = PurePosixPath(path.lstrip("/"))
+        for each in (group, *group.parents):
+            limit = _read(root / each / file).strip()
+            if limit.isdigit():  # "max" means no limit
+                yield int(limit)
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file of the system; empty if it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -32,10 +44,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 def computes_in_bfloat16() -> bool:
     """True if the processor multiplies matrices in bfloat16; others emulate it, ten times slower or more."""
-    try:
-        said = CPU_INFO.read_text()
-    except OSError:
-        return False
+    said = _read(CPU_INFO)
     return any(name in said.split() for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 

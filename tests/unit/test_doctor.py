@@ -441,13 +441,29 @@ def test_the_probe_tells_what_a_torch_for_cuda_says(fake_libraries):
     assert not uncached.hub_reachable
 
 
-def test_the_container_limits_the_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("group", "file"),
+    [
+        ("0::/system.slice/job_7/step_0", "job_7/memory.max"),  # as of a Slurm job
+        ("0::/system.slice/job_7/step_0", "../memory.max"),  # the container's own
+        ("9:pids:/\n4:cpu,memory:/system.slice/job_7", "../memory/system.slice/memory.limit_in_bytes"),
+        ("4:memory:/elsewhere", "../memory/memory.limit_in_bytes"),
+    ],
+)
+def test_a_control_group_limits_the_memory(tmp_path, monkeypatch, group, file):
+    groups = tmp_path / "groups"
+    groups.write_text(group + "\n")
+    monkeypatch.setattr(host, "OWN_GROUPS", tmp_path / "none")
+    monkeypatch.setattr(host, "CGROUPS", tmp_path / "cgroup")
     whole = host.host_memory()
-    monkeypatch.setattr(host, "CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
-    (tmp_path / "max").write_text("max\n")
-    unlimited = host.host_memory()
-    (tmp_path / "limit").write_text("4096\n")
-    assert host.host_memory() == 4096 < whole <= unlimited
+    monkeypatch.setattr(host, "OWN_GROUPS", groups)
+    limit = tmp_path / "cgroup" / "system.slice" / file
+    (tmp_path / "cgroup" / "system.slice").mkdir(parents=True)
+    limit.resolve().parent.mkdir(parents=True, exist_ok=True)
+    limit.write_text("max\n")
+    assert host.host_memory() == whole
+    limit.write_text("4096\n")
+    assert host.host_memory() == 4096 < whole
 
 
 def test_checks_are_handed_on_as_they_come(executable, monkeypatch):
