@@ -1,13 +1,16 @@
 """The checks of ``seele doctor --gpu`` themselves, on a CPU: sound parts pass, and broken ones do not."""
 
+import json
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+from seele_verl.engine.model_runner import V2_ARCHITECTURES  # noqa: E402
 from seele_verl.gpu_check import agreement, all_reduce, attention, bucket, engine, probabilities  # noqa: E402
 from seele_verl.gpu_check.agreement import CheckFailed  # noqa: E402
 
@@ -112,6 +115,19 @@ class FakeEngine:
         return [(ids_T.tolist(), 10, agreement.token_log_probs(self.model, ids_T)[9:].tolist())]
 
 
+@pytest.fixture
+def variables(monkeypatch):
+    names = (
+        "VLLM_USE_V2_MODEL_RUNNER",
+        "VERL_RAY_JOB_ID",
+        "VERL_REPLICA_RANK",
+        "VLLM_ENABLE_V1_MULTIPROCESSING",
+    )
+    for name in names:
+        monkeypatch.setenv(name, "restored afterwards")
+
+
+@pytest.mark.usefixtures("variables")
 @pytest.mark.parametrize(
     ("seed_before", "seed_sent", "failure"),
     [
@@ -121,9 +137,6 @@ class FakeEngine:
     ],
 )
 def test_an_engine_is_judged_by_the_weights_it_was_sent(seed_before, seed_sent, failure, monkeypatch):
-    for name in ("VLLM_USE_V2_MODEL_RUNNER", "VERL_RAY_JOB_ID", "VERL_REPLICA_RANK"):
-        monkeypatch.setenv(name, "restored afterwards")
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "restored afterwards")
     monkeypatch.setattr(engine, "_start", lambda folder, **_: FakeEngine(seed_before))
     monkeypatch.setattr(engine, "_generate", FakeEngine.generate)
     monkeypatch.setattr(engine, "_send_weights", lambda fake, model, **_: fake.load(seed_sent))
@@ -132,6 +145,17 @@ def test_an_engine_is_judged_by_the_weights_it_was_sent(seed_before, seed_sent, 
     else:
         with pytest.raises(CheckFailed, match=failure):
             engine.check("cpu")
+
+
+@pytest.mark.usefixtures("variables")
+def test_runner_v2_gets_a_model_that_a_run_may_give_it(monkeypatch):
+    def start(folder, **_):
+        raise CheckFailed(json.loads((Path(folder) / "config.json").read_text())["architectures"][0])
+
+    monkeypatch.setattr(engine, "_start", start)
+    with pytest.raises(CheckFailed) as seen:
+        engine.check("cpu", runner=1)
+    assert str(seen.value) in V2_ARCHITECTURES
 
 
 def test_an_engine_that_keeps_its_cache_while_asleep_is_found(monkeypatch):

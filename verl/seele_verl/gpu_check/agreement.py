@@ -2,7 +2,7 @@
 
 An absolute bound would depend on the model, the card and the kernels. Instead everything is computed three
 times: by the code under test, by plain PyTorch in the same precision, and by plain PyTorch in single
-precision. A tiny Qwen2 with random weights, made on the fly, serves the checks that need a model.
+precision. A tiny Qwen with random weights, made on the fly, serves the checks that need a model.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from seele_models.tokenizer import byte_tokenizer
 
@@ -79,21 +79,24 @@ SPREAD = 0.06
 agree with each other."""
 
 
-def make_tiny_model(seed: int, *, attention: str = "sdpa") -> Any:
+def make_tiny_model(seed: int, *, attention: str = "sdpa", model_type: str = "qwen2") -> Any:
     """Return the model in bfloat16 on the CPU; the same weights for the same ``seed``.
 
     Args:
         seed: Seed of the weights.
         attention: ``attn_implementation`` of transformers.
+        model_type: ``qwen2`` or ``qwen3``.
     """
     tokenizer = byte_tokenizer()
-    config = Qwen2Config(
+    config = AutoConfig.for_model(
+        model_type,
         vocab_size=len(tokenizer),
         hidden_size=HEADS * HEAD_SIZE,
         intermediate_size=2 * HEADS * HEAD_SIZE,
         num_hidden_layers=2,
         num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS,
+        head_dim=HEAD_SIZE,
         max_position_embeddings=512,
         initializer_range=SPREAD,
         tie_word_embeddings=True,
@@ -102,7 +105,7 @@ def make_tiny_model(seed: int, *, attention: str = "sdpa") -> Any:
         pad_token_id=tokenizer.pad_token_id,
     )
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM._from_config(config, attn_implementation=attention, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
     return in_precision(model, torch.bfloat16).eval()
 
 

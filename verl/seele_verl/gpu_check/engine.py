@@ -53,7 +53,8 @@ def check(device: str, *, tensor_parallel: int = 1, runner: int = 0) -> str:
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # as in verl's Ray actors
     else:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    model = make_tiny_model(0)
+    # V2 does not run Qwen2 (``seele_verl.engine.model_runner``).
+    model = make_tiny_model(0, model_type="qwen3" if runner else "qwen2")
     if not on_gpu:
         model = in_precision(model, torch.float32)
     with tempfile.TemporaryDirectory() as folder:
