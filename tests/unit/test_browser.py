@@ -131,6 +131,7 @@ def test_a_step_is_problems_with_rounds_and_their_rollouts(run):
 def test_hints_of_one_round_stand_apart_and_older_lines_have_less(tmp_path):
     old = {"instance_id": "a", "question": "q", "text": "t", "reason": "wrong", "round": 0}
     lines = [old, old | {"hint_ratio": 0.5}, {"instance_id": "b"}, [1]]
+    lines += [old | wrong for wrong in ({"round": None}, {"hint_ratio": "half"}, {"reward_extra": None})]
     (problem,) = read_step(write_step(tmp_path, 1, lines))
     assert [each.hint_ratio for each in problem.rounds] == [0.0, 0.5]
     assert problem.first.advantage is None and problem.first.level == ""
@@ -448,7 +449,14 @@ def test_an_index_that_is_deleted_while_pages_are_served_is_built_again(run, mon
         wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
 
 
-@pytest.mark.parametrize("error", [OSError("the disk is full"), sqlite3.OperationalError("disk I/O error")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("the disk is full"),
+        sqlite3.OperationalError("disk I/O error"),
+        OverflowError("Python int too large to convert to SQLite INTEGER"),
+    ],
+)
 def test_an_error_of_one_run_stops_the_index_of_none(run, tmp_path, monkeypatch, error):
     shutil.copytree(run, tmp_path / "other")
     failing, other = (ViewedRun(folder) for folder in (run, tmp_path / "other"))
@@ -516,6 +524,18 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         assert get(f"{site}/?step=2&page=-4").count('class="row"') == 2
         problem = get(f"{site}/problem?id=easy")
         assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
+        assert '<span class="sr">round 2, hint ratio 0.25: 2 of 2 right</span>' in problem
+
+
+def test_an_open_problem_is_shown_on_its_page_and_the_shared_ones_have_pages(run, tmp_path):
+    write_step(run, 9, [each for number in range(60) for each in problem_lines(f"p{number}")])
+    shutil.copytree(run, tmp_path / "other")
+    with served(run, tmp_path / "other") as site:
+        for path, articles in (("", 4), ("compare", 8)):
+            page = get(f"{site}/{path}?step=9&open=p55")
+            assert "page 2 of 2" in page and page.count("<article") == articles
+            assert page.count('aria-expanded="false"') == 9
+            assert get(f"{site}/{path}?step=9&open=p55&page=1").count('aria-expanded="false"') == 50
 
 
 def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run):
@@ -578,6 +598,7 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         ("sort=best", "sort=best: expected one of file"),
         ("run=3", "run=3: expected 0 to 0"),
         ("run=-1", "run=-1: expected 0 to 0"),
+        (f"step={'9' * 400}", "expected a number"),
     ],
 )
 def test_an_address_that_asks_for_nonsense_is_told_so(run, query, told):
@@ -595,6 +616,20 @@ def test_a_run_that_goes_on_is_followed(run):
             file.write(json.dumps({"step": 5, "hint_ratio/mean": 0.1}) + "\n")
         assert get(f"{site}/live") != before
         assert "What is late?" in get(f"{site}/")
+
+
+def test_a_step_that_is_written_while_the_page_is_made_is_not_missed(run, monkeypatch):
+    timeline = ViewedRun.timeline
+
+    def slow(viewed, step):
+        write_step(run, 5, problem_lines("late"))
+        return timeline(viewed, step)
+
+    monkeypatch.setattr(ViewedRun, "timeline", slow)
+    with served(run) as site:
+        page = get(f"{site}/")
+        (state,) = re.findall('data-state="([^"]*)"', page)
+        assert "step 4" in page and state != get(f"{site}/live")
 
 
 def test_other_names_than_the_servers_are_refused(run):
@@ -686,7 +721,7 @@ class Tab:
         """Press a key, and wait for what it brings: a JavaScript expression."""
         wait_until(lambda: self.value("document.readyState") == "complete")
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        code = {"Enter": 13, "Escape": 27}.get(key, ord(key[0].upper()))
+        code = {"Enter": 13, "Escape": 27, "ArrowDown": 40}.get(key, ord(key[0].upper()))
         for kind in ("keyDown", "keyUp"):
             self._send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
         wait_until(lambda: self.value(until))
@@ -721,6 +756,13 @@ def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, b
         # What is typed is no command.
         tab.press("n", until="document.activeElement.value == 'n'")
         tab.press("Escape", until="document.activeElement == document.body")
+        # Arrow keys choose, and Enter shows.
+        verdict = "document.querySelector('[name=verdict]')"
+        tab.value(f"{verdict}.focus()")
+        tab.press("ArrowDown", until=f"{verdict}.value == 'not correct'")
+        tab.press("ArrowDown", until=f"{verdict}.value == 'correct'")
+        filtered = "new URL(location).searchParams.get('verdict') == 'correct'"
+        tab.press("Enter", until=f"{filtered} && document.activeElement == {verdict}")
         tab.value("location.assign('/')")
         wait_until(lambda: tab.value("document.title") == "run, step 4")
         write_step(run, 5, problem_lines("late"))

@@ -4,7 +4,6 @@ Every value that a page is given is escaped. Scripts and styles come from this p
 forbids the browser to load anything else.
 """
 
-import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -68,7 +67,8 @@ def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:
     def update() -> None:
         while True:
             for run in runs:
-                with suppress(OSError, sqlite3.Error):
+                # Whatever a run's files hold, the others are indexed.
+                with suppress(Exception):
                     run.history.update()
             if stop.wait(INDEX_PERIOD_S):
                 return
@@ -86,13 +86,14 @@ class Pages:
     def step(self, request: Request) -> Response:
         """A step of a run: timeline, filters, one row per problem, and the open problem's rollouts."""
         query = _Query(request)
+        # Before anything is read, so that the page follows what is written meanwhile.
+        state = self._state()
         run, steps, step = self._run_and_step(query)
         filters = query.filters()
         problems = run.step(step)
         chosen = filter_problems(problems, filters, order=query.one_of("sort", tuple(ORDERS)))
-        pages = max(1, -(-len(chosen) // PER_PAGE))
-        page = min(max(1, query.number("page", int) or 1), pages)
         shown = query.text("open")
+        page, pages = _page_of([each.first.instance_id for each in chosen], shown, query)
         open_problem = run.problem(step, shown)
         return _page(
             "browser/step.html",
@@ -103,7 +104,7 @@ class Pages:
             steps=steps,
             step=step,
             neighbours=_neighbours(steps, step),
-            state="" if query.text("step") else self._state(),
+            state="" if query.text("step") else state,
             filters=filters,
             problems=chosen[(page - 1) * PER_PAGE : page * PER_PAGE],
             num_chosen=len(chosen),
@@ -149,6 +150,7 @@ class Pages:
         sides = [{each.first.instance_id: each for each in run.step(step)} for run in runs]
         names = [name for name in sides[0] if name in sides[1]]
         shown = query.text("open")
+        page, pages = _page_of(names, shown, query)
         return _page(
             "browser/compare.html",
             query,
@@ -156,7 +158,9 @@ class Pages:
             timelines=[run.timeline(step) for run in runs],
             step=step,
             neighbours=_neighbours(shared, step),
-            pairs=[[side[name] for side in sides] for name in names][:PER_PAGE],
+            pairs=[[side[name] for side in sides] for name in names[(page - 1) * PER_PAGE : page * PER_PAGE]],
+            page=page,
+            pages=pages,
             num_shared=len(names),
             num_problems=[len(side) for side in sides],
             shown=shown,
@@ -196,8 +200,10 @@ class _Query:
     def number(self, name: str, kind: Callable[[str], Number]) -> Number | None:
         text = self.text(name)
         try:
-            return kind(text) if text else None
-        except ValueError:
+            number = kind(text) if text else None
+            float(number or 0)  # an integer that is too large cannot be drawn
+            return number
+        except (OverflowError, ValueError):
             raise _BadQuery(f"{name}={text}: expected a number") from None
 
     def one_of(self, name: str, allowed: Sequence[str]) -> str:
@@ -235,6 +241,15 @@ class _Query:
 
 def _fitted(curve: AccuracyCurve | None) -> str:
     return curve_points(curve.hint_ratios, curve.accuracies) if curve else ""
+
+
+def _page_of(names: Sequence[str], shown: str, query: _Query) -> tuple[int, int]:
+    """Return the page that is asked for, else that of the problem ``shown``, and the number of pages."""
+    pages = max(1, -(-len(names) // PER_PAGE))
+    page = query.number("page", int)
+    if page is None:
+        page = names.index(shown) // PER_PAGE + 1 if shown in names else 1
+    return min(max(1, page), pages), pages
 
 
 def _neighbours(steps: Sequence[int], step: int) -> tuple[int | None, int | None]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import BinaryIO
+from types import NoneType, UnionType
+from typing import Any, BinaryIO, get_origin
 
 from seele.records import GradeReason, Origin
 
@@ -61,7 +62,12 @@ class ShownRollout:
 NOT_CORRECT = "not correct"
 TOKENS = b', "tokens": ['
 """Begins the tokens in a line of a file of rollouts."""
-_NAMES = {each.name for each in fields(ShownRollout)}
+_KINDS: dict[Any, Any] = {
+    **{str: str, int: int, bool: bool, float: (int, float)},
+    **{UnionType: (int, float, NoneType), Mapping: dict, Sequence: list},
+}
+_FIELDS = {each.name: _KINDS[get_origin(each.type) or each.type] for each in fields(ShownRollout)}
+"""What a line's values must be."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +203,11 @@ def _records(file: Path) -> Iterator[ShownRollout]:
 def _record(line: bytes, line_start: int | None = None) -> ShownRollout | None:
     try:
         values = json.loads(line.decode(errors="replace"))
-        known = {name: values[name] for name in _NAMES & values.keys()}
-        known["level"] = str(known.get("level") or "")  # 0 is unknown
-        return ShownRollout(**known | {"line_start": line_start})
+        known = {name: values[name] for name in _FIELDS.keys() & values.keys()}
+        known |= {"level": str(known.get("level") or ""), "line_start": line_start}  # level 0 is unknown
+        if not all(isinstance(value, _FIELDS[name]) for name, value in known.items()):
+            return None
+        return ShownRollout(**known)
     except (json.JSONDecodeError, AttributeError, TypeError):
         return None
 

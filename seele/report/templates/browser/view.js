@@ -40,23 +40,32 @@ const memory = JSON.parse(sessionStorage.getItem("place") || "{}");
 if (memory.page === location.pathname) {
   scrollTo(0, memory.scroll);
   const row = document.querySelector(".problems .open > .row") || rows()[memory.row];
-  row?.focus({ preventScroll: true });
+  const field = memory.field && document.querySelector(`form [name="${memory.field}"]:not([type=hidden])`);
+  (field || row)?.focus({ preventScroll: true });
 }
 addEventListener("pagehide", () => sessionStorage.setItem("place", JSON.stringify({
   page: location.pathname,
   scroll: scrollY,
   row: rows().indexOf(document.activeElement),
+  field: document.activeElement?.name,
 })));
-document.querySelectorAll(".filters select").forEach((each) =>
-  each.addEventListener("change", () => each.form.requestSubmit()));
+// A choice by pointer is shown at once, and one by keys on Enter: each arrow key is a choice.
+document.querySelectorAll(".filters select").forEach((each) => {
+  let pointed = false;
+  each.addEventListener("pointerdown", () => { pointed = true; });
+  each.addEventListener("keydown", () => { pointed = false; });
+  each.addEventListener("change", () => { if (pointed) each.form.requestSubmit(); });
+  each.addEventListener("keyup", (event) => { if (event.key === "Enter") each.form.requestSubmit(); });
+});
 
 // A page without a step in its address shows the newest one: it reloads when the run has continued.
 const shown = document.querySelector("main").dataset.state;
+const typed = () => [...document.querySelectorAll("input, select")].map((each) => each.value).join("\n");
+const sent = typed();
 async function look() {
   try {
     const state = await (await fetch("/live")).text();
-    const typing = document.activeElement?.matches("input, select");
-    if (state !== shown && !typing) location.reload();
+    if (state !== shown && typed() === sent) location.reload();
   } catch {
     // The server has stopped; keep what is shown.
   }
