@@ -216,10 +216,12 @@ def test_resuming_takes_back_what_lies_after_the_checkpoint(tmp_path):
         log.write_rollouts(step, [{"step": step}])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 5, "tok')  # a kill in the middle of a line
+    (tmp_path / "rollouts" / "step_4_copy.jsonl").touch()  # the user's own
     resumed = RunLog(tmp_path)
     resumed.rewind(2)
     assert steps_of(tmp_path) == [1, 2]
-    assert sorted(path.name for path in (tmp_path / "rollouts").iterdir()) == ["step_1.jsonl", "step_2.jsonl"]
+    left = sorted(path.name for path in (tmp_path / "rollouts").iterdir())
+    assert left == ["step_1.jsonl", "step_2.jsonl", "step_4_copy.jsonl"]
     assert resumed.append(3, {"tokens/generated": 1.0})["tokens/generated_total"] == 3.0
     assert steps_of(tmp_path) == [1, 2, 3]
 

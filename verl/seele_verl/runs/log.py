@@ -60,7 +60,8 @@ class RunLog:
             self._generated[int(row["step"])] = self._totals["tokens/generated"]
         write_atomically(self._run / METRICS, "".join(map(_line, kept)))
         for dump in (self._run / "rollouts").glob("step_*.jsonl"):
-            if int(dump.stem.removeprefix("step_")) > step:
+            number = dump.stem.removeprefix("step_")
+            if number.isdecimal() and int(number) > step:
                 dump.unlink()
         return kept[-1] if kept and kept[-1]["step"] == step else {}
 
