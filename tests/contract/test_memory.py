@@ -197,6 +197,20 @@ def test_on_a_node_without_gpus_the_hardware_files_card_is_assumed(
         check(composed("recipe=seele_qwen2.5-7b"), seele__memory__gpu_gib=24.0)
 
 
+def test_more_gpus_are_advised_only_where_they_are(
+    node: Callable[[float | None], None], composed: Compose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node(79.0)
+    config = with_changes(composed("recipe=seele_qwen2.5-7b"), {"trainer.n_gpus_per_node": 1})
+    monkeypatch.setattr(memory, "num_cards", lambda: 1)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match="No setting that is known to help makes it fit"):
+        check_memory(config, read_settings(config), supervised=True, num_problems=1000)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(ConfigError, match="This would fit: .*trainer.n_gpus_per_node=2"):
+        check_memory(config, read_settings(config), supervised=True, num_problems=1000)
+
+
 def test_the_check_may_warn_or_be_off(
     node: Callable[[float | None], None], composed: Compose, capsys: pytest.CaptureFixture[str]
 ) -> None:

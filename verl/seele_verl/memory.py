@@ -38,6 +38,7 @@ from seele.methods import METHODS
 from seele.methods.sources import build_source
 from seele_verl import options
 from seele_verl.changes import with_changes
+from seele_verl.checks.cluster import LOCAL, cluster_address
 from seele_verl.checks.command_line import check_job
 from seele_verl.checks.memory_changes import Change, advice, possible_changes, smallest_change
 from seele_verl.settings import planned_steps, read_settings, sequence_parallel_size
@@ -86,7 +87,11 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool, nu
     short = [need for need in needs if not need.fits]
     if not short:
         return
-    change = smallest_change(needs_with, possible_changes(config, supervised=supervised))
+    known = config.trainer.device == "cuda" and cluster_address(config) == LOCAL
+    changes = possible_changes(
+        config, supervised=supervised, gpus_per_node=num_cards() if known else math.inf
+    )
+    change = smallest_change(needs_with, changes)
     said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + advice(change)
     if seele.memory.check == "refuse":
         raise ConfigError(f"{said}; seele.memory.check=warn starts anyway")
@@ -376,6 +381,13 @@ def card_memory() -> float | None:
     if not torch.cuda.is_available():
         return None
     return float(torch.cuda.get_device_properties(0).total_memory)
+
+
+def num_cards() -> int:
+    """Return the number of this node's GPUs that torch sees."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Finds settings that would make a run fit, by trying them on the arithmetic in the order of their cost."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,8 +63,16 @@ def smallest_change(
     return _joined(chosen)
 
 
-def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Change]]:
-    """Return possible changes in the order of their cost: kinds of changes, each with the smallest first."""
+def possible_changes(
+    config: DictConfig, *, supervised: bool, gpus_per_node: float = math.inf
+) -> list[list[Change]]:
+    """Return possible changes in the order of their cost: kinds of changes, each with the smallest first.
+
+    Args:
+        config: The composed configuration.
+        supervised: True if verl's SFT trainer runs.
+        gpus_per_node: The most GPUs that a node of the run may have.
+    """
     section = config.actor_rollout_ref
     now = {key: OmegaConf.select(config, key) for key in TOKEN_LIMITS}
     longest = config.data.max_prompt_length + config.data.max_response_length
@@ -100,7 +109,9 @@ def possible_changes(config: DictConfig, *, supervised: bool) -> list[list[Chang
             ],
             [] if section.model.lora_rank else [{"actor_rollout_ref.model.lora_rank": 32}],
         ]
-    groups.append([{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if size > of_node])
+    groups.append(
+        [{"trainer.n_gpus_per_node": size} for size in (2, 4, 8) if of_node < size <= gpus_per_node]
+    )
     groups.append([] if supervised else [{"trainer.nnodes": config.trainer.nnodes * n} for n in (2, 4, 8)])
     return groups
 
