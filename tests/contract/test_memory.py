@@ -207,7 +207,7 @@ def test_more_gpus_are_advised_only_where_they_are(
     with pytest.raises(ConfigError, match="No setting that is known to help makes it fit"):
         check_memory(config, read_settings(config), supervised=True, num_problems=1000)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    with pytest.raises(ConfigError, match="This would fit: .*trainer.n_gpus_per_node=2"):
+    with pytest.raises(ConfigError, match=r"This would fit: .*trainer.n_gpus_per_node=2"):
         check_memory(config, read_settings(config), supervised=True, num_problems=1000)
 
 
