@@ -19,7 +19,7 @@ from seele.records import Instance
 from seele_verl import train
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import describe_cost
-from seele_verl.runs.checkpoints import last_complete_step
+from seele_verl.runs.checkpoints import last_complete_step, saved_steps
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
@@ -373,24 +373,53 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
     assert due_models(config, tmp_path, last_step=7) == {}
 
 
-def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, monkeypatch):
-    lines = [
-        {"step": step, "metrics": {"val/accuracy/a/b": 0.5}, "warning": f"warning: step {step}\n"}
-        for step in (0, 4)
-    ]
-    said = "".join(json.dumps(line) + "\n" for line in lines)
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
-    python.chmod(0o755)
-    trainer = {"val_before_train": True, "test_freq": -1, "max_actor_ckpt_to_keep": None}
-    trainer |= {"project_name": "project", "experiment_name": "run", "logger": ["console"]}
-    model = {"actor_rollout_ref": {"model": {"path": "base"}}}
-    config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
-    terminal = io.StringIO()
-    train_supervised(config, tmp_path, python=str(python), total_steps=4, resumed_at=4, terminal=terminal)
-    assert terminal.getvalue().splitlines()[-1] == "warning: step 4" and "step 0\n" not in terminal.getvalue()
+@pytest.fixture
+def measure(tmp_path):
+    """Measure the models of a trained run in ``tmp_path``, and return what the terminal shows."""
+
+    def run(*, test_freq, keep):
+        lines = [
+            {"step": step, "metrics": {"val/accuracy/a/b": 0.5}, "warning": f"warning: step {step}\n"}
+            for step in (0, 4)
+        ]
+        said = "".join(json.dumps(line) + "\n" for line in lines)
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
+        python.chmod(0o755)
+        trainer = {"val_before_train": True, "test_freq": test_freq, "max_actor_ckpt_to_keep": keep}
+        trainer |= {"project_name": "project", "experiment_name": "run", "logger": ["console"]}
+        model = {"actor_rollout_ref": {"model": {"path": "base"}}}
+        config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
+        terminal = io.StringIO()
+        train_supervised(
+            config, tmp_path, python=str(python), total_steps=4, resumed_at=4, terminal=terminal
+        )
+        return terminal.getvalue()
+
+    return run
+
+
+def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, measure):
+    said = measure(test_freq=-1, keep=None)
+    assert said.splitlines()[-1] == "warning: step 4" and "step 0\n" not in said
     assert (tmp_path / "logs" / "warnings.log").read_text() == "warning: step 4\n"
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").open()] == [0, 4]
+
+
+def test_a_validation_that_is_stopped_keeps_the_checkpoints_that_are_not_measured(tmp_path, measure):
+    for step in (2, 4):
+        weights = tmp_path / f"global_step_{step}" / "huggingface" / "model.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.touch()
+        (weights.parents[1] / "data_0.pt").touch()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "stop").touch()
+    assert "warning" not in measure(test_freq=2, keep=1)
+    assert saved_steps(tmp_path) == [2, 4]
+    (tmp_path / "logs" / "stop").unlink()
+    (tmp_path / "logs" / "stopped").unlink()
+    measure(test_freq=2, keep=1)
+    assert saved_steps(tmp_path) == [4]
 
 
 def test_a_line_is_amended_in_its_place(tmp_path):

@@ -57,6 +57,9 @@ def train_supervised(
                 tracking.log(metrics, step)
                 print(format_step({"step": step} | metrics, total_steps), file=terminal)
                 last_warning = warning
+    if has_stopped(run):
+        # The checkpoints that are left to measure must stay.
+        return
     # Warn only of the last model: the first ones have yet to learn how to answer.
     RunLog(run).warn(last_warning)
     terminal.write(last_warning)
