@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from seele.data.annotation.ledger import CallLedger
 from seele.data.annotation.prompt import AnnotatorPrompt, judge
 from seele.data.annotation.reply import Rejection
 from seele.data.annotation.report import make_solutions
+from seele.data.storage.append_log import LineAppender
 from seele.data.storage.files import file_sha256
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
@@ -499,6 +501,21 @@ def test_a_reply_that_was_cut_off_in_the_ledger_is_asked_again_and_nothing_else(
     annotate(PROBLEMS)
     assert len(server.asked) == 13
     assert manifest(tmp_path)["paid"]["lost_calls"] == 1
+
+
+def test_a_line_that_does_not_fit_the_disk_leaves_no_half_line_before_the_next(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with LineAppender(path, whole_bytes=0, total_bytes=0) as lines:
+        lines.append("first")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9, limits[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                lines.append("second")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        lines.append("third")
+    assert path.read_text() == "first\nthird\n"
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"event": "reply", "key": "no"}', '{"event": "x"}'])

@@ -71,11 +71,19 @@ class LineAppender:
         Args:
             line: The line without its newline; a lone surrogate becomes its JSON escape.
             durable: Whether it must also survive a crash of the machine, which takes milliseconds.
+
+        Raises:
+            OSError: If it cannot be written, such as on a full disk; nothing of it is in the file then.
         """
         content = f"{line}\n".encode(errors="backslashreplace")
         with self._lock:
-            while content:
-                content = content[os.write(self._descriptor, content) :]
+            before = os.fstat(self._descriptor).st_size
+            try:
+                while content:
+                    content = content[os.write(self._descriptor, content) :]
+            except BaseException:
+                os.ftruncate(self._descriptor, before)
+                raise
         if durable:
             os.fsync(self._descriptor)
 
