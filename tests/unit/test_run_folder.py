@@ -1,6 +1,7 @@
 """What a run leaves and resumes from: checkpoints, logs, run card, progress lines."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -589,6 +590,8 @@ def merger(monkeypatch):
     merged = []
 
     def write_model(actor, target):
+        with (target.parent / ".merged.lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         merged.append(actor)
         target.mkdir()
         (target / "config.json").touch()
@@ -626,7 +629,38 @@ def test_a_merged_model_stands_for_a_checkpoint_that_was_removed(tmp_path, merge
         merge.merge_checkpoint(tmp_path, 10)
 
 
-def test_merge_refuses_a_step_that_is_no_number(tmp_path, capsys):
+def test_a_merge_waits_for_another_process_and_takes_its_model(tmp_path, merger, monkeypatch):
+    save_checkpoint(tmp_path, 10)
+    lock = fcntl.flock
+
+    def wait(file, operation):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        merge.merge_checkpoint(tmp_path)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", wait)
+    merge.merge_checkpoint(tmp_path)
+    assert len(merger) == 1
+
+
+def test_merge_refuses_a_checkpoint_that_is_not_whole(tmp_path, merger, capsys):
+    save_checkpoint(tmp_path, 20)
+    save_checkpoint(tmp_path, 10)
+    save_checkpoint(tmp_path, 30, complete=False)
+    (tmp_path / checkpoints.TRACKER).write_text("20")
+    shard = tmp_path / "global_step_10" / "actor" / "model.pt"
+    with checkpoints.recording_files(tmp_path / "global_step_10"):
+        shard.touch()
+    shard.unlink()
+    for step, reason in (10, "actor/model.pt is missing"), (30, "the checkpoint is incomplete"):
+        with pytest.raises(CheckpointError, match=f"global_step_{step}: {reason}; merge another step"):
+            merge.merge_checkpoint(tmp_path, step)
+    merge.main([str(tmp_path), "--list"])
+    assert (capsys.readouterr().out, merger) == ("20\n", [])
+
+
+@pytest.mark.parametrize("step", ["ten", "²"])
+def test_merge_refuses_a_step_that_is_no_number(tmp_path, capsys, step):
     with pytest.raises(SystemExit, match=r"^2$"):
-        merge.main([str(tmp_path), "--step", "ten"])
-    assert "expected a step's number or 'last', got 'ten'" in capsys.readouterr().err
+        merge.main([str(tmp_path), "--step", step])
+    assert f"expected a step's number or 'last', got '{step}'" in capsys.readouterr().err

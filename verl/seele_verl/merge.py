@@ -7,12 +7,14 @@ python -m seele_verl.merge RUN --list
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -20,7 +22,14 @@ from omegaconf import OmegaConf
 from seele.errors import CheckpointError, SeeleError
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
-from seele_verl.runs.checkpoints import MERGED, finished_steps, last_complete_step, saved_steps, step_folder
+from seele_verl.runs.checkpoints import (
+    MERGED,
+    damage_of,
+    finished_steps,
+    last_complete_step,
+    saved_steps,
+    step_folder,
+)
 
 STEP_FILE = "merged_step.txt"
 """File beside the weights: the step that they come from."""
@@ -30,14 +39,16 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
     """Merge one checkpoint of a run into ``RUN/merged``, which never holds a partial model. After LoRA it
     also holds the adapter, in ``lora_adapter``.
 
-    A merged model is kept if its checkpoint is gone, and replaced if the step was trained again.
+    A merged model is kept if its checkpoint is gone, and replaced if the step was trained again. While
+    another process merges a checkpoint of the run, this one waits.
 
     Args:
         run: The run folder.
         step: The checkpoint's step; the last complete one by default.
 
     Raises:
-        CheckpointError: The run has no such checkpoint, or verl's merger refuses it.
+        CheckpointError: The run has no such checkpoint, it is incomplete or damaged, or verl's merger
+            refuses it.
     """
     step = last_complete_step(run) if step is None else step
     merged = run / MERGED
@@ -45,18 +56,41 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         return merged
     if step is None or not _has_model(run, step):
         raise _missing(run, step)
+    _check_whole(run, step)
     partial = run / ".merged.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    if whole := whole_model(run, step):
-        shutil.copytree(whole, partial)
-    else:
-        _run_merger(step_folder(run, step) / "actor", partial)
-        if (partial / ADAPTER).is_dir():
-            join_adapter(partial, _base_model(run))
-    (partial / STEP_FILE).write_text(str(step))
-    shutil.rmtree(merged, ignore_errors=True)
-    partial.rename(merged)
+    with _merging_alone(run):
+        if _is_merged(run, step):
+            return merged
+        shutil.rmtree(partial, ignore_errors=True)
+        if whole := whole_model(run, step):
+            shutil.copytree(whole, partial)
+        else:
+            _run_merger(step_folder(run, step) / "actor", partial)
+            if (partial / ADAPTER).is_dir():
+                join_adapter(partial, _base_model(run))
+        (partial / STEP_FILE).write_text(str(step))
+        shutil.rmtree(merged, ignore_errors=True)
+        partial.rename(merged)
     return merged
+
+
+@contextlib.contextmanager
+def _merging_alone(run: Path) -> Iterator[None]:
+    """Wait until no other process merges in this run. The lock ends with this process."""
+    with (run / ".merged.lock").open("a") as file:
+        # Some file systems have no locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _check_whole(run: Path, step: int) -> None:
+    folder = step_folder(run, step)
+    reason = damage_of(folder) if step in finished_steps(run) else "the checkpoint is incomplete"
+    if reason:
+        raise CheckpointError(
+            f"{folder}: {reason}; merge another step: `seele merge {run} --list` prints those that are whole"
+        )
 
 
 def _base_model(run: Path) -> str | None:
@@ -80,10 +114,10 @@ def complete_steps(run: Path) -> list[int]:
     Raises:
         CheckpointError: The run has no complete checkpoint.
     """
-    last = last_complete_step(run)
-    if last is None:
+    if last_complete_step(run) is None:
         raise _missing(run, None)
-    return sorted(step for step in finished_steps(run) if step <= last and _has_model(run, step))
+    finished = [step for step in finished_steps(run) if not damage_of(step_folder(run, step))]
+    return sorted(step for step in finished if _has_model(run, step))
 
 
 def _missing(run: Path, step: int | None) -> CheckpointError:
@@ -125,7 +159,7 @@ def _run_merger(actor: Path, target: Path) -> None:
 
 
 def _step(text: str) -> int | None:
-    if text != "last" and not text.isdigit():
+    if text != "last" and not text.isdecimal():
         raise CheckpointError(f"--step: expected a step's number or 'last', got {text!r}")
     return None if text == "last" else int(text)
 
