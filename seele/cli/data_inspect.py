@@ -38,10 +38,12 @@ def inspect_problems(
     from rich.text import Text
 
     from seele.data.statistics import describe_problems, with_revelation
-    from seele.data.storage.files import write_atomically
+    from seele.data.storage.files import check_output, write_atomically
     from seele.data.storage.schema import count_unhintable, read_problems
     from seele.report.page import problem_page
 
+    if html is not None:
+        check_output(file, html, option="--html")
     instances = read_problems(file)
     shown = [with_revelation(instance) for instance in instances[:num]]
     summary = f"{file}: {len(instances)} problems, {count_unhintable(instances)} without a possible hint"
@@ -64,13 +66,20 @@ def milestones_command(
         Path | None, typer.Option(help="Parquet file to write.", dir_okay=False, show_default="FILE itself")
     ] = None,
 ) -> None:
-    """Add the milestones of the worked solutions, and print how many there are."""
+    """Add the milestones of the worked solutions, and print how many there are.
+
+    A manifest beside FILE gets its new checksum.
+    """
+    from seele.data.prepare import update_checksum
+    from seele.data.storage.files import file_sha256
     from seele.data.storage.schema import read_problems, write_milestones
     from seele.reward.milestones import coverage, find_milestones
 
     instances = read_problems(file)
     found = [find_milestones(each.question, each.steps, each.answer) for each in instances]
+    before = file_sha256(file)
     write_milestones(file, out or file, found)
+    update_checksum(out or file, before=before)
     counts = coverage(replace(each, milestones=own) for each, own in zip(instances, found, strict=True))
     typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones")
     for count, whole, what in (

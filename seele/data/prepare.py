@@ -58,7 +58,8 @@ def prepare(
     Leading steps that reveal the answer are marked (``Instance.revealed_at``) unless they already are.
 
     Args:
-        out: Folder, created if needed. Its old files stay until all splits are complete.
+        out: Folder, created if needed. Its old files stay until all splits are complete; then files of
+            splits that an earlier preparation wrote, and this one does not, are removed.
         splits: Splits by name.
         about: First entries of the manifest: source, licence, settings.
         check_golds: Checks a sample of each split's reference answers; None skips the check.
@@ -67,34 +68,71 @@ def prepare(
         The manifest.
 
     Raises:
-        ConfigError: If an output file would overwrite a file of the source.
+        ConfigError: If an output file would overwrite, or an earlier split that is removed would be, a file
+            of the source.
         DataError: If a problem breaks the rules of ``seele.data.storage.schema``, a split has no problems, or
             ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.
     """
-    _check_targets(out, splits)
+    earlier = [name for name in _splits_of(_read_manifest(out)) if name not in splits]
+    _check_targets(out, (*splits, *earlier), splits.values())
     entries: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         sinks = []
         for name, split in splits.items():
             sinks.append(stack.enter_context(ParquetSink(out / f"{name}.parquet", SCHEMA)))
             entries[name] = _write(sinks[-1], split, name, check_golds)
+        for name in earlier:
+            (out / f"{name}.parquet").unlink(missing_ok=True)
         (out / MANIFEST).unlink(missing_ok=True)
         for sink in sinks:
             sink.commit()
     for entry in entries.values():
         entry["sha256"] = file_sha256(out / entry["file"])
     manifest = {**about, "schema": SCHEMA_VERSION, "splits": entries}
-    write_atomically(out / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    _write_manifest(out, manifest)
     return manifest
 
 
-def _check_targets(out: Path, splits: Mapping[str, Split]) -> None:
-    targets = {(out / name).resolve() for name in (MANIFEST, *(f"{name}.parquet" for name in splits))}
-    for file in (file for split in splits.values() for file in split.files):
+def update_checksum(file: Path, *, before: str) -> None:
+    """Give a file that was rewritten its new checksum in the manifest beside it.
+
+    Args:
+        file: The file.
+        before: Its SHA-256 before; a manifest that has another one stays as it is.
+    """
+    manifest = _read_manifest(file.parent)
+    for entry in _splits_of(manifest).values():
+        if (entry.get("file"), entry["sha256"]) == (file.name, before):
+            entry["sha256"] = file_sha256(file)
+            _write_manifest(file.parent, manifest)
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read_manifest(folder: Path) -> Any:
+    """Return the content of the manifest; None if there is none or it is damaged."""
+    try:
+        return json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _splits_of(manifest: Any) -> dict[str, dict[str, Any]]:
+    """Return the entries of ``prepare`` by split."""
+    splits = manifest.get("splits") if isinstance(manifest, dict) else None
+    entries = splits.items() if isinstance(splits, dict) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, dict) and "sha256" in entry}
+
+
+def _check_targets(out: Path, names: Iterable[str], splits: Iterable[Split]) -> None:
+    targets = {(out / name).resolve() for name in (MANIFEST, *(f"{name}.parquet" for name in names))}
+    for file in (file for split in splits for file in split.files):
         if file.resolve() in targets:
             raise ConfigError(
-                f"--out {out}: this would overwrite {file}, which is an input; choose another folder"
+                f"--out {out}: this would replace {file}, which is an input; choose another folder"
             )
 
 

@@ -355,6 +355,14 @@ def test_markup_and_control_characters_in_texts_are_shown_and_not_obeyed(file, c
     assert "[/red] [bold]x[/]" in shown and "\\x1b[31m" in shown and "\x1b[31m" not in shown
 
 
+def test_a_page_does_not_replace_the_problems(file, capsys):
+    before = file.read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        main(["data", "inspect", str(file), "--html", str(file)])
+    assert f"--html {file}: is a folder or the file of problems" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
 def test_the_page_escapes_texts_and_marks_hints(file, tmp_path):
     main_status("data", "inspect", file, "--html", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -489,9 +497,11 @@ def test_splits_of_the_same_rows_are_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["train.parquet", "manifest.json"])
+@pytest.mark.parametrize("name", ["train.parquet", "heldout.parquet", "manifest.json"])
 def test_the_source_is_not_overwritten(tmp_path, capsys, name):
-    assert run_prepare(write_source(tmp_path / "mine.jsonl", 3), "--out", tmp_path / "out", *MAPPED) == 0
+    source = write_source(tmp_path / "mine.jsonl", 30)
+    share = ("--set", "heldout_share=0.3")
+    assert run_prepare(source, "--out", tmp_path / "out", *MAPPED, *share) == 0
     source = tmp_path / "out" / name
     before = source.read_bytes()
     assert run_prepare(source, "--out", tmp_path / "out" / ".." / "out") == 2
@@ -519,6 +529,14 @@ def test_a_part_of_the_training_problems_is_held_out_whatever_their_order(tmp_pa
     assert [each.instance_id for each in again] == ids["heldout"][::-1]
     assert run_prepare(source, "--out", tmp_path / "out", *MAPPED, *share, "--split", "heldout=train") == 2
     assert "heldout_share takes 'heldout' out of 'train'" in capsys.readouterr().err
+
+
+def test_a_split_that_is_no_longer_held_out_leaves_the_folder(tmp_path):
+    source, out = write_source(tmp_path / "in.jsonl", 30), tmp_path / "out"
+    assert run_prepare(source, "--out", out, *MAPPED, "--set", "heldout_share=0.3") == 0
+    (out / "mine.parquet").touch()
+    assert run_prepare(source, "--out", out, *MAPPED) == 0
+    assert sorted(file.name for file in out.iterdir()) == ["manifest.json", "mine.parquet", "train.parquet"]
 
 
 def test_a_bad_row_leaves_what_was_there(tmp_path, capsys):
@@ -711,8 +729,12 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     # The step's value is the answer, for which the last milestone stands.
     assert found[0] == (Milestone("12", len("".join(problem(1).steps)), ("3*4=12",)),)
     assert found[1:] == [(Milestone(HOSTILE.answer, len("".join(HOSTILE.steps))),), (Milestone("12", 0),)]
+    entries = {"train": {"file": file.name, "sha256": file_sha256(file)}, "other": {"sha256": "0"}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"splits": entries, "title": "mine"}))
     main_status("data", "milestones", file)
     assert file.read_bytes() == out.read_bytes()
+    entries["train"]["sha256"] = file_sha256(out)
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"splits": entries, "title": "mine"}
 
 
 @pytest.mark.parametrize(

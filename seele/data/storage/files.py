@@ -84,14 +84,14 @@ def _clear_leftovers(path: Path) -> None:
             leftover.unlink()
 
 
-def check_output(file: Path, out: Path) -> None:
+def check_output(file: Path, out: Path, *, option: str = "--out") -> None:
     """Refuse an output that would replace something else.
 
     Raises:
         ConfigError: If ``out`` is a folder or the file of problems itself.
     """
     if out.is_dir() or out.resolve() == file.resolve():
-        raise ConfigError(f"--out {out}: is a folder or the file of problems; name another file")
+        raise ConfigError(f"{option} {out}: is a folder or the file of problems; name another file")
 
 
 def file_sha256(path: Path) -> str:

@@ -197,8 +197,8 @@ def _check_milestones(seele: SeeleConfig, training: Sequence[Instance]) -> None:
     if not any(len(milestones_of(instance)) > 1 for instance in training):
         raise DataError(
             f"data.train_files: none of the {len(training)} problems has a milestone before its answer, but "
-            "seele.credit or seele.hints.controller uses them; `seele data milestones FILE` counts them, "
-            "and docs/milestones.md says where they come from"
+            "seele.credit or seele.hints.controller uses them; `seele data milestones FILE` writes "
+            "them into FILE and counts them, and docs/milestones.md says where they come from"
         )
 
 
