@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -292,6 +293,15 @@ def test_a_server_that_has_no_reply_to_twenty_problems_is_not_asked_about_the_re
     assert len(server.asked) == asked
 
 
+def test_problems_that_the_budget_does_not_cover_do_not_speak_against_the_server(server, annotate):
+    server.answer, server.failures = solve, [(400, "refused")]
+    long = [replace(problem(number), question="x" * 100_000) for number in range(25)]
+    report = annotate(
+        [*long, problem(25), problem(26)], prices=PRICES, max_cost=1.0, concurrency=1, check=False
+    )
+    assert "1 annotated, 1 refused, 25 budget" in report.text
+
+
 def test_what_the_server_said_against_some_problems_is_shown(server, annotate):
     server.answer = solve
     server.failures = [(400, "Unsupported parameter:\n max_tokens"), (503, "busy"), (503, "busy")]
@@ -458,9 +468,17 @@ def test_more_than_is_allowed_is_refused_before_anything_is_asked(server, annota
     assert annotate(PROBLEMS, prices=PRICES, may_exceed=True).is_complete
 
 
-def test_a_limit_without_prices_is_refused(annotate):
-    with pytest.raises(ConfigError, match="without prices calls cost nothing"):
-        annotate(PROBLEMS, max_cost=1.0)
+@pytest.mark.parametrize(
+    ("limit", "prices", "said"),
+    [
+        (1.0, Prices(), "without prices calls cost nothing"),
+        (math.nan, PRICES, "must be 0 or above, got nan"),
+        (-1.0, PRICES, "must be 0 or above, got -1"),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(annotate, limit, prices, said):
+    with pytest.raises(ConfigError, match=f"--max-cost.*{said}"):
+        annotate(PROBLEMS, max_cost=limit, prices=prices)
 
 
 def test_the_key_is_written_nowhere(server, annotate, tmp_path, monkeypatch):
@@ -478,13 +496,22 @@ def test_where_no_reply_is_kept_nothing_is_written(server, annotate, tmp_path):
     assert not (tmp_path / "out.parquet").exists()
 
 
-def test_a_file_in_place_of_the_problems_is_refused(tmp_path, server):
+@pytest.mark.parametrize(
+    ("out", "calls", "said"),
+    [
+        ("a.parquet", "calls.jsonl", "--out .*a.parquet: is a folder or the file of problems"),
+        ("b.parquet", "a.parquet", "--calls .*a.parquet: is the file of problems, --out or its manifest"),
+        ("b.parquet", "x/../b.parquet", "--calls .*b.parquet: is the file of problems"),
+        ("b.parquet", "b.manifest.json", "--calls .*b.manifest.json: is the file of problems"),
+    ],
+)
+def test_files_that_replace_each_other_are_refused(tmp_path, server, out, calls, said):
     annotator = Annotator(endpoint=Endpoint(url=server.url), model="m")
-    with pytest.raises(ConfigError, match="the file of problems"):
+    with pytest.raises(ConfigError, match=said):
         AnnotationOrder(
             file=tmp_path / "a.parquet",
-            out=tmp_path / "a.parquet",
-            calls=tmp_path / "calls.jsonl",
+            out=tmp_path / out,
+            calls=tmp_path / calls,
             annotator=annotator,
             prices=Prices(),
         )

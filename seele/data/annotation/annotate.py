@@ -99,8 +99,9 @@ class Annotation:
                     for future in wait(pending, return_when=FIRST_COMPLETED).done:
                         outcome = outcomes[pending.pop(future)] = future.result()
                         on_outcome(outcome)
-                        streak = streak + 1 if outcome.failure and not outcome.replies else 0
-                        if streak >= _LONGEST_STREAK and outcome.failure is not Rejection.BUDGET:
+                        if outcome.failure is not Rejection.BUDGET:
+                            streak = streak + 1 if outcome.failure and not outcome.replies else 0
+                        if streak >= _LONGEST_STREAK:
                             raise DataError(
                                 f"no reply for {streak} problems in a row; the last failure: "
                                 f"{outcome.failure_text}. Earlier replies are kept; run the same command to "

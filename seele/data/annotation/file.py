@@ -43,6 +43,12 @@ class AnnotationOrder:
 
     def __post_init__(self) -> None:
         check_output(self.file, self.out)
+        if self.calls.resolve() in {each.resolve() for each in (self.file, self.out, self.manifest)}:
+            raise ConfigError(
+                f"--calls {self.calls}: is the file of problems, --out or its manifest; name another file"
+            )
+        if self.max_cost is not None and not self.max_cost >= 0.0:
+            raise ConfigError(f"--max-cost must be 0 or above, got {self.max_cost}")
         if self.max_cost is not None and not self.prices.are_given:
             raise ConfigError("--max-cost needs --price-in or --price-out: without prices calls cost nothing")
 
