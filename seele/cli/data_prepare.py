@@ -1,6 +1,7 @@
 """``seele data prepare``: write parquet files from named sources, the Hugging Face hub and local files."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,13 +111,12 @@ def prepare_source(
     changes = parse_settings(settings or [])
     if splits:
         # Replaces all splits of the source.
-        changes = {"heldout_share": 0.0} | changes | {"splits": parse_settings(splits, option="--split")}
+        changes = {"heldout_share": 0.0} | changes | {"splits": _parse_pairs(splits, "--split")}
     if max_chars is not None:
         changes["max_chars"] = max_chars
-    columns = parse_settings([pair for text in mapping or [] for pair in text.split()], option="--map")
-    found = find_settings(
-        reference, columns={key: str(value) for key, value in columns.items()}, changes=changes
-    )
+    # A column's name may contain blanks.
+    pairs = [pair for text in mapping or [] for pair in re.split(r"\s+(?=\w+=)", text.strip())]
+    found = find_settings(reference, columns=_parse_pairs(pairs, "--map"), changes=changes)
     check = GoldCheck(grader=grader, max_failing=max_failing_golds)
     limit = read_token_limit(max_tokens, tokenizer, template)
     manifest = prepare_source(
@@ -247,21 +247,27 @@ def write_splits(out: Path, splits: Mapping[str, Iterable["Instance"]], *, origi
     _say(out, prepare(out, whole, about=origin, check_golds=GoldCheck()))
 
 
-def parse_settings(settings: list[str], *, option: str = "--set") -> dict[str, Any]:
+def parse_settings(settings: list[str]) -> dict[str, Any]:
     """Return ``["num_train=64", "train_levels=[3,4]"]`` as a mapping; values are JSON, or else text.
 
     Raises:
         ConfigError: If a setting has no ``=``.
     """
     parsed: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"{option} {setting}: expected KEY=VALUE")
+    for key, text in _parse_pairs(settings, "--set").items():
         try:
             parsed[key] = json.loads(text)
         except json.JSONDecodeError:
             parsed[key] = text
+    return parsed
+
+
+def _parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, parsed[key] = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"{option} {pair}: expected KEY=VALUE")
     return parsed
 
 
@@ -279,7 +285,7 @@ def _say(out: Path, manifest: Mapping[str, Any]) -> None:
             if "steps" in columns:
                 absent.remove("solution")
             none = f"; none for {' and '.join(absent)}" if absent else ""
-            typer.echo(f"  columns recognised by name: {said}{none} (use --map for others)")
+            typer.echo(f"  columns: {said}{none} (use --map for others)")
         if entry["unhintable"] == entry["problems"]:
             how = "map solutions with --map solution=COLUMN (texts) or steps=COLUMN (lists of texts), or "
             typer.echo(

@@ -488,6 +488,15 @@ def test_splits_are_named_by_the_user(tmp_path):
     ]
 
 
+def test_names_of_splits_and_columns_are_texts(tmp_path):
+    rows = [{"true": f"{n}?", "the answer": n, "2022": "worked"} for n in range(2)]
+    (tmp_path / "2022.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mapped = ("--map", "question=true answer=the answer", "--map", " solution=2022 ")
+    assert run_prepare(tmp_path, "--out", tmp_path / "out", "--split", "train=2022", *mapped) == 0
+    [first, _] = read_problems(tmp_path / "out" / "train.parquet")
+    assert (first.question, first.answer, first.steps) == ("0?", "0", ("worked",))
+
+
 def test_splits_of_the_same_rows_are_refused(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     write_source(tmp_path / "in" / "train.jsonl", 2)

@@ -212,7 +212,7 @@ def test_json_lines_are_counted_from_one_and_blank_ones_skipped(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", [b"{", b'"\xff"'])
+@pytest.mark.parametrize("line", [b"{", b'"\xff"', b"[" * 100_000], ids=["open", "no UTF-8", "deep"])
 def test_a_line_that_is_not_json_is_named(tmp_path, line):
     write_atomically(tmp_path / "f", b"1\n" + line)
     with pytest.raises(DataError, match="f: line 2: expected a JSON value"):

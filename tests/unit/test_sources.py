@@ -8,7 +8,7 @@ import sys
 from decimal import Decimal
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -427,17 +427,25 @@ def test_a_solution_that_is_no_text_is_refused_and_not_dropped(tmp_path):
     assert found.steps == ("First.\n", "Then.")
 
 
-def test_numbers_of_parquet_become_what_was_written(tmp_path):
+def test_numbers_of_parquet_become_what_was_written(tmp_path, monkeypatch):
     answers = {
         "single": pa.array([0.1, 27.0], pa.float32()),
+        "half": pa.array([0.1, 27.0], pa.float16()),
         "decimal": pa.array([Decimal("0.10"), Decimal("27.00")]),
         "double": pa.array([0.1, 27.0]),
+        "within": pa.array([{"x": [0.1]}, {"x": [27.0]}], pa.struct([("x", pa.list_(pa.float32()))])),
     }
     table = pa.table({"question": ["a?", "b?"], **answers})
     pq.write_table(table, tmp_path / "f.parquet")
-    for name in answers:
-        found = read_source(str(tmp_path / "f.parquet"), columns={"answer": name})
-        assert [each.answer for each in found] == ["0.1", "27"]
+    stand_in = ModuleType("datasets")
+    rows = Rows(table.to_pylist())
+    rows.features = SimpleNamespace(arrow_schema=table.schema)
+    stand_in.load_dataset = lambda *_, **__: rows
+    monkeypatch.setitem(sys.modules, "datasets", stand_in)
+    for name in ("single", "half", "decimal", "double", "within.x[0]"):
+        for reference in (str(tmp_path / "f.parquet"), "hf://owner/name"):
+            found = read_source(reference, columns={"answer": name})
+            assert [each.answer for each in found] == ["0.1", "27"]
 
 
 def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
@@ -458,11 +466,18 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
         ({"columns": {"solution": "a", "steps": "b"}}, "not both"),
         ({"columns": {"answer": None}}, "map its column"),
         ({"columns": {"steps": "a"}, "max_steps": 3}, "'a' is a list of steps"),
+        ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected str, got 2022"),
+        ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected str, got 2022"),
     ],
 )
 def test_bad_settings_are_refused(changes, complaint):
     with pytest.raises(ConfigError, match=complaint):
         find_settings("hf://a/b", changes=changes)
+
+
+def test_columns_are_given_in_one_place():
+    with pytest.raises(ConfigError, match="--set columns: the columns are given with --map"):
+        find_settings("hf://a/b", columns={"answer": "a"}, changes={"columns": {"answer": "b"}})
 
 
 def test_an_unknown_name_is_answered_with_those_that_there_are():
@@ -755,6 +770,10 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
             {"question": "question", "answer": "answer", "steps": "steps", "level": "difficulty"},
         ),
         (
+            {"question": "q?", "answer": "7", "level": True, "difficulty": 3},
+            {"question": "question", "answer": "answer", "level": "difficulty"},
+        ),
+        (
             {"question": "q?", "answer": "7", "solution": ["a.\n", "b."]},
             {"question": "question", "answer": "answer", "steps": "solution"},
         ),
@@ -764,7 +783,7 @@ def test_a_reference_says_which_rows_and_not_what_is_held_out(serve):
         ),
     ],
     ids=[
-        *("math500", "aime", "boxed", "verl", "final_answer", "gsm8k copy", "steps"),
+        *("math500", "aime", "boxed", "verl", "final_answer", "gsm8k copy", "steps", "no level"),
         *("solution in a list", "steps in a text"),
     ],
 )
@@ -796,12 +815,12 @@ def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):
     file = write_rows(tmp_path / "f.jsonl", {"solution": ["First.", "Then."]})
     assert prepare(file, "--out", tmp_path / "steps") == 0
     output = capsys.readouterr().out
-    assert "name: question=question answer=answer steps=solution; none for level (use --map" in output
+    assert "  columns: question=question answer=answer steps=solution; none for level (use --map" in output
     assert "warning" not in output
     serve({("owner/name", None, "train"): [{"problem": "q?", "answer": "7"}]})
     assert prepare("hf://owner/name", "--out", tmp_path) == 0
     output = capsys.readouterr().out
-    assert "name: question=problem answer=answer; none for solution and level (use --map" in output
+    assert "  columns: question=problem answer=answer; none for solution and level (use --map" in output
     assert "warning: no problem here has a possible hint" in output and "method=grpo" in output
     entry = json.loads((tmp_path / "manifest.json").read_text())["splits"]["train"]
     assert entry["columns"] == {"question": "problem", "answer": "answer"}

@@ -391,9 +391,7 @@ def measure(tmp_path):
         model = {"actor_rollout_ref": {"model": {"path": "base"}}}
         config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
         terminal = io.StringIO()
-        train_supervised(
-            config, tmp_path, python=str(python), total_steps=4, resumed_at=4, terminal=terminal
-        )
+        train_supervised(config, tmp_path, python=str(python), total_steps=4, resumed_at=4, terminal=terminal)
         return terminal.getvalue()
 
     return run

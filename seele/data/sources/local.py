@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seele.data.storage.files import iterate_json_lines
+from seele.data.storage.floats import shorten_floats
 from seele.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".json")
@@ -75,7 +76,7 @@ def _files_of_split(folder: Path, split: str) -> list[Path]:
 def _rows_of_json(path: Path) -> Iterator[Row]:
     try:
         rows = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}); one row per line is .jsonl") from error
     if not isinstance(rows, list):
         raise DataError(f"{path}: expected a list of rows, got {type(rows).__name__}")
@@ -90,18 +91,10 @@ def _rows_of_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[Row]
         wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         if not wanted and columns is not None:
             raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")
+        shorten = shorten_floats(file.schema_arrow)
         for batch in file.iter_batches(batch_size=256, columns=wanted, use_threads=False):
-            for row in _with_short_floats(batch).to_pylist():
+            for row in map(shorten, batch.to_pylist()):
                 yield f"{path}: row {number} (counted from 0)", row
                 number += 1
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as parquet ({error}); fetch it again") from error
-
-
-def _with_short_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with float32 columns as they were written: 0.1, not 0.10000000149011612."""
-    columns = [
-        column.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(column.type) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

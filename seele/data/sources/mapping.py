@@ -189,4 +189,6 @@ def _is_solution(value: Any) -> bool:
 
 
 def _is_level(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and any(map(str.isdigit, value)))
+    if isinstance(value, str):
+        return any(map(str.isdigit, value))
+    return isinstance(value, int | float) and not isinstance(value, bool)

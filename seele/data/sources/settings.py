@@ -164,9 +164,12 @@ def find_settings(
         changes: Values of other fields.
 
     Raises:
-        ConfigError: If a name is unknown, or a reference or a value is invalid.
+        ConfigError: If a name is unknown, a reference or a value is invalid, or ``changes`` has columns
+            besides ``columns``.
     """
     raw = _settings_of(name_or_reference)
+    if columns and changes and "columns" in changes:
+        raise ConfigError("--set columns: the columns are given with --map; give all of them there")
     mapped = {key: value or None for key, value in (columns or {}).items()}
     if mapped and "columns" not in raw:
         # A map of some columns is a choice among the others, too.

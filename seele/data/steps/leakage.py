@@ -25,7 +25,9 @@ _SILENT = r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|text|textbf|mathrm|mathbf
 BLANKS = rf"(?:[\s~]|\\[,;:!\s]|{_SILENT})*+"
 """Pattern for text between two parts of an answer that has no meaning."""
 
-_OUTER = re.compile(r"(?:\$+|\\\(|\\\[|\\boxed\{)(?P<inner>.*?)(?:\$+|\\\)|\\\]|\})\s*\.?", re.DOTALL)
+_OUTER = re.compile(
+    r"(?:\$++|\\\(|\\\[|\\boxed\{)(?P<inner>.*?)(?:(?<!\$)\$++|\\\)|\\\]|\})\s*\.?", re.DOTALL
+)
 _SIDE = re.compile(r"[A-Za-z]\w*\s*=(?P<side>[^=]+)")
 _OPTION = re.compile(r"\(?(?P<letter>[A-Z])\)?")
 _NUMBER = re.compile(rf"(?P<sign>{MINUS}?)\s*(?:\\?\$)?\s*(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:\\?%)?")

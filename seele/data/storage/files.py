@@ -138,7 +138,7 @@ def iterate_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
             if line.strip():
                 try:
                     yield at, json.loads(line.decode())
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise DataError(
                         f"{at}: expected a JSON value ({error}), got {reprlib.repr(line)}"
                     ) from error

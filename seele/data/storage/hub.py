@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from seele.data.storage.floats import shorten_floats
 from seele.errors import DataError, DependencyError
 
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -141,6 +142,8 @@ def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | N
 
 def iterate_hub_rows(rows: Any, source: HubSource) -> Iterator[tuple[str, Any]]:
     """Yield each row of ``open_hub_rows`` with its location for messages."""
+    if features := getattr(rows, "features", None):
+        rows = map(shorten_floats(features.arrow_schema), rows)
     for number, row in enumerate(rows):
         yield f"{source}: row {number} (counted from 0)", row
 
