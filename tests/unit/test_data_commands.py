@@ -518,6 +518,18 @@ def test_the_source_is_not_overwritten(tmp_path, capsys, name):
     assert source.read_bytes() == before
 
 
+def test_a_file_of_problems_is_prepared_again_only_with_mapped_columns(tmp_path, capsys):
+    source = write_source(tmp_path / "mine.jsonl", 3)
+    assert run_prepare(source, "--out", tmp_path / "out", *MAPPED) == 0
+    made = tmp_path / "out" / "train.parquet"
+    assert run_prepare(made, "--out", tmp_path / "again") == 2
+    assert f"{made}: is a file of problems already; use it as it is" in capsys.readouterr().err
+    mapped = ("--map", "question=question answer=answer steps=steps")
+    assert run_prepare(made, "--out", tmp_path / "again", *mapped) == 0
+    first, again = (read_problems(tmp_path / name / "train.parquet") for name in ("out", "again"))
+    assert [each.steps for each in again] == [each.steps for each in first]
+
+
 def test_a_folder_that_cannot_be_made_ends_with_one_line(tmp_path, capsys):
     source = write_source(tmp_path / "mine.jsonl", 3)
     assert run_prepare(source, "--out", source / "below", *MAPPED) == 2

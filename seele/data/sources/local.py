@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from seele.data.storage.files import iterate_json_lines
 from seele.data.storage.floats import shorten_floats
+from seele.data.storage.schema import REQUIRED_COLUMNS
 from seele.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".json")
@@ -52,7 +53,8 @@ def iterate_file(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
         columns: Columns that are needed; other columns of a parquet file are not read. None for all.
 
     Raises:
-        DataError: If the file has another format, or cannot be read.
+        DataError: If the file has another format, cannot be read, or is a parquet file of problems and
+            ``columns`` is None.
     """
     match path.suffix:
         case ".jsonl":
@@ -88,6 +90,11 @@ def _rows_of_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[Row]
     number = 0
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
+        if columns is None and set(REQUIRED_COLUMNS).issubset(file.schema_arrow.names):
+            raise DataError(
+                f"{path}: is a file of problems already; use it as it is, or map its columns (--map "
+                '"question=question answer=answer steps=steps") to make other problems of it'
+            )
         wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         if not wanted and columns is not None:
             raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")

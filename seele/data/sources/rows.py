@@ -209,7 +209,9 @@ def _listed_steps(row: Mapping[str, Any], at: str, settings: SourceSettings) -> 
             f"{at}, column {settings.columns.steps!r}: expected a list of texts, got {shown(steps)}; "
             "map a solution in one text with solution=..."
         )
-    return join_steps(steps, separator=settings.separator)
+    # Steps of our own files end in their separator.
+    bare = [step.removesuffix(settings.separator) for step in steps[:-1]]
+    return join_steps([*bare, *steps[-1:]], separator=settings.separator)
 
 
 def _check_new(instance: Instance, answer_of_question: dict[bytes, bytes]) -> None:

@@ -98,7 +98,7 @@ class SourceSettings:
     the answer; each line is a step, and there is no column for the answer.
     """
     separator: str = "\n"
-    """Text between the steps of a list."""
+    """Text between the steps of a list, added to those that do not end with it."""
     max_steps: int | None = None
     """Most steps of a solution that is cut here; neighbouring steps are merged."""
     max_chars: int | None = None
