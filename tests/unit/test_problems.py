@@ -2,9 +2,11 @@
 
 import csv
 import dataclasses
+import fcntl
 import json
 import os
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +204,39 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         write_atomically(path, "half of it \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_atomically(path, "x" * 1000),
+        lambda path: write_problems(path, [PROBLEM], split="train"),
+    ],
+    ids=["text", "parquet"],
+)
+def test_a_full_disk_leaves_nothing(tmp_path, write):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(tmp_path / "file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_another_process_removes_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    lock = fcntl.flock
+
+    def remove_and_lock(stream, operation):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        [file] = tmp_path.iterdir()
+        file.unlink()
+        lock(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    write_atomically(tmp_path / "file", "text")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["text"]
 
 
 def test_json_lines_are_counted_from_one_and_blank_ones_skipped(tmp_path):

@@ -35,13 +35,18 @@ class PartialFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_leftovers(path)
         self.path = path
-        # Same folder, hence same file system: the final rename is atomic.
-        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-        self.stream = self._partial.open("xb")
-        # The lock distinguishes a file that is being written from one whose writer is gone. A file system
-        # without locks keeps its leftovers.
-        with contextlib.suppress(OSError):
-            fcntl.flock(self.stream, fcntl.LOCK_EX)
+        while True:
+            # Same folder, hence same file system: the final rename is atomic.
+            self._partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+            self.stream = self._partial.open("xb")
+            # The lock distinguishes a file that is being written from one whose writer is gone. A file system
+            # without locks keeps its leftovers.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self.stream, fcntl.LOCK_EX)
+            # Before it was locked, another process may have taken it for a leftover.
+            if self._partial.exists():
+                break
+            self.stream.close()
 
     def commit(self) -> None:
         """Move the file to ``path``, replacing any file there.
@@ -56,8 +61,11 @@ class PartialFile:
 
     def discard(self) -> None:
         """Remove the file. After ``commit`` this does nothing."""
-        self.stream.close()
-        self._partial.unlink(missing_ok=True)
+        try:
+            # On a full disk this fails.
+            self.stream.close()
+        finally:
+            self._partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

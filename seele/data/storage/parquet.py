@@ -67,9 +67,11 @@ class ParquetSink:
 
     def discard(self) -> None:
         """Remove a file that was not committed."""
-        if self._writer.is_open:
-            self._writer.close()
-        self._file.discard()
+        try:
+            if self._writer.is_open:
+                self._writer.close()
+        finally:
+            self._file.discard()
 
     def _end_group(self) -> None:
         if self._rows:
