@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from seele.errors import SeeleError
+from seele.errors import ConfigError, DataError, SeeleError
 from seele_models.pretrained import PACKAGED, fetch
 from seele_models.recipes import RECIPES
-from seele_models.warm_start import WarmStart, make_warm_start
+from seele_models.warm_start import WarmStart, make_warm_start, warm_name
 
 WHAT = "Make a small base model, or find the one made before."
 FETCH = "Fetch a pretrained model, or find the one fetched before."
@@ -42,7 +42,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-folder",
         default="",
-        help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet",
+        help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet (needed)",
     )
     parser.set_defaults(make=_make)
 
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # Libraries print: the Trainer its losses, for one.
         with contextlib.redirect_stdout(sys.stderr):
             folder = make(arguments)
-    except SeeleError as error:
+    except (SeeleError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     sys.stdout.write(f"{folder}\n")
@@ -87,6 +87,11 @@ def _make(arguments: argparse.Namespace) -> Path:
     from seele_models.training import make_base_model
 
     recipe = dataclasses.replace(RECIPES[arguments.task], data_folder=arguments.data_folder)
+    if recipe.task == "chains" and recipe.data_folder:
+        raise ConfigError(f"--data-folder: --task {arguments.task} writes its own text; leave it out")
+    if recipe.task == "problems" and not recipe.data_folder:
+        raise ConfigError("--data-folder: --task problems needs the folder of train.parquet; add it")
+    _check_link(arguments.out / arguments.task)
     folder = make_base_model(arguments.out, recipe)
     _link(arguments.task, folder)
     return folder
@@ -97,7 +102,8 @@ def command_that_makes(folder: Path) -> str | None:
     if folder.name in PACKAGED:
         return f"seele model fetch {folder.name} --out {folder.parent}"
     if folder.name in RECIPES:
-        return f"seele model base --task {folder.name} --out {folder.parent}"
+        data = " --data-folder FOLDER" if folder.name == "problems" else ""
+        return f"seele model base --task {folder.name} --out {folder.parent}{data}"
     return None
 
 
@@ -107,14 +113,24 @@ def _fetch(arguments: argparse.Namespace) -> Path:
 
 def _warm_start(arguments: argparse.Namespace) -> Path:
     values = {name: value for name, value in vars(arguments).items() if name not in ("make", "out")}
+    name = warm_name(arguments.model)
+    _check_link(arguments.out / name)
     folder = make_warm_start(arguments.out, WarmStart(**values | {"settings": tuple(arguments.settings)}))
-    _link(folder.name.rpartition("-")[0], folder)
+    _link(name, folder)
     return folder
+
+
+def _check_link(link: Path) -> None:
+    """Refuse what ``_link`` cannot replace, before the training."""
+    if link.exists() and not link.is_symlink():
+        raise DataError(
+            f"{link} is there, and is not a link that this command made; remove or rename it, or choose "
+            "another --out"
+        )
 
 
 def _link(name: str, folder: Path) -> None:
     """Let ``name`` beside ``folder`` lead to it, so that configurations need not know the hash."""
-    fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
-    (fresh / name).symlink_to(folder.name)
-    (fresh / name).replace(folder.parent / name)
-    fresh.rmdir()
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as fresh:
+        (link := Path(fresh) / name).symlink_to(folder.name)
+        link.replace(folder.parent / name)

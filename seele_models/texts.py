@@ -12,6 +12,7 @@ from pathlib import Path
 from seele.data.storage.schema import read_problems
 from seele.data.tasks import chains
 from seele.data.tasks.gsm8k import read_gsm8k
+from seele.errors import DataError
 from seele_models.recipes import BaseModelRecipe
 
 # "48/2 = 24": the numbers and operators of a calculation, and the way it is spaced.
@@ -20,8 +21,14 @@ CALCULATIONS_PER_DRILL = 30
 
 
 def drills(solutions: Sequence[str], count: int, rng: random.Random) -> Iterator[str]:
-    """``count`` texts of 30 calculations each, whose forms are drawn from those of the solutions."""
+    """``count`` texts of 30 calculations each, whose forms are drawn from those of the solutions.
+
+    Raises:
+        DataError: If no solution has a calculation.
+    """
     found = [match for solution in solutions for match in CALCULATION.finditer(solution)]
+    if count and not found:
+        raise DataError("no solution has a calculation such as 48/2=24, whose form drills take; use other data")
     for _ in range(count):
         yield "".join(f"{_drill(rng.choice(found), rng)}\n" for _ in range(CALCULATIONS_PER_DRILL))
 

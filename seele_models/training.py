@@ -15,6 +15,7 @@ import hashlib
 import importlib.metadata
 import json
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
+from seele.errors import DataError
 from seele.rollout.templates import render_prompt
 from seele_models.recipes import BaseModelRecipe
 from seele_models.texts import TEXTS, Text
@@ -75,8 +77,21 @@ NO_LOSS = -100
 def train(
     recipe: BaseModelRecipe, texts: Sequence[Text], tokenizer: Qwen2Tokenizer, *, scratch: Path
 ) -> PreTrainedModel:
-    """A Qwen2 from random weights, trained on ``texts`` in single precision on one core."""
+    """A Qwen2 from random weights, trained on ``texts`` in single precision on one core.
+
+    Raises:
+        DataError: If no text fits into ``recipe.max_positions``.
+    """
     rows = [row for text in texts if len((row := _row(text, tokenizer))["input_ids"]) <= recipe.max_positions]
+    if not rows:
+        raise DataError(
+            f"{recipe.task}: none of the {len(texts)} texts has at most {recipe.max_positions} tokens, so "
+            "there is nothing to train on; use other data"
+        )
+    if left_out := len(texts) - len(rows):
+        sys.stderr.write(
+            f"left out: {left_out} of {len(texts)} texts, which have more than {recipe.max_positions} tokens\n"
+        )
     torch.manual_seed(recipe.seed)
     model = Qwen2ForCausalLM(_architecture(recipe, tokenizer))
     optimizer = MuonWithAdam(
@@ -159,7 +174,7 @@ def make_base_model(root: Path, recipe: BaseModelRecipe) -> Path:
     """Folder of the base model below ``root``, trained now unless it is there already.
 
     Raises:
-        DataError: If the data that the training text comes from cannot be read.
+        DataError: If the data that the training text comes from cannot be read, or no text fits.
     """
     pairs = TEXTS[recipe.task](recipe)
     texts = [(render_prompt(question, "plain"), solution) for question, solution in pairs]

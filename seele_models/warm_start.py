@@ -92,6 +92,11 @@ def fingerprint(wish: WarmStart) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def warm_name(model: Path) -> str:
+    """Name of the warm starts of a model, without the hash."""
+    return f"{model.resolve().name}-warm"
+
+
 def make_warm_start(root: Path, wish: WarmStart) -> Path:
     """Folder of the warm-started model below ``root``, trained now unless it is there already.
 
@@ -103,7 +108,7 @@ def make_warm_start(root: Path, wish: WarmStart) -> Path:
         raise DataError(f"{wish.model}: no such model folder; `seele model fetch smollm2-135m` makes one")
     if not wish.problems.is_file():
         raise DataError(f"{wish.problems}: no such file; `seele data prepare` makes one (docs/pretrained.md)")
-    folder = root / f"{wish.model.resolve().name}-warm-{fingerprint(wish)}"
+    folder = root / f"{warm_name(wish.model)}-{fingerprint(wish)}"
     if folder.exists():
         return folder
     run, exported = root / f".{folder.name}-run", root / f".{folder.name}"

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import math
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -190,11 +192,39 @@ def test_the_last_line_of_stdout_is_the_folder_and_the_tasks_name_leads_to_the_l
     assert len(folders(tmp_path)) == 3
 
 
-def test_text_that_cannot_be_read_is_one_line_and_exit_status_2(tmp_path, capsys):
-    absent = ["--task", "problems", "--data-folder", str(tmp_path / "absent")]
-    assert command.main(["base", *absent, "--out", str(tmp_path / "models")]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("error: ") and "absent" in said
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--task", "problems", "--data-folder", "absent"], "absent/train.parquet: no such file"),
+        (["--task", "problems"], "--data-folder: --task problems needs the folder of train.parquet"),
+        (["--task", "two_styles", "--data-folder", "x"], "--data-folder: --task two_styles writes its own"),
+        (["--out", "file"], "File exists: 'file'"),
+        (["--out", "taken"], "taken/chains is there, and is not a link"),
+    ],
+    ids=["absent", "missing", "without effect", "file", "taken"],
+)
+def test_what_a_base_model_cannot_be_made_of_or_into_is_one_line_and_exit_status_2(
+    tmp_path, monkeypatch, capsys, arguments, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "chains").mkdir(parents=True)
+    monkeypatch.setattr(training, "train", lambda *_: pytest.fail("it must not begin"))
+    assert command.main(["base", "--out", "models", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and said in line
+
+
+def test_texts_that_are_too_long_are_counted_and_none_left_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "Trainer", lambda **_: SimpleNamespace(train=lambda: None))
+    recipe = dataclasses.replace(TINY, max_positions=30)
+    long = ("1 a+1\n", "1a+1=2\n" * 10)
+    training.train(recipe, [*TEXTS, long], byte_tokenizer(), scratch=tmp_path)
+    assert capsys.readouterr().err.startswith("left out: 1 of 2 texts, which have more than 30 tokens\n")
+    with pytest.raises(DataError, match="chains: none of the 1 texts has at most 30 tokens, so there is nothing"):
+        training.train(recipe, [long], byte_tokenizer(), scratch=tmp_path)
+    with pytest.raises(DataError, match="no solution has a calculation"):
+        list(texts.drills(["None here."], 1, random.Random(0)))
 
 
 # --- Pretrained models: a GGUF file in a package becomes a folder with the same logits, complete or absent.

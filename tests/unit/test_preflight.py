@@ -293,6 +293,10 @@ BAD_SETTINGS = [
     ("actor_rollout_ref.model.path=a/b/chains", "/a/b/chains; run: seele model base --task chains --out a/b"),
     ("actor_rollout_ref.model.path=no/smollm2-135m", "; run: seele model fetch smollm2-135m --out no"),
     ("actor_rollout_ref.model.path=no/chains", "; run: seele model base --task chains --out no"),
+    (
+        "actor_rollout_ref.model.path=no/problems",
+        "; run: seele model base --task problems --out no --data-folder FOLDER",
+    ),
 ]
 
 

@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said = " ".join(map(str, complete_steps(options.run)))
         else:
             said = str(merge_checkpoint(options.run, _step(options.step)))
-    except SeeleError as error:
+    except (SeeleError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
     sys.stdout.write(f"{said}\n")
