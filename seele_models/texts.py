@@ -28,7 +28,9 @@ def drills(solutions: Sequence[str], count: int, rng: random.Random) -> Iterator
     """
     found = [match for solution in solutions for match in CALCULATION.finditer(solution)]
     if count and not found:
-        raise DataError("no solution has a calculation such as 48/2=24, whose form drills take; use other data")
+        raise DataError(
+            "no solution has a calculation such as 48/2=24, whose form drills take; use other data"
+        )
     for _ in range(count):
         yield "".join(f"{_drill(rng.choice(found), rng)}\n" for _ in range(CALCULATIONS_PER_DRILL))
 

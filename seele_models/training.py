@@ -90,7 +90,7 @@ def train(
         )
     if left_out := len(texts) - len(rows):
         sys.stderr.write(
-            f"left out: {left_out} of {len(texts)} texts, which have more than {recipe.max_positions} tokens\n"
+            f"left out: {left_out} of {len(texts)} texts, longer than {recipe.max_positions} tokens\n"
         )
     torch.manual_seed(recipe.seed)
     model = Qwen2ForCausalLM(_architecture(recipe, tokenizer))

@@ -396,7 +396,8 @@ def test_a_model_of_the_hub_is_fetched_once(hub_server, folder, tmp_path, capsys
     assert fetch_from_hub(tmp_path / "models", "--revision", "v1") == 0
     assert capsys.readouterr().out == f"{tmp_path}/models/model\n"
     found = {path.name: path.read_bytes() for path in (tmp_path / "models" / "model").iterdir()}
-    assert json.loads(found.pop("source.json")) == {"name": "me/model", "revision": "v1"}
+    source = {"name": "me/model", "revision": "v1", "commit": "0" * 40}
+    assert json.loads(found.pop("source.json")) == source
     assert found == {name: files[name] for name in ("config.json", "model.safetensors")}
     assert any("/revision/v1" in path for path in hub_server.paths)
     hub_server.paths.clear()
@@ -404,6 +405,18 @@ def test_a_model_of_the_hub_is_fetched_once(hub_server, folder, tmp_path, capsys
     assert hub_server.paths == []
     assert fetch_from_hub(tmp_path / "models", "--revision", "v2") == 2
     assert "was not made from {'name': 'me/model', 'revision': 'v2'}" in capsys.readouterr().err
+
+
+def test_a_download_that_broke_off_goes_on(hub_server, tmp_path):
+    hub_server.repositories["me/model"] = {"config.json": b"{}", "model.safetensors": b"weights"}
+    hub_server.refuse = (f"/me/model/resolve/{'0' * 40}/model.safetensors",)
+    assert fetch_from_hub(tmp_path) == 2
+    assert all(path.name.startswith(".") for path in tmp_path.iterdir())
+    hub_server.refuse = ("/nothing",)
+    hub_server.paths.clear()
+    assert fetch_from_hub(tmp_path) == 0
+    assert not any("config.json" in path for path in hub_server.paths)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(
@@ -433,7 +446,7 @@ def test_a_model_that_the_hub_does_not_give_leaves_nothing(
     assert fetch_from_hub(tmp_path / "models") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: me/model ") and said in error
-    assert list((tmp_path / "models").iterdir()) == []
+    assert not (tmp_path / "models" / "model").exists()
 
 
 # The command
