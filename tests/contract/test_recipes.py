@@ -310,8 +310,19 @@ def test_files_of_a_first_stage_that_are_missing_are_named_with_their_command(
         next(stages(config, []))
 
 
-def test_a_file_of_ones_own_has_no_command() -> None:
-    assert commands_that_make(Path("mine/train.parquet")) == ()
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("mine/train.parquet", None),
+        ("countdown/warm_start.parquet", None),
+        ("countdown/harder.parquet", "seele data prepare countdown --out countdown"),
+        ("dapo_17k/heldout.parquet", None),
+        ("gsm8k/tuning.parquet", "seele data prepare gsm8k --out gsm8k --tuning SHARE"),
+        ("gsm8k/harder.parquet", None),
+    ],
+)
+def test_a_file_has_the_command_that_writes_it_or_none(file: str, command: str | None) -> None:
+    assert commands_that_make(Path(file)) == (() if command is None else (command,))
 
 
 def test_every_model_has_its_window_here(composed: Compose) -> None:

@@ -152,15 +152,20 @@ def iterate_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
                     ) from error
 
 
+_HARD = (
+    "seele data prepare deepmath --out {folder}",
+    "seele data filter {folder}/train.parquet --out {folder}/hard.parquet --model Qwen/Qwen2.5-7B --band 0:0",
+)
 # Files that need more than `seele data prepare NAME --out FOLDER`; {folder} is where they are expected.
-_SEVERAL_COMMANDS = {
+_OTHER_COMMANDS = {
+    ("deepmath", "hard.parquet"): _HARD,
     ("deepmath", "annotated.parquet"): (
-        "seele data prepare deepmath --out {folder}",
-        "seele data filter {folder}/train.parquet --out {folder}/hard.parquet --model Qwen/Qwen2.5-7B "
-        "--band 0:0",
+        *_HARD,
         "seele data annotate {folder}/hard.parquet --out {folder}/annotated.parquet --endpoint URL "
         "--model NAME",
     ),
+    ("gsm8k", "warm_start.parquet"): ("seele data prepare gsm8k --out {folder} --warm-start SHARE",),
+    ("gsm8k", "tuning.parquet"): ("seele data prepare gsm8k --out {folder} --tuning SHARE",),
     ("openr1_48k_complement", "train.parquet"): (
         "seele data prepare hf://Elliott/Openr1-Math-48k-Complement --out {folder} "
         "--map question=prompt[-1].content --map answer=reward_model.ground_truth --grader math_verify",
@@ -179,18 +184,25 @@ def how_to_make(path: Path) -> str:
 
 
 def commands_that_make(path: Path) -> tuple[str, ...]:
-    """Return the commands to run one after the other; empty if the path names no source.
+    """Return the commands to run one after the other; empty if the path is not a file of a source.
 
     Args:
         path: Where the problems are expected, such as ``data/prepared/countdown/train.parquet``: the folder
             has the name of a source.
     """
     # Imported here, because sources import the schema, which imports this file.
-    from seele.data.sources.settings import GENERATED, source_names
+    from seele.data.sources.settings import GENERATED, find_settings, source_names
 
     name, folder = path.parent.name, path.parent.as_posix()
-    if several := _SEVERAL_COMMANDS.get((name, path.name)):
-        return tuple(command.format(folder=folder) for command in several)
-    if name not in (*source_names(), *GENERATED):
+    if others := _OTHER_COMMANDS.get((name, path.name)):
+        return tuple(command.format(folder=folder) for command in others)
+    option = _OPTIONS.get(name, "")
+    if name in source_names():
+        settings = find_settings(name)
+        is_divided = settings.heldout_share > 0 or "heldout_share" in option
+        splits = {*settings.splits, *(["heldout"] if is_divided else [])}
+    else:
+        splits = {"train", "heldout", "harder"} if name in GENERATED else set()
+    if path.suffix != ".parquet" or path.stem not in splits:
         return ()
-    return (f"seele data prepare {name} --out {folder}{_OPTIONS.get(name, '')}",)
+    return (f"seele data prepare {name} --out {folder}{option}",)
