@@ -23,18 +23,30 @@ def limr_command(
     """Keep the problems whose learning curve is close to the run's average (LIMR, arXiv:2502.11886)."""
     from seele.data.alignment import first_visits, keep_aligned
 
-    typer.echo(keep_aligned(file, out, first_visits(_visits(run), visits), threshold))
+    notes: list[str] = []
+    accuracies = first_visits(_visits(run, notes), visits)
+    for note in notes:
+        typer.echo(f"note: {note}")
+    typer.echo(keep_aligned(file, out, accuracies, threshold))
 
 
-def _visits(run: Path) -> Iterator[tuple[str, float]]:
-    """Yield problem and accuracy of each visit of the run, step by step."""
+def _visits(run: Path, notes: list[str]) -> Iterator[tuple[str, float]]:
+    """Yield problem and accuracy of each visit of the run, step by step; damaged lines go to ``notes``.
+
+    Raises:
+        DataError: If the run has no rollouts or such with hints, or a row lacks a key.
+    """
     from seele.report.run_folder import read_lines, rollout_files
 
     files = rollout_files(run)
     if not files:
         raise DataError(f"{run}: no rollouts found; give the folder of a run (trainer.default_local_dir)")
     for step in sorted(files):
-        rows = sorted(read_lines(files[step], []), key=lambda row: str(row["instance_id"]))
+        rows = list(read_lines(files[step], notes))
+        for row in rows:
+            if missing := [key for key in ("instance_id", "reason") if key not in row]:
+                raise DataError(f"{files[step]}: a row lacks {missing}; give the folder of a run")
+        rows.sort(key=lambda row: str(row["instance_id"]))
         for problem, of_problem in groupby(rows, key=lambda row: str(row["instance_id"])):
             rewards = []
             for row in of_problem:

@@ -78,3 +78,13 @@ def test_what_tells_nothing_is_refused(run, capsys):
     file = run / "rollouts" / "step_1.jsonl"
     file.write_text(file.read_text().replace('"hint_steps": 0', '"hint_steps": 1'))
     assert limr(run, "--visits", "2")[0] == 2 and "rollouts with hints" in capsys.readouterr().err
+    file.write_text('{"reason": "correct"}\n')
+    assert limr(run)[0] == 2
+    assert "step_1.jsonl: a row lacks ['instance_id']; give the folder" in capsys.readouterr().err
+
+
+def test_damaged_lines_are_named(run, capsys):
+    with (run / "rollouts" / "step_1.jsonl").open("a") as file:
+        file.write('{"instance_id": "a", "rea')
+    assert limr(run, "--visits", "2")[0] == 0
+    assert "note: step_1.jsonl, line 10, is cut off" in capsys.readouterr().out

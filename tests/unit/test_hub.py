@@ -77,6 +77,7 @@ def wrapped(error: Exception, cause: Exception) -> Exception:
     "error",
     [
         ConnectionError("reset"),
+        ConnectionError("Couldn't reach 'me/offline-math' on the Hub"),
         TimeoutError("too slow"),
         StatusError(429),
         StatusError(503),

@@ -585,6 +585,15 @@ def test_an_own_source_is_prepared_with_a_part_held_out_and_the_same_bytes_anywh
     }
 
 
+def test_a_line_of_the_example_ends_at_a_line_feed_only(tmp_path):
+    shutil.copy(ROOT / "examples" / "own_data" / "rows.py", tmp_path)
+    row = {"ask": "1\u20282\x85?", "worked": ["a.", "b."], "result": 3}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row, ensure_ascii=False), encoding="utf-8")
+    columns = {"question": "ask", "answer": "result", "steps": "steps"}
+    [problem] = read_source(f"{tmp_path}/rows.py:read", columns=columns)
+    assert problem.question == "1\u20282\x85?"
+
+
 def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_written(own):
     with (own / "all.txt").open("a") as file:
         file.write("\nno JSON")
