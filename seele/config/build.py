@@ -50,11 +50,8 @@ def _checked(value: Any, expected: Any, at: str) -> Any:
         [expected] = others
     if get_origin(expected) is tuple and isinstance(value, list):
         return tuple(_checked(item, get_args(expected)[0], f"{at}[{i}]") for i, item in enumerate(value))
-    if get_origin(expected) is Mapping and isinstance(value, Mapping):
-        keys, items = get_args(expected)
-        return {_checked(key, keys, at): _checked(item, items, f"{at}.{key}") for key, item in value.items()}
-    if expected is Any:
-        return value
+    if expected == Mapping[str, str] and isinstance(value, Mapping):
+        return {_checked(key, str, at): _checked(item, str, f"{at}.{key}") for key, item in value.items()}
     if get_origin(expected) not in (None, UnionType):
         expected = get_origin(expected)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
