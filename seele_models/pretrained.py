@@ -96,6 +96,9 @@ def fetch(name: str, root: Path, *, revision: str | None = None) -> Path:
     source = wanted if packaged is not None else wanted | {"commit": _commit_of(name, revision)}
     digest = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:8]
     with _alone_in(root / f".{folder.name}-{digest}") as scratch:
+        if folder.exists():
+            # Another process was faster.
+            return _checked(folder, wanted)
         if packaged is None:
             _download(name, source["commit"], scratch / "model")
             _publish(scratch / "model", folder, source)

@@ -68,8 +68,7 @@ def prepare(
         The manifest.
 
     Raises:
-        ConfigError: If an output file would overwrite, or an earlier split that is removed would be, a file
-            of the source.
+        ConfigError: If a file of the source would be replaced or removed.
         DataError: If a problem breaks the rules of ``seele.data.storage.schema``, a split has no problems, or
             ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.

@@ -1,6 +1,7 @@
 """The Hugging Face hub: reads with retries and a cache, and uploads."""
 
 import base64
+import fcntl
 import json
 import os
 import shlex
@@ -418,6 +419,21 @@ def test_a_download_that_broke_off_goes_on(hub_server, tmp_path):
     assert fetch_from_hub(tmp_path) == 0
     assert not any("config.json" in path for path in hub_server.paths)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_fetch_that_waited_for_another_downloads_nothing(hub_server, tmp_path, monkeypatch):
+    hub_server.repositories["me/model"] = {"config.json": b"{}", "model.safetensors": b"weights"}
+    lock = fcntl.flock
+
+    def wait(file, operation):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        assert fetch_from_hub(tmp_path) == 0
+        hub_server.paths.clear()
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", wait)
+    assert fetch_from_hub(tmp_path) == 0
+    assert hub_server.paths == [] and [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(
