@@ -1,6 +1,7 @@
 """``seele simulate``: hint controllers against problems whose curves are known."""
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -23,12 +24,18 @@ def simulate_command(
         ),
     ],
     rounds: Annotated[int, typer.Option(help="Rounds per visit.")] = 4,
-    rollouts: Annotated[int, typer.Option(help="Rollouts per visit, split evenly over its rounds.")] = 16,
+    rollouts: Annotated[
+        int,
+        typer.Option(
+            help="Rollouts per visit, split evenly over its rounds; of each round if failed rounds "
+            "are rolled out again."
+        ),
+    ] = 16,
     round_sizes: Annotated[
         str | None, typer.Option(help="Rollouts of each round, if they differ: 4,2,1,1.")
     ] = None,
     when: Annotated[
-        str, typer.Option(help="always; or after_failure: no hint in the first round, hints where it failed.")
+        str, typer.Option(help="As seele.hints.when: always, after_failure, until_success or rescue.")
     ] = "always",
     failing_accuracy: Annotated[
         float, typer.Option(help="Accuracy up to which a first round counts as failed.")
@@ -61,7 +68,7 @@ def simulate_command(
     """
     from seele.config import HintConfig, RunWide
     from seele.data.storage.files import write_atomically
-    from seele.hints import build_controller
+    from seele.hints import build_controller, check_rescuer
     from seele.hints.conditions import with_conditions
     from seele.simulate.summary import markdown, report
     from seele.simulate.visits import Schedule, simulate
@@ -71,13 +78,8 @@ def simulate_command(
         raise ConfigError(f"--problems: expected at least 2, got {problems}")
     if seed < 0:
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
-    if when not in (simulated := ("always", "after_failure")):
-        raise ConfigError(
-            f"--when {when}: rollouts that are thrown away are not simulated; allowed are "
-            + " and ".join(simulated)
-        )
     if when == "always" and failing_accuracy:
-        raise ConfigError("--failing-accuracy: has no effect without --when after_failure")
+        raise ConfigError("--failing-accuracy: has no effect with --when always")
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:
         rounds, rollouts = len(sizes), sum(sizes)
@@ -96,6 +98,8 @@ def simulate_command(
             rounds=rounds,
             rollouts=rollouts,
             round_sizes=sizes,
+            when=when,
+            failing_accuracy=failing_accuracy,
             quorum=quorum,
             batch_size=problems if batch_size is None else batch_size,
         )
@@ -112,6 +116,7 @@ def simulate_command(
 
     def build(spec: str) -> "Controller":
         name, settings = _parse(spec)
+        check_rescuer(name, when=when)
         built = with_conditions(
             build_controller(name, **asdict(run), **settings),
             when=when,
@@ -165,7 +170,8 @@ def _parse(spec: str) -> tuple[str, dict[str, Any]]:
         attribute, _, rest = rest.partition(":")
         name = f"{name}:{attribute}"
     settings: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
+    # A comma within a list divides no settings.
+    for item in filter(None, re.split(r",(?![^\[\]]*\])", rest)):
         key, equals, value = item.partition("=")
         if not equals:
             raise ConfigError(f"--controller {spec}: expected NAME or NAME:key=value,key=value, got {item!r}")

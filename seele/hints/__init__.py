@@ -72,11 +72,7 @@ def configured_controller(settings: SeeleConfig) -> Controller:
         ConfigError: As ``build_controller``, or the controller needs whole rounds but the run has a quorum.
     """
     hints = settings.hints
-    if hints.when == "rescue" and hints.controller in CONTROLLERS and hints.controller != EachHint.name:
-        raise ConfigError(
-            f"seele.hints.when: rescue tries every hint once, but controller {hints.controller!r} gives one; "
-            f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
-        )
+    check_rescuer(hints.controller, when=hints.when)
     controller = with_conditions(
         _build(hints.controller, settings.run_wide, hints.settings),
         when=hints.when,
@@ -91,6 +87,15 @@ def configured_controller(settings: SeeleConfig) -> Controller:
             f"{hints.controller!r}"
         )
     return controller
+
+
+def check_rescuer(name: str, *, when: str) -> None:
+    """Raise ``ConfigError`` where failed problems get every hint, but the controller gives one."""
+    if when == "rescue" and name in CONTROLLERS and name != EachHint.name:
+        raise ConfigError(
+            f"seele.hints.when: rescue tries every hint once, but controller {name!r} gives one; "
+            f"set seele.hints.controller={EachHint.name}, or one of your own that gives all"
+        )
 
 
 def check_controller(settings: SeeleConfig) -> None:

@@ -27,6 +27,7 @@ COLUMNS = {
     "nonzero_variance_share": "groups with variance",
     "variance_between_hints": "variance between hints",
     "mean_num_rounds": "rounds",
+    "mean_num_generated": "rollouts generated",
 }
 """Field of ``Summary`` -> heading of its column."""
 
@@ -51,6 +52,8 @@ class Summary:
     about the policy's actions."""
     mean_num_rounds: float
     """Mean rounds per visit; fewer than planned if the controller ends visits early."""
+    mean_num_generated: float
+    """Mean rollouts per visit, also those of failed rounds that were rolled out again."""
 
     @property
     def share_of_oracle(self) -> float | None:
@@ -73,6 +76,7 @@ def summarise(trace: Trace) -> Summary:
         nonzero_variance_share=float(((correct_NV > 0) & (correct_NV < trace.size_R.sum())).mean()),
         variance_between_hints=float(1.0 - within_NV.sum() / max(total_NV.sum(), 1e-12)),
         mean_num_rounds=float(_scored(trace.num_rounds_NV).mean()),
+        mean_num_generated=float(_scored(trace.num_generated_NV).mean()),
     )
 
 

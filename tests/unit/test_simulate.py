@@ -1,7 +1,10 @@
 """Made-up problems, visits of them, the figures of both, and ``seele simulate`` around it all."""
 
+import asyncio
 import json
 from dataclasses import fields
+from statistics import fmean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +14,9 @@ from hypothesis import strategies as st
 from seele.cli.main import main
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, build_controller
-from seele.records import HintShare
+from seele.hints.conditions import with_conditions
+from seele.records import Grade, GradeReason, HintShare, RoundOutcome
+from seele.rollout.rounds import run_until_success, run_with_rescue
 from seele.simulate.summary import Summary, mean_summary, paired_difference, summarise
 from seele.simulate.visits import Schedule, Trace, simulate
 from seele.simulate.worlds import TOKENS, UNITS, WORLDS, draw_problems
@@ -361,6 +366,7 @@ def trace_of(worth_NVR, **known):
         "correct_NVR": np.zeros(worth_NVR.shape, dtype=np.int64),
         "size_R": np.full(worth_NVR.shape[2], 8 // worth_NVR.shape[2]),
         "num_rounds_NV": np.full(worth_NVR.shape[:2], worth_NVR.shape[2]),
+        "num_generated_NV": np.full(worth_NVR.shape[:2], 8),
     }
     given = {name: np.array(values) for name, values in known.items()}
     return Trace(worth_NVR=worth_NVR, **{**others, **given})
@@ -393,7 +399,7 @@ def test_figures_by_hand():
     assert summary.nonzero_variance_share == 0.5
     # Both problems have a mean accuracy of 1/2, so 1/4 each; of it 1/16 is between the rounds of the second.
     assert summary.variance_between_hints == pytest.approx(0.125)
-    assert summary.mean_num_rounds == 2.0
+    assert (summary.mean_num_rounds, summary.mean_num_generated) == (2.0, 8.0)
 
 
 def test_a_visit_that_ends_early_counts_by_its_rollouts_and_takes_the_same_luck():
@@ -427,6 +433,76 @@ def test_a_visit_that_ends_early_counts_by_its_rollouts_and_takes_the_same_luck(
         assert sizes == ([4, 12] if ends_early else [4, 4, 4, 4])
     assert np.array_equal(trace.correct_NVR.sum(2), patient.correct_NVR.sum(2))
     assert np.array_equal(trace.worth_NVR, patient.worth_NVR)
+
+
+class Local:
+    """A controller as the rounds of training see it."""
+
+    def __init__(self, controller):
+        self.controller = controller
+        controller.begin_step(1)
+
+    async def plan_round(self, request, *, num_rollouts):
+        return self.controller.plan_rounds([request], num_rollouts=num_rollouts)[0]
+
+    async def observe(self, instance_id, **outcome):
+        self.controller.observe_rounds([RoundOutcome(instance_id, *outcome.values())])
+
+    async def end_visit(self, instance_id):
+        self.controller.end_visits([instance_id])
+
+
+@pytest.mark.parametrize(
+    ("when", "name", "roll_out"),
+    [
+        ("until_success", "ladder", run_until_success),
+        ("until_success", "bisect", run_until_success),
+        ("rescue", "each", run_with_rescue),
+    ],
+)
+def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out):
+    rounds, size, failing = (2 if when == "rescue" else 4), 4, 0.25
+    problems = draw_problems("odd", num_problems=60, seed=0)
+    schedule = Schedule(rounds=rounds, rollouts=size, when=when, failing_accuracy=failing)
+    conditions = {"when": when, "failing_accuracy": failing}
+    trace = simulate(with_conditions(build(name), **conditions), problems, schedule, seed=0)
+    assert trace.worth_NVR.shape == (60, 1, 1) and trace.size_R.tolist() == [size]
+    num_draws = size + problems.cuts.ratio_NJ.shape[1] if when == "rescue" else rounds * size
+    luck_NG = np.random.default_rng([0, 0, 1]).random((60, num_draws))
+    accuracy_NJ = problems.accuracy(np.zeros(60))
+    replaced = 0
+    for n, instance_id in enumerate(problems.instance_ids):
+        legal, generated = tuple(legal_of(problems, n).tolist()), 0
+        instance = SimpleNamespace(
+            instance_id=instance_id, legal_hint_ratios=legal, num_hint_steps=legal.index
+        )
+
+        async def sample(*, hint_steps, round_index, first_rollout, num_rollouts, quorum, n=n):
+            nonlocal generated
+            generated += num_rollouts
+            luck_G = luck_NG[n, round_index * size + first_rollout :][:num_rollouts]
+            yield dict(enumerate((luck_G < accuracy_NJ[n, hint_steps]).tolist()))
+
+        async def grade(is_correct, instance, *, hint_steps):
+            return Grade(is_correct, GradeReason.CORRECT if is_correct else GradeReason.WRONG)
+
+        kept = asyncio.run(
+            roll_out(
+                instance,
+                controller=Local(with_conditions(build(name), **conditions)),
+                sample=sample,
+                grade=grade,
+                round_sizes=schedule.sizes_of_rounds,
+                failing_accuracy=failing,
+            )
+        )
+        accuracies = np.array([accuracy_NJ[n, each.hint_steps] for each in kept])
+        replaced += any(each.hint_steps for each in kept)
+        assert trace.correct_NVR[n, 0, 0] == sum(each.grade.correct for each in kept)
+        assert trace.num_generated_NV[n, 0] == generated
+        assert trace.hint_ratio_NVR[n, 0, 0] == pytest.approx(fmean(each.share.hint_ratio for each in kept))
+        assert trace.worth_NVR[n, 0, 0] == pytest.approx((accuracies * (1.0 - accuracies)).mean())
+    assert 10 < replaced < 60
 
 
 def test_a_paired_difference_by_hand():
@@ -571,6 +647,13 @@ def test_the_same_command_gives_the_same_figures(capsys):
             ["--controller", "paper", "--quorum", 0.5],
             "--quorum: below 1 needs a controller that counts rollouts",
         ),
+        (
+            ["--controller", "bayes", "--rounds", 2, "--when", "rescue"],
+            "rescue tries every hint once, but controller 'bayes' gives one",
+        ),
+        (["--controller", "ladder:shares=[0.5,2]"], "settings.shares: expected a number in [0, 1], got 2"),
+        (["--controller", "none", "--when", "later"], "when must be one of"),
+        (["--controller", "none", "--failing-accuracy", 0.5], "has no effect with --when always"),
         (["--controller", "none", "--batch-size", 0], "batch_size must be at least 1, got 0"),
         (["--controller", "none", "--target-accuracy", 1], "target_accuracy: expected a number in (0, 1)"),
     ],
