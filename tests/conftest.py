@@ -253,8 +253,8 @@ def supervised_command(problems, base_model, python):
 
 @pytest.fixture(scope="session")
 def kill_and_stop():
-    """Kill a run's driver once ``until`` holds, and tell the run to stop once it has resumed. Return
-    what ``read`` found in between, and the output.
+    """Kill a run's driver once ``until`` holds, and tell the run to stop once ``goes_on`` holds for what it
+    has printed. Return what ``read`` found in between, and the output.
     """
     import psutil
 
@@ -264,7 +264,7 @@ def kill_and_stop():
         *,
         until: Callable[[psutil.Process], bool],
         read: Callable[[], Any],
-        goes_on: str,
+        goes_on: Callable[[str], bool],
         timeout_s: float = 1000,
     ) -> tuple[Any, str]:
         with said.open("w") as file:
@@ -283,7 +283,7 @@ def kill_and_stop():
             (driver,) = supervisor.children()
             driver.kill()
             found = read()
-            wait_for(lambda: goes_on in said.read_text())
+            wait_for(lambda: goes_on(said.read_text()))
             process.terminate()
             process.wait(timeout=600)
         finally:

@@ -83,7 +83,9 @@ def measured(run: RunFolder) -> Course:
 
 def predicted(run: RunFolder, *, heldout: str) -> Course:
     """Simulate the controller of ``run``, of the main task; ``heldout`` names its validation accuracy."""
-    settings = read_settings(OmegaConf.create(run.settings))
+    config = OmegaConf.create(run.settings)
+    config.seele.selection.pop("min_ratio", None)  # a setting of older runs that decided nothing
+    settings = read_settings(config)
     hints, seed = settings.hints, settings.seed
     batch_size = run.settings["data"]["train_batch_size"]
     num_steps = sum("accuracy/round_0" in row for row in run.metrics)

@@ -49,7 +49,7 @@ def stopped(sft_command, kill_and_stop) -> tuple[dict[int, dict], str]:
         run.parent / "said",
         until=lambda _: (run / TRACKER).exists() and len(log.rows_of(run)) > SAVE_FREQ,
         read=read,
-        goes_on=f"sft resumes after step {SAVE_FREQ}",
+        goes_on=lambda said: f"sft resumes after step {SAVE_FREQ}" in said,
     )
 
 

@@ -52,6 +52,12 @@ def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]
     return any(line["step"] == 3 for line in log.rows_of(run))
 
 
+def rolls_out_again(run: Path, said: str) -> bool:
+    """Return True once the resumed run has its first responses."""
+    started, lives = run / "resolved.yaml", run / "logs" / "alive"
+    return "resumes after step 2" in said and lives.stat().st_mtime > started.stat().st_mtime
+
+
 @pytest.fixture(scope="module")
 def restarted(run, train_command, kill_and_stop) -> tuple[dict[int, list[dict]], str]:
     """A run that loses a rollout worker in the second step, whose driver is killed in the fourth, after the
@@ -64,7 +70,7 @@ def restarted(run, train_command, kill_and_stop) -> tuple[dict[int, list[dict]],
         run.parent / "said",
         until=partial(has_come_to_step_4, run, lost=[]),
         read=lambda: {step: rows_of(run / "rollouts" / f"step_{step}.jsonl") for step in (1, 2, 3)},
-        goes_on="resumes after step 2",
+        goes_on=partial(rolls_out_again, run),
     )
 
 
