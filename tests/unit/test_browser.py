@@ -757,7 +757,7 @@ def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, b
         tab.press("n", until="document.activeElement.value == 'n'")
         tab.press("Escape", until="document.activeElement == document.body")
         # Arrow keys choose, and Enter shows.
-        verdict = "document.querySelector('[name=verdict]')"
+        verdict = "document.querySelector('select[name=verdict]')"
         tab.value(f"{verdict}.focus()")
         tab.press("ArrowDown", until=f"{verdict}.value == 'not correct'")
         tab.press("ArrowDown", until=f"{verdict}.value == 'correct'")

@@ -43,7 +43,8 @@ if (memory.page === location.pathname) {
   const field = memory.field && document.querySelector(`form [name="${memory.field}"]:not([type=hidden])`);
   (field || row)?.focus({ preventScroll: true });
 }
-addEventListener("pagehide", () => sessionStorage.setItem("place", JSON.stringify({
+// In "pagehide" the focus may be gone, and what is stored may come too late for the next page.
+addEventListener("beforeunload", () => sessionStorage.setItem("place", JSON.stringify({
   page: location.pathname,
   scroll: scrollY,
   row: rows().indexOf(document.activeElement),
@@ -53,9 +54,13 @@ addEventListener("pagehide", () => sessionStorage.setItem("place", JSON.stringif
 document.querySelectorAll(".filters select").forEach((each) => {
   let pointed = false;
   each.addEventListener("pointerdown", () => { pointed = true; });
-  each.addEventListener("keydown", () => { pointed = false; });
   each.addEventListener("change", () => { if (pointed) each.form.requestSubmit(); });
-  each.addEventListener("keyup", (event) => { if (event.key === "Enter") each.form.requestSubmit(); });
+  each.addEventListener("keydown", (event) => {
+    pointed = false;
+    if (event.key !== "Enter") return;
+    event.preventDefault(); // it would open the list
+    each.form.requestSubmit();
+  });
 });
 
 // A page without a step in its address shows the newest one: it reloads when the run has continued.
