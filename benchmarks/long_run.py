@@ -20,7 +20,7 @@ from statistics import median
 import psutil
 
 from seele.maths.tables import markdown_table
-from seele_verl.runs.log import rows_of
+from seele_verl.runs.log import last_step, rows_of
 
 JOB = ("method=seele", "hardware=cpu", "job=tiny", "model=tiny", "data=chains", "trainer.logger=[console]")
 JOB += ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4", "seele.hints.rounds=2")
@@ -72,11 +72,6 @@ def train(run: Path, *, steps: int) -> list[Sample]:
     if process.wait():
         raise SystemExit(f"the run ended with status {process.returncode}; see {run}/logs/train.log")
     return samples
-
-
-def last_step(run: Path) -> int:
-    """The last step with a line, 0 for none."""
-    return max((row["step"] for row in rows_of(run)), default=0)
 
 
 def table(run: Path, samples: Sequence[Sample], *, steps: int) -> str:

@@ -73,7 +73,7 @@ def prepare(
             ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.
     """
-    earlier = [name for name in _splits_of(_read_manifest(out)) if name not in splits]
+    earlier = [name for name in _splits_of(read_manifest(out)) if name not in splits]
     _check_targets(out, (*splits, *earlier), splits.values())
     entries: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def update_checksum(file: Path, *, before: str) -> None:
         file: The file.
         before: Its SHA-256 before; a manifest that has another one stays as it is.
     """
-    manifest = _read_manifest(file.parent)
+    manifest = read_manifest(file.parent)
     for entry in _splits_of(manifest).values():
         if (entry.get("file"), entry["sha256"]) == (file.name, before):
             entry["sha256"] = file_sha256(file)
@@ -111,7 +111,7 @@ def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_atomically(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
-def _read_manifest(folder: Path) -> Any:
+def read_manifest(folder: Path) -> Any:
     """Return the content of the manifest; None if there is none or it is damaged."""
     try:
         return json.loads((folder / MANIFEST).read_bytes())

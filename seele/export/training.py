@@ -3,14 +3,13 @@
 Everything is read from the run's files and manifests. Paths are shown without their folders.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from seele.data.prepare import MANIFEST
+from seele.data.prepare import read_manifest
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import read_columns
 from seele.errors import DataError
@@ -60,12 +59,11 @@ def _describe(path: Path) -> TrainingFile:
 
 def _find_manifest(path: Path, sha256: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The folder's manifest and its entry for this file; empty if no entry has the file's checksum."""
-    manifest = path.with_name(MANIFEST)
+    value = read_manifest(path.parent)
     try:
-        value = json.loads(manifest.read_text(encoding="utf-8"))
         entries = value["splits"].values()
         entry = next(entry for entry in entries if entry["sha256"] == sha256)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
+    except (LookupError, TypeError, AttributeError, StopIteration):
         return {}, {}
     return value, entry
 

@@ -27,7 +27,7 @@ import psutil
 from seele.data.storage.files import read_json_lines
 from seele.maths.tables import markdown_table
 from seele_verl.runs.checkpoints import saved_steps, step_folder
-from seele_verl.runs.log import rows_of
+from seele_verl.runs.log import last_step, rows_of
 
 JOB = ("method=seele", "hardware=cpu", "job=tiny", "model=tiny", "data=chains", "data.train_batch_size=8")
 JOB += ("actor_rollout_ref.actor.ppo_mini_batch_size=4", "seele.hints.rounds=2")
@@ -92,11 +92,6 @@ def find(role: str, process: subprocess.Popen[bytes]) -> psutil.Process | None:
         except psutil.Error:
             continue
     return None
-
-
-def last_step(run: Path) -> int:
-    """The last step with a line, 0 for none."""
-    return max((row["step"] for row in rows_of(run)), default=0)
 
 
 def with_faults(

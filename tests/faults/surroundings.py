@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from run import JOB, compare, last_step, start, temporary_files, wait_for
+from run import JOB, compare, start, temporary_files, wait_for
 
 from seele.maths.tables import markdown_table
 from seele_verl.runs.checkpoints import saved_steps, step_folder
+from seele_verl.runs.log import last_step
 
 LOAD = 12
 GROUPS = Path("/sys/fs/cgroup")

@@ -110,6 +110,11 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
+def last_step(run: Path) -> int:
+    """Return the last step with a line, 0 for none."""
+    return max((row["step"] for row in rows_of(run)), default=0)
+
+
 def totals_of(run: Path) -> dict[str, float]:
     """Return the total costs of the run in this folder; all 0 if there is no run."""
     rows = rows_of(run)

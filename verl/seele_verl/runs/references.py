@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from seele.config.settings import RewardConfig
-from seele.data.prepare import MANIFEST
+from seele.data.prepare import read_manifest
 from seele.data.sources import SourceSettings, find_settings
 from seele.data.sources.prepare_source import prepare_source
 from seele.data.sources.reference import HubReference, parse_reference
@@ -121,11 +121,11 @@ def _folder_name(reference: str, settings: SourceSettings, grader: str) -> str:
 
 def _is_complete(folder: Path) -> bool:
     """True if the folder has a manifest, and all files match it."""
+    manifest = read_manifest(folder)
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
         entries = manifest["splits"].values()
         return all(file_sha256(folder / entry["file"]) == entry["sha256"] for entry in entries)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, KeyError, AttributeError, TypeError):
         return False
 
 

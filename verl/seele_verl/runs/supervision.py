@@ -28,7 +28,7 @@ from omegaconf import DictConfig
 
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import last_complete_step
-from seele_verl.runs.log import FIRST_STAGE, rows_of
+from seele_verl.runs.log import FIRST_STAGE, last_step
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stopping import STOPPED
 from seele_verl.runs.watchdog import Watchdog, write_stacks
@@ -148,7 +148,7 @@ def progress_of(run: Path) -> Progress:
     """Return how far the run in this folder has come, in the last stage that has begun."""
     cards = _cards(run)
     stage = max(cards, key=cards.__getitem__, default="")
-    return Progress(stage, max((row["step"] for row in rows_of(run / stage)), default=0))
+    return Progress(stage, last_step(run / stage))
 
 
 def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
