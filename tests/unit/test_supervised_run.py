@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -318,6 +319,22 @@ def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
     monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.val_before_train))
     train.run(*configure("grpo", f"trainer.val_only={val_only}", "trainer.test_freq=-1"))
     assert begun == [validates]
+
+
+def test_the_processes_of_both_stages_are_forked_from_one_server(configure, monkeypatch):
+    events = []
+
+    @contextmanager
+    def forked_workers(config):
+        events.append("open")
+        yield "python"
+        events.append("closed")
+
+    monkeypatch.setattr(train, "forked_workers", forked_workers)
+    monkeypatch.setattr(train, "stages", lambda config, _: ((config, None) for _ in range(2)))
+    monkeypatch.setattr(train, "_run_stage", lambda *arguments: events.append(arguments[-1]()))
+    train.run(*configure("sft_rl"))
+    assert events == ["open", "python", "python", "closed"]
 
 
 def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):

@@ -14,8 +14,9 @@ import sys
 import textwrap
 import time
 import traceback
-from contextlib import closing, nullcontext, suppress
-from functools import partial
+from collections.abc import Callable
+from contextlib import ExitStack, closing, nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,9 +92,11 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         config = prepare_references(config)
     check_verl_settings(config)
     set_environment(config)
-    with scratch_folder(), closing(stages(config, overrides)) as walk:
+    with scratch_folder(), closing(stages(config, overrides)) as walk, ExitStack() as opened:
+        # All stages share it: after the first, this process has imported Ray and could not fork another.
+        python = cache(lambda: opened.enter_context(forked_workers(config)))
         for stage, preflight in walk:
-            _run_stage(stage, overrides, preflight)
+            _run_stage(stage, overrides, preflight, python)
 
 
 def set_environment(config: DictConfig) -> None:
@@ -109,8 +112,12 @@ def set_environment(config: DictConfig) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
-def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -> None:
-    """Train, from the start or the checkpoint to resume."""
+def _run_stage(
+    config: DictConfig, overrides: list[str], preflight: Preflight, python: Callable[[], str]
+) -> None:
+    """Train, from the start or the checkpoint to resume. ``python`` returns the executable that starts the
+    run's processes.
+    """
     folder = Path(config.trainer.default_local_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     damaged = damaged_checkpoints(folder) if config.trainer.resume_mode == "auto" else {}
@@ -157,7 +164,7 @@ def _run_stage(config: DictConfig, overrides: list[str], preflight: Preflight) -
             for checkpoint, damage in damaged.items():
                 sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
-            _train(config, folder, preflight, resumed_at)
+            _train(config, folder, preflight, resumed_at, python)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
     except BaseException:
         card["status"] = "failed"
@@ -200,7 +207,13 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
         )
 
 
-def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: int | None) -> None:
+def _train(
+    config: DictConfig,
+    folder: Path,
+    preflight: Preflight,
+    resumed_at: int | None,
+    python: Callable[[], str],
+) -> None:
     progress = partial(
         follow_metrics,
         folder,
@@ -211,23 +224,22 @@ def _train(config: DictConfig, folder: Path, preflight: Preflight, resumed_at: i
     variables = config.ray_kwargs.ray_init.runtime_env.env_vars
     with tracking(variables), terminal_apart_from(folder / LOG) as terminal:
         try:
-            with forked_workers(config) as python:
-                if preflight.is_supervised:
-                    steps = supervised_steps(config, preflight)
-                    train_supervised(
-                        config,
-                        folder,
-                        python=python,
-                        total_steps=steps,
-                        resumed_at=resumed_at,
-                        terminal=terminal,
-                    )
-                    return
-                with progress(terminal=terminal):
-                    # Only now: importing verl takes seconds and reads the environment that was set.
-                    from seele_verl.runner import run_training
+            if preflight.is_supervised:
+                train_supervised(
+                    config,
+                    folder,
+                    python=python(),
+                    total_steps=supervised_steps(config, preflight),
+                    resumed_at=resumed_at,
+                    terminal=terminal,
+                )
+                return
+            executable = python()
+            with progress(terminal=terminal):
+                # Only now: importing verl takes seconds and reads the environment that was set.
+                from seele_verl.runner import run_training
 
-                    run_training(config, python=python, is_restart=num_restarts() > 0)
+                run_training(config, python=executable, is_restart=num_restarts() > 0)
         except Exception as error:
             with suppress(OSError):
                 traceback.print_exc()  # into the log
