@@ -71,6 +71,7 @@ def register() -> None:
     """Register the functions of configuration files, such as ``${sum:...}``; safe to call again."""
     OmegaConf.register_new_resolver("sum", lambda *numbers: sum(numbers), replace=True)
     OmegaConf.register_new_resolver("max", lambda *numbers: max(numbers), replace=True)
+    OmegaConf.register_new_resolver("quotient", lambda number, divisor: number / divisor, replace=True)
     OmegaConf.register_new_resolver("engine_sequences", engine_sequences, replace=True)
     OmegaConf.register_new_resolver("cpu_dtype", cpu_dtype, replace=True)
 
