@@ -126,107 +126,138 @@ class Trace:
 
 def simulate(controller: Controller, problems: Problems, schedule: Schedule, *, seed: int) -> Trace:
     """Visit every problem ``schedule.visits`` times."""
-    num_problems, ids = len(problems.cuts.ratio_NJ), problems.instance_ids
-    legal = [
-        tuple(float(ratio) for ratio in row[legal_J])
-        for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
-    ]
-    sizes_R = schedule.sizes_of_rounds
-    shape = (num_problems, schedule.visits, 1 if schedule.retries else len(sizes_R))
-    begun_R = [*accumulate(sizes_R, initial=0)]
-    # Of the hints that may rescue a problem, each is tried once.
-    num_draws = begun_R[-1] + (problems.cuts.ratio_NJ.shape[1] if schedule.when == "rescue" else 0)
-    hint_ratio_NVR, accuracy_NVR, worth_NVR = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    correct_NVR = np.zeros(shape, dtype=np.int64)
-    unhinted_NV, oracle_NV = np.zeros(shape[:2]), np.zeros(shape[:2])
-    num_rounds_NV = np.full(shape[:2], len(sizes_R))
-    num_generated_NV = np.zeros(shape[:2], dtype=np.int64)
-    ability_N, step = np.zeros(num_problems), 0
+    simulation = _Simulation(controller, problems, schedule)
+    ability_N = np.zeros(len(problems.instance_ids))
+    for visit in range(schedule.visits):
+        if visit:
+            ability_N = ability_N + _drift(schedule, len(ability_N), [seed, visit])
+        luck = np.random.default_rng([seed, visit, 1])
+        simulation.visit_all(visit, problems.accuracy(ability_N), luck)
+    return simulation.trace
 
-    def accuracies(n: int, plan: Sequence[HintShare]) -> Array:
-        return np.array([accuracy_NJ[n, legal[n].index(share.hint_ratio)] for share in plan])
 
-    def note(n: int, rounds: slice, plan: Sequence[HintShare], accuracy_S: Array) -> None:
+class _Simulation:
+    """A controller, the problems that it meets, and the trace of the visits so far."""
+
+    def __init__(self, controller: Controller, problems: Problems, schedule: Schedule) -> None:
+        self.controller, self.schedule, self.ids = controller, schedule, problems.instance_ids
+        self.legal = [
+            tuple(float(ratio) for ratio in row[legal_J])
+            for row, legal_J in zip(problems.cuts.ratio_NJ, problems.cuts.is_legal_NJ, strict=True)
+        ]
+        self.sizes_R = schedule.sizes_of_rounds
+        self.first_R = list(accumulate(self.sizes_R, initial=0))
+        """The first rollout of each round, then their number."""
+        # Of the hints that may rescue a problem, each is tried once.
+        most_hints = problems.cuts.ratio_NJ.shape[1] if schedule.when == "rescue" else 0
+        self.num_draws = self.first_R[-1] + most_hints
+        shape_NV = (len(self.ids), schedule.visits)
+        shape = (*shape_NV, 1 if schedule.retries else len(self.sizes_R))
+        self.trace = Trace(
+            hint_ratio_NVR=np.zeros(shape),
+            accuracy_NVR=np.zeros(shape),
+            worth_NVR=np.zeros(shape),
+            correct_NVR=np.zeros(shape, dtype=np.int64),
+            unhinted_NV=np.zeros(shape_NV),
+            oracle_NV=np.zeros(shape_NV),
+            size_R=np.array(self.sizes_R[: shape[2]]),
+            num_rounds_NV=np.full(shape_NV, len(self.sizes_R)),
+            num_generated_NV=np.zeros(shape_NV, dtype=np.int64),
+        )
+        self.step = 0
+
+    def visit_all(self, visit: int, accuracy_NJ: Array, luck: np.random.Generator) -> None:
+        """Visit every problem once, a batch a step, given its accuracy under each hint."""
+        self.visit, self.accuracy_NJ = visit, accuracy_NJ
+        self.luck_NG = luck.random((len(self.ids), self.num_draws))
+        self.trace.unhinted_NV[:, visit] = accuracy_NJ[:, 0]
+        self.trace.oracle_NV[:, visit] = reward_variance(accuracy_NJ).max(1)
+        for first in range(0, len(self.ids), self.schedule.batch_size):
+            self._train_step(range(first, min(first + self.schedule.batch_size, len(self.ids))))
+
+    def _train_step(self, batch: range) -> None:
+        self.step += 1
+        self.controller.begin_step(self.step)
+        late: list[RoundOutcome] = []
+        for round_index in range(len(self.sizes_R)):
+            outcomes, stragglers = self._roll_out_round(batch, round_index)
+            self.controller.observe_rounds(late + outcomes)
+            late = stragglers
+        if late:
+            self.controller.observe_rounds(late)
+        if self.schedule.when == "rescue":
+            most = self.schedule.failing_accuracy * self.schedule.rollouts
+            self._rescue([n for n in batch if self.trace.correct_NVR[n, self.visit, 0] <= most])
+        self.controller.end_visits([self.ids[n] for n in batch])
+
+    def _roll_out_round(
+        self, batch: range, round_index: int
+    ) -> tuple[list[RoundOutcome], list[RoundOutcome]]:
+        """Return the round's outcomes, within the quorum and of the stragglers."""
+        schedule, trace = self.schedule, self.trace
+        size = self.sizes_R[round_index]
+        left = size if schedule.retries else schedule.rollouts - self.first_R[round_index]
+        kept_index = 0 if schedule.retries else round_index
+        under_way = [n for n in batch if trace.num_rounds_NV[n, self.visit] > round_index]
+        requests = [RoundRequest(self.ids[n], round_index, self.legal[n], left) for n in under_way]
+        plans = self.controller.plan_rounds(requests, num_rollouts=size)
+        outcomes: list[RoundOutcome] = []
+        late: list[RoundOutcome] = []
+        for n, plan in zip(under_way, plans, strict=True):
+            planned = sum(share.num_rollouts for share in plan)
+            luck_G = self.luck_NG[n, self.first_R[round_index] :]
+            soon, stragglers = _roll_out(
+                self.ids[n], plan, self._accuracies(n, plan), luck_G, schedule.quorum
+            )
+            outcomes += soon
+            late += stragglers
+            num_correct = sum(seen.num_correct for seen in soon + stragglers)
+            trace.correct_NVR[n, self.visit, kept_index] = num_correct
+            trace.num_generated_NV[n, self.visit] += planned
+            self._record(n, slice(kept_index, None), plan)
+            has_failed = num_correct <= schedule.failing_accuracy * planned
+            if planned > size or (schedule.when == "until_success" and not has_failed):
+                trace.num_rounds_NV[n, self.visit] = round_index + 1
+        return outcomes, late
+
+    def _rescue(self, failed: Sequence[int]) -> None:
+        """Try every hint of the problems once; the success under the weakest one replaces a failure."""
+        trace, num_kept = self.trace, self.schedule.rollouts - 1
+        tried: list[RoundOutcome] = []
+        for num_hints in sorted({len(self.legal[n]) - 1 for n in failed} - {0}):
+            members = [n for n in failed if len(self.legal[n]) - 1 == num_hints]
+            requests = [RoundRequest(self.ids[n], 1, self.legal[n], num_hints) for n in members]
+            plans = self.controller.plan_rounds(requests, num_rollouts=num_hints)
+            for n, plan in zip(members, plans, strict=True):
+                if not any(share.hint_ratio for share in plan):
+                    continue
+                luck_G = self.luck_NG[n, self.schedule.rollouts :]
+                outcomes, _ = _roll_out(self.ids[n], plan, self._accuracies(n, plan), luck_G, quorum=1.0)
+                tried += outcomes
+                trace.num_rounds_NV[n, self.visit] = 2
+                trace.num_generated_NV[n, self.visit] += num_hints
+                if solved := [seen.hint_ratio for seen in outcomes if seen.num_correct]:
+                    trace.correct_NVR[n, self.visit, 0] += 1
+                    kept = (HintShare(self.legal[n][0], num_kept), HintShare(min(solved), 1))
+                    self._record(n, slice(1), kept)
+        self.controller.observe_rounds(tried)
+
+    def _accuracies(self, n: int, plan: Sequence[HintShare]) -> Array:
+        """Return the true accuracy of problem n under the hint of each share."""
+        return np.array([self.accuracy_NJ[n, self.legal[n].index(share.hint_ratio)] for share in plan])
+
+    def _record(self, n: int, rounds: slice, plan: Sequence[HintShare]) -> None:
+        """Enter the plan's means for these rounds of problem n's visit."""
+        accuracy_S = self._accuracies(n, plan)
         weight_S = np.array([share.num_rollouts * (not share.is_probe) for share in plan], dtype=float)
         if not weight_S.any():
             # If all shares are probes, they represent the round.
             weight_S[:] = 1.0
         weight_S /= weight_S.sum()
-        cell = (n, visit, rounds)
-        hint_ratio_NVR[cell] = weight_S @ [share.hint_ratio for share in plan]
-        accuracy_NVR[cell] = weight_S @ accuracy_S
-        worth_NVR[cell] = weight_S @ reward_variance(accuracy_S)
-
-    def rescue(failed: Sequence[int]) -> None:
-        """Try every hint of the problems once; the success under the weakest one replaces a failure."""
-        tried: list[RoundOutcome] = []
-        for num_hints in sorted({len(legal[n]) - 1 for n in failed} - {0}):
-            members = [n for n in failed if len(legal[n]) - 1 == num_hints]
-            requests = [RoundRequest(ids[n], 1, legal[n], num_hints) for n in members]
-            plans = controller.plan_rounds(requests, num_rollouts=num_hints)
-            for n, plan in zip(members, plans, strict=True):
-                if not any(share.hint_ratio for share in plan):
-                    continue
-                luck_G = luck_NG[n, schedule.rollouts :]
-                outcomes, _ = _roll_out(ids[n], plan, accuracies(n, plan), luck_G, quorum=1.0)
-                tried += outcomes
-                num_rounds_NV[n, visit] = 2
-                num_generated_NV[n, visit] += num_hints
-                if solved := [seen.hint_ratio for seen in outcomes if seen.num_correct]:
-                    kept = (HintShare(legal[n][0], schedule.rollouts - 1), HintShare(min(solved), 1))
-                    correct_NVR[n, visit, 0] += 1
-                    note(n, slice(1), kept, accuracies(n, kept))
-        controller.observe_rounds(tried)
-
-    for visit in range(schedule.visits):
-        if visit:
-            ability_N = ability_N + _drift(schedule, num_problems, [seed, visit])
-        accuracy_NJ = problems.accuracy(ability_N)
-        unhinted_NV[:, visit], oracle_NV[:, visit] = accuracy_NJ[:, 0], reward_variance(accuracy_NJ).max(1)
-        luck_NG = np.random.default_rng([seed, visit, 1]).random((num_problems, num_draws))
-        for first in range(0, num_problems, schedule.batch_size):
-            batch = range(first, min(first + schedule.batch_size, num_problems))
-            step += 1
-            controller.begin_step(step)
-            late: list[RoundOutcome] = []
-            for round_index, size in enumerate(sizes_R):
-                left = size if schedule.retries else schedule.rollouts - begun_R[round_index]
-                kept_index = 0 if schedule.retries else round_index
-                under_way = [n for n in batch if num_rounds_NV[n, visit] > round_index]
-                requests = [RoundRequest(ids[n], round_index, legal[n], left) for n in under_way]
-                plans = controller.plan_rounds(requests, num_rollouts=size)
-                outcomes, late = late, []
-                for n, plan in zip(under_way, plans, strict=True):
-                    planned = sum(share.num_rollouts for share in plan)
-                    accuracy_S, luck_G = accuracies(n, plan), luck_NG[n, begun_R[round_index] :]
-                    soon, stragglers = _roll_out(ids[n], plan, accuracy_S, luck_G, schedule.quorum)
-                    outcomes += soon
-                    late += stragglers
-                    num_correct = sum(seen.num_correct for seen in soon + stragglers)
-                    correct_NVR[n, visit, kept_index] = num_correct
-                    num_generated_NV[n, visit] += planned
-                    note(n, slice(kept_index, None), plan, accuracy_S)
-                    has_failed = num_correct <= schedule.failing_accuracy * planned
-                    if planned > size or (schedule.when == "until_success" and not has_failed):
-                        num_rounds_NV[n, visit] = round_index + 1
-                controller.observe_rounds(outcomes)
-            if late:
-                controller.observe_rounds(late)
-            if schedule.when == "rescue":
-                most = schedule.failing_accuracy * schedule.rollouts
-                rescue([n for n in batch if correct_NVR[n, visit, 0] <= most])
-            controller.end_visits([ids[n] for n in batch])
-    return Trace(
-        hint_ratio_NVR=hint_ratio_NVR,
-        accuracy_NVR=accuracy_NVR,
-        worth_NVR=worth_NVR,
-        correct_NVR=correct_NVR,
-        unhinted_NV=unhinted_NV,
-        oracle_NV=oracle_NV,
-        size_R=np.array(sizes_R[: shape[2]]),
-        num_rounds_NV=num_rounds_NV,
-        num_generated_NV=num_generated_NV,
-    )
+        cell = (n, self.visit, rounds)
+        self.trace.hint_ratio_NVR[cell] = weight_S @ [share.hint_ratio for share in plan]
+        self.trace.accuracy_NVR[cell] = weight_S @ accuracy_S
+        self.trace.worth_NVR[cell] = weight_S @ reward_variance(accuracy_S)
 
 
 def _roll_out(
