@@ -321,6 +321,37 @@ def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
     assert begun == [validates]
 
 
+def test_a_finished_run_is_left_as_it_is(configure, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    (run / "global_step_3").mkdir(parents=True)
+    (run / "global_step_3" / "data.pt").touch()
+    (run / "latest_checkpointed_iteration.txt").write_text("3")
+    RunLog(run).append(3, {"val/accuracy/a/b": 0.5})
+    monkeypatch.setattr(train, "count_parameters", lambda model: 1)
+    begun = []
+    monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.total_training_steps))
+
+    def repeat(steps: int, status: str, *others: str) -> tuple[list[int], str, bool]:
+        """Begun runs, what was said, and whether the card stayed."""
+        config, typed = configure("grpo", f"trainer.total_training_steps={steps}", *others)
+        card = json.dumps({"status": status, "arguments": [*typed[:-1], "trainer.total_training_steps=3"]})
+        (run / "run_card.json").write_text(card)
+        begun.clear()
+        train.run(config, typed)
+        return list(begun), capsys.readouterr().out, (run / "run_card.json").read_text() == card
+
+    # A run that was killed before it wrote its card still has that to do.
+    assert repeat(3, "running")[::2] == ([3], False)
+    steps, said, stays = repeat(3, "finished")
+    assert (steps, stays) == ([], True)
+    assert f"grpo has finished in {run}; nothing is left to do after step 3\nfor a new run, choose" in said
+    steps, said, stays = repeat(2, "finished")
+    assert (steps, stays) == ([], True) and "without trainer.total_training_steps=3" in said
+    steps, said, stays = repeat(4, "finished")
+    assert (steps, stays) == ([4], False)
+    assert "unlike the last command in this folder: with trainer.total_training_steps=4; without" in said
+
+
 def test_the_processes_of_both_stages_are_forked_from_one_server(configure, monkeypatch):
     events = []
 

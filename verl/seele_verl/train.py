@@ -14,11 +14,11 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -35,13 +35,26 @@ from seele_verl.compat import NOT_STARTED, require_verl
 from seele_verl.cpu.fork_server import forked_workers
 from seele_verl.plan import plan_run, worker_variables
 from seele_verl.reward_function import adopt_reward_function
-from seele_verl.runs.card import count_parameters, describe_cost, describe_environment, write_run_card
+from seele_verl.runs.card import (
+    changed_arguments,
+    count_parameters,
+    describe_cost,
+    describe_environment,
+    read_run_card,
+    write_run_card,
+)
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
-from seele_verl.runs.resume import checkpoint_to_resume, find_start, missed_validation, saved_line
+from seele_verl.runs.resume import (
+    checkpoint_to_resume,
+    find_start,
+    last_step,
+    missed_validation,
+    saved_line,
+)
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
 from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, sigterm_stops
@@ -124,13 +137,24 @@ def _run_stage(
     resumed_at = find_start(config)
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
+    last_card = read_run_card(folder)
     if resumed_at is None:
         log.rewind(-1)
     else:
         line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
+        total_steps = planned_steps(config, preflight.num_problems)
         if not config.trainer.val_only:
-            total_steps = planned_steps(config, preflight.num_problems)
             validates_first = missed_validation(config, log, line, total_steps=total_steps)
+        is_done = resumed_at >= last_step(config, log, total_steps=total_steps) and not validates_first
+        if is_done and not preflight.is_supervised and last_card.get("status") == "finished":
+            # The card and the plan stay those of the run.
+            sys.stdout.write(
+                f"{preflight.seele.method} has finished in {folder}; nothing is left to do after step "
+                f"{resumed_at}\n{_describe_changes(last_card, overrides)}for a new run, choose another "
+                "trainer.default_local_dir; to train on, raise trainer.total_training_steps or "
+                "seele.max_generated_tokens\n"
+            )
+            return
     config = plan_run(
         config,
         preflight,
@@ -164,6 +188,8 @@ def _run_stage(
             for checkpoint, damage in damaged.items():
                 sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
+            if resumed_at is not None:
+                sys.stdout.write(_describe_changes(last_card, overrides))
             _train(config, folder, preflight, resumed_at, python)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
     except BaseException:
@@ -183,6 +209,11 @@ def _run_stage(
             if saved is None
             else f"stopped on request; saved after step {saved}, where the same command resumes"
         )
+
+
+def _describe_changes(last_card: Mapping[str, Any], overrides: list[str]) -> str:
+    changes = changed_arguments(last_card.get("arguments", overrides), overrides)
+    return f"unlike the last command in this folder: {changes}\n" if changes else ""
 
 
 def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at: int | None) -> None:

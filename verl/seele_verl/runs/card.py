@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -32,6 +32,24 @@ RUN_CARD = "run_card.json"
 def write_run_card(run: Path, card: Mapping[str, Any]) -> None:
     """Write the card, replacing an existing one."""
     write_atomically(run / RUN_CARD, json.dumps(card, indent=1, sort_keys=True) + "\n")
+
+
+def read_run_card(run: Path) -> dict[str, Any]:
+    """Return the run's card; empty if it has none."""
+    path = run / RUN_CARD
+    card: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return card
+
+
+def changed_arguments(before: Sequence[str], now: Sequence[str]) -> str:
+    """Return what distinguishes a resumed run's command line from the last one; empty if nothing does."""
+    before, now = (
+        [each for each in line if not each.startswith("trainer.resume_")] for line in (before, now)
+    )
+    added = [each for each in now if each not in before]
+    removed = [each for each in before if each not in now]
+    parts = [f"{word} {' '.join(each)}" for word, each in (("with", added), ("without", removed)) if each]
+    return "; ".join(parts)
 
 
 def describe_cost(run: Path, parameters: int) -> dict[str, Any]:

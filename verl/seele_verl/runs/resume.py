@@ -143,6 +143,15 @@ def saved_line(checkpoint: Path) -> dict[str, float]:
     return line
 
 
+def last_step(config: DictConfig, log: RunLog, *, total_steps: int) -> int:
+    """Return the step that ends the run: the last of the ``total_steps`` planned ones, or the one after the
+    step that used up the token budget.
+    """
+    budget = config.seele.max_generated_tokens
+    enough = None if budget is None else log.step_that_generated(budget)
+    return total_steps if enough is None else min(total_steps, enough + 1)
+
+
 def missed_validation(
     config: DictConfig, log: RunLog, line: Mapping[str, float], *, total_steps: int
 ) -> bool:
@@ -154,11 +163,8 @@ def missed_validation(
         line: The line of the checkpoint's step.
         total_steps: Number of steps planned for the run; a token budget may end it earlier.
     """
-    every, budget = config.trainer.test_freq, config.seele.max_generated_tokens
-    enough = None if budget is None else log.step_that_generated(budget)
-    last = total_steps if enough is None else min(total_steps, enough + 1)
-    step = line.get("step", 0)
-    is_due = every > 0 and (step >= last or step % every == 0)
+    every, step = config.trainer.test_freq, line.get("step", 0)
+    is_due = every > 0 and (step >= last_step(config, log, total_steps=total_steps) or step % every == 0)
     return is_due and not any(name.startswith("val/") for name in line)
 
 

@@ -32,7 +32,7 @@ from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
-from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import MERGED, check_not_among_later, drop_all_checkpoints
 from seele_verl.runs.log import FIRST_STAGE
 from seele_verl.runs.resume import check_same_run
@@ -97,7 +97,7 @@ def stages(
     is_anew = config.trainer.resume_mode == "disable"
     if not is_anew:
         _check_division(problems / DIVISION, division)
-    trains_first = is_anew or _card(run / SFT).get("status") != "finished"
+    trains_first = is_anew or read_run_card(run / SFT).get("status") != "finished"
     # In a temporary folder first: a run that is refused changes nothing.
     with TemporaryDirectory(prefix="seele-problems-") as drawn:
         _divide_problems(config, seele, Path(drawn))
@@ -123,7 +123,7 @@ def stages(
 
         if checked_first is not None:
             yield divided(first, SFT), checked_first
-        merge_checkpoint(run / SFT, _card(run / SFT)["steps"])
+        merge_checkpoint(run / SFT, read_run_card(run / SFT)["steps"])
         yield divided(second, RL), checked
 
 
@@ -240,7 +240,7 @@ def _second_stage(config: DictConfig, problems: Path) -> DictConfig:
 
 def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cost of each stage of a two-stage run, for its card; empty for other runs."""
-    first = _card(run / SFT)
+    first = read_run_card(run / SFT)
     if not first:
         return {}
     costs = {name: first[name] for name in ("steps", "seconds", "tokens", "flops")}
@@ -248,9 +248,3 @@ def describe_stages(run: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     flops = card["flops"] - first["flops"]
     second = {"steps": card["steps"], "seconds": card["seconds"], "tokens": tokens, "flops": flops}
     return {"stages": {SFT: costs, RL: second}}
-
-
-def _card(run: Path) -> dict[str, Any]:
-    path = run / RUN_CARD
-    card: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return card
