@@ -2,7 +2,7 @@
 # Run the test suite.
 #
 #   needs    nothing: the environment is made if missing (scripts/setup.sh)
-#   writes   only the tools' caches
+#   writes   .venv/ if missing (4 GB), with --stack parity .venv-parity/; the tools' caches
 #
 #   bash scripts/test.sh                              # everything; the unit tests must cover 90 % of seele/
 #   bash scripts/test.sh tests/unit -k curve          # arguments go to pytest; coverage is not measured

@@ -28,7 +28,7 @@ WorkersOption = Annotated[
 _COMMANDS = {
     "countdown": ("Countdown: reach a target with 3 to 6 numbers; with worked steps.", _WORKERS),
     "zebra": (
-        "Zebra puzzles: who lives where, from clues; 3 to 6 houses. SEC's numbers take hours to draw.",
+        "Zebra puzzles: who lives where, from clues; 3 to 6 houses. SEC's numbers take 75 minutes of a core.",
         _WORKERS,
     ),
     "arc_1d": ("ARC-1D: find a rule on rows of 10 to 40 digits from three examples.", 1),

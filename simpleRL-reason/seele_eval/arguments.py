@@ -117,7 +117,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--template", help="r1_zero, qwen, luffy, prime, plain, chat, a file, or FILE.py:NAME")
-    add_chat(group)
+    add_chat(group, has_run=True)
     add_stop(group)
     group.add_argument(
         "--temperature",
@@ -148,31 +148,29 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_chat(group: argparse._ActionsContainer) -> None:
-    """Add the options of ``--template chat``, which ``chosen_chat`` reads."""
-    group.add_argument(
-        "--system",
-        metavar="TEXT",
-        help="system message, with --template chat (default with --run: as in training)",
-    )
+def add_chat(group: argparse._ActionsContainer, *, has_run: bool = False) -> None:
+    """Add the options of ``--template chat``, which ``chosen_chat`` reads. ``has_run``: the command has
+    ``--run``, whose settings are the defaults.
+    """
+    as_trained = " (default with --run: as in training)" if has_run else ""
+    group.add_argument("--system", metavar="TEXT", help=f"system message, with --template chat{as_trained}")
     group.add_argument(
         "--chat-template-kwarg",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="variable of the chat template, such as enable_thinking=false; may be repeated (default with "
-        "--run: as in training)",
+        help=f"variable of the chat template, such as enable_thinking=false; may be repeated{as_trained}",
     )
     group.add_argument(
         "--open-thinking",
         action=argparse.BooleanOptionalAction,
-        help="the prompt ends with <think>, with --template chat (default with --run: as in training)",
+        help=f"the prompt ends with <think>, with --template chat{as_trained}",
     )
     group.add_argument(
         "--ask",
         metavar="TEXT",
         help="text added after a question without \\boxed, with --template chat; empty for none "
-        f"(default: {BOX_REQUEST} With --run: as in training)",
+        f"(default: {BOX_REQUEST}{' With --run: as in training' if has_run else ''})",
     )
 
 

@@ -211,7 +211,7 @@ def sample_hinted(
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description="Accuracy at each number of revealed steps.")
-    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder or name on the hub")
     parser.add_argument("--problems", type=Path, required=True, help="parquet in our schema")
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"

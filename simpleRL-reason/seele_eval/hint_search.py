@@ -274,7 +274,7 @@ def parser_of(prog: str, description: str, *, samples: int) -> argparse.Argument
     """Return a parser with the options of all searches; ``samples`` is the default of ``--samples``."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("file", type=Path, help="parquet in our schema")
-    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder or name on the hub")
     parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
     parser.add_argument(
         "--samples-dir", type=Path, help="samples of `seele data filter` of the same problems, to start from"

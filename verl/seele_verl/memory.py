@@ -390,10 +390,19 @@ def num_cards() -> int:
     return torch.cuda.device_count()
 
 
+USAGE = """usage: python -m seele_verl.memory [--recipes | NAME=VALUE ...]
+
+A run's memory by phase, from the arguments of seele train; --recipes: the table of all recipes.
+"""
+
+
 def main(arguments: Sequence[str]) -> None:
     """The command line."""
     from seele_verl.train import compose
 
+    if list(arguments) in (["-h"], ["--help"]):
+        sys.stdout.write(USAGE)
+        return
     try:
         if list(arguments) == ["--recipes"]:
             sys.stdout.write(describe_recipes(compose))
