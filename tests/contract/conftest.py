@@ -1,7 +1,8 @@
 """Fixtures: benchmarks as modules, and configurations that are composed once."""
 
+import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture
-def load_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], ModuleType]]:
-    """Import a script of a folder as if it were run: scripts import their neighbours by name."""
+@pytest.fixture(scope="module")
+def load_from() -> Iterator[Callable[[Path, str], ModuleType]]:
+    """Import a script of a folder as if it were run: scripts import their neighbours by name. A file of tests
+    shares what they keep in memory, such as stored runs.
+    """
     before, folders = set(sys.modules), set()
+    with pytest.MonkeyPatch.context() as patch:
 
-    def load(folder: Path, name: str) -> ModuleType:
-        monkeypatch.syspath_prepend(str(folder))
-        folders.add(folder)
-        return import_module(name)
+        def load(folder: Path, name: str) -> ModuleType:
+            patch.syspath_prepend(str(folder))
+            folders.add(folder)
+            return import_module(name)
 
-    yield load
+        yield load
     for name in set(sys.modules) - before:
         if any((folder / f"{name}.py").exists() for folder in folders):
             del sys.modules[name]
@@ -33,3 +37,26 @@ def composed() -> Callable[..., Any]:
     from seele_verl.train import compose
 
     return cache(lambda *overrides: compose([*overrides]))
+
+
+@pytest.fixture(scope="session")
+def compose_groups_once() -> Callable[..., Any]:
+    """Return the configuration of a run's overrides. Runs with the same groups share what these compose, and
+    their settings are set on a copy.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    from seele_verl.train import compose
+
+    pickled = cache(lambda groups: pickle.dumps(compose([*groups])))
+
+    def composed(overrides: Sequence[str]) -> Any:
+        settings = [each for each in overrides if "." in each.partition("=")[0]]
+        config = pickle.loads(pickled(tuple(each for each in overrides if each not in settings)))
+        for each in OverridesParser.create().parse_overrides(settings):
+            assert not each.is_delete()
+            OmegaConf.update(config, each.key_or_group, each.value(), force_add=each.is_add())
+        return config
+
+    return composed

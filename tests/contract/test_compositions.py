@@ -26,6 +26,7 @@ from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, configured_controller
 from seele.methods import METHODS, check_method
 from seele_verl.checks.compositions import check_composition
+from seele_verl.checks.without_effect import _left_off
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -254,3 +255,9 @@ def test_metrics_that_a_page_names_are_documented(page):
 @pytest.mark.parametrize("page", SETTINGS_PAGES, ids=lambda page: page.stem)
 def test_a_page_ends_with_the_methods_command(page):
     assert f"train_baseline.sh {page.stem}\n```" in page.read_text() or page.stem in ("sft", "sft_rl")
+
+
+def test_every_setting_of_a_part_that_may_be_left_off_exists():
+    config, absent = composed("grpo"), object()
+    for key in {key for method in METHODS for key, _ in _left_off(read_settings(composed(method)))}:
+        assert OmegaConf.select(config, key.rstrip("."), default=absent) is not absent, key

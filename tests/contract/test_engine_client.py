@@ -369,8 +369,12 @@ def test_a_ray_cluster_takes_one_run(server):
     name, namespace = "TransferQueueController", "transfer_queue"
     assert f'name="{name}", namespace="{namespace}"' in inspect.getsource(transfer_queue.interface)
     refuse_a_second_run()
-    others = ray.remote(Engine).options(name=name, namespace=namespace, num_cpus=0).remote()
-    ray.get(others.begin.remote({}))
+
+    class Controller:
+        pass
+
+    others = ray.remote(Controller).options(name=name, namespace=namespace, num_cpus=0).remote()
+    ray.get(others.__ray_ready__.remote())
     with pytest.raises(ConfigError, match="another run trains on this Ray cluster"):
         refuse_a_second_run()
     ray.kill(others)

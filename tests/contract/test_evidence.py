@@ -1,7 +1,6 @@
 """The plan of docs/evidence.md can be run, and its tables match the stored runs."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -37,7 +36,7 @@ def evidence(load_from):
     return load_from(EVIDENCE, "plan"), load_from(EVIDENCE, "tables")
 
 
-def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
+def test_every_arm_composes_with_its_budget(evidence, compose_groups_once, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
@@ -46,7 +45,7 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         {job.name for job in jobs}
     ) == len(jobs)
     for job in jobs:
-        config = compose(job.overrides)
+        config = compose_groups_once(job.overrides)
         settings = read_settings(config)
         assert (settings.seed, config.actor_rollout_ref.actor.optim.lr) == (3, 3e-4)
         name = job.name.split("/")[1]
@@ -56,17 +55,17 @@ def test_every_arm_composes_with_its_budget(evidence, monkeypatch):
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
 
 
-def test_every_published_method_may_run(evidence, monkeypatch):
+def test_every_published_method_may_run(evidence, compose_groups_once, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
     monkeypatch.chdir(ROOT)
     for job in plan.task_jobs(contents, "methods_own", list(contents["published"]), [10]):
-        settings = check_settings(compose(job.overrides), job.overrides)
+        settings = check_settings(compose_groups_once(job.overrides), job.overrides)
         assert settings.method == job.name.split("/")[1] and settings.hints.rollouts_per_prompt == 8
 
 
-def test_every_arm_with_credit_may_run(evidence, monkeypatch):
+def test_every_arm_with_credit_may_run(evidence, compose_groups_once, monkeypatch):
     plan, _ = evidence
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: dict.fromkeys(plan.tuned_arms(contents), 3e-4))
@@ -74,7 +73,7 @@ def test_every_arm_with_credit_may_run(evidence, monkeypatch):
     walks = set()
     for task in ("milestones_factorial", "milestones_checker"):
         for job in plan.task_jobs(contents, task, plan.default_arms(contents, task), [10]):
-            settings = check_settings(compose(job.overrides), job.overrides)
+            settings = check_settings(compose_groups_once(job.overrides), job.overrides)
             assert settings.max_generated_tokens == 300000
             find_walk(settings.credit.walk)
             walks.add(settings.credit.walk)
@@ -164,13 +163,13 @@ def test_the_main_task_has_the_ablations_too_with_fewer_seeds(evidence, monkeypa
         assert set(settings.get("arms", [])) <= known
 
 
-def test_every_task_composes_with_its_own_problems_and_base_model(evidence, monkeypatch):
+def test_every_task_composes_with_its_own_problems_and_base_model(evidence, compose_groups_once, monkeypatch):
     plan, tables = evidence
     contents = plan.load_plan()
     monkeypatch.setattr(plan, "_tuned", lambda: {"grpo": 3e-4})
     for task, settings in contents["tasks"].items():
         (job,) = plan.task_jobs(contents, task, ["grpo"], [0])
-        config = compose(job.overrides)
+        config = compose_groups_once(job.overrides)
         assert config.data.train_files == [f"{plan.problems_of(task)}/train.parquet"]
         assert config.actor_rollout_ref.model.path == f"models/{settings['base_model']}"
         assert tables.split_of(task, "heldout") == f"{settings['source']}/heldout"
@@ -253,11 +252,12 @@ def test_links_between_the_pages_lead_somewhere():
             assert anchor in slugs or not anchor, (page.name, target, anchor)
 
 
-def test_the_pages_and_the_learning_rates_are_what_the_stored_runs_give():
-    command = [sys.executable, str(EVIDENCE / "tables.py"), "--check"]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert checked.returncode == 0, checked.stderr
+def test_the_pages_and_the_learning_rates_are_what_the_stored_runs_give(evidence, monkeypatch):
+    _, tables = evidence
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    with pytest.raises(SystemExit) as ended:
+        tables.main()
+    assert ended.value.code == 0, ended.value.code
 
 
 def test_the_runs_of_a_task_began_with_one_base_model(evidence):

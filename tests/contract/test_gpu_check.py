@@ -60,7 +60,6 @@ def fewer_tokens(function):
 @pytest.mark.parametrize(
     ("name", "broken", "what"),
     [
-        ("logprobs_from_logits", lambda f: lambda logits, labels: f(logits, labels.roll(1)), "log-prob"),
         ("logprobs_from_logits", other_labels, "^log-probabilities"),
         ("logprobs_from_logits", no_gradient_but_one_column, "^their gradient"),
         ("entropy_from_logits_with_chunking", fewer_tokens, "^entropy"),

@@ -134,18 +134,17 @@ def test_tests_of_the_parity_stack_run_in_its_environment() -> None:
         assert "allowed is parity" in result.stderr
 
 
-@pytest.mark.parametrize(("fails", "returncode"), [("nothing", 0), ("tests/contract", 1), ("tests/unit", 1)])
+@pytest.mark.parametrize(("fails", "returncode"), [("nothing", 0), ("tests/unit", 1)])
 def test_all_tests_run_and_what_fails_fails_the_script(checkout: Path, fails: str, returncode: int) -> None:
     pretend_environment(checkout, mark=".seele-cpu", content="")
     python = checkout / ".venv" / "bin" / "python"
-    python.write_text(f'#!/bin/sh\ncase "$*" in *{fails}*) echo "FAILED a::test - {fails}"; exit 1 ;; esac\n')
+    python.write_text(f'#!/bin/sh\ncase "$*" in *{fails}*) exit 1 ;; esac\n')
     (checkout / "scripts" / "setup.sh").write_text("")
     result = run_script(ROOT / "scripts" / "test.sh", root=checkout, DRY_RUN="")
     commands = [line for line in result.stdout.splitlines() if line.startswith("+ ")]
     asked = [word for line in commands for word in line.split() if word.startswith("tests/")]
     assert sorted(asked) == sorted({f"tests/{path.parent.name}" for path in ROOT.glob("tests/*/test_*.py")})
     assert result.returncode == returncode
-    assert not returncode or result.stdout.splitlines()[-1] == f"FAILED a::test - {fails}"
 
 
 def test_setup_refuses_an_unknown_stack(checkout: Path) -> None:

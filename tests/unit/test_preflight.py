@@ -21,13 +21,12 @@ from seele import host
 from seele.config import CreditConfig
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
-from seele.methods import METHODS
 from seele.records import Instance
 from seele_verl import train
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import explain
 from seele_verl.checks.preflight import check_run
-from seele_verl.checks.without_effect import WITHOUT_EFFECT, _left_off, check_has_effect, check_part_is_used
+from seele_verl.checks.without_effect import WITHOUT_EFFECT, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.plan import worker_variables
 from seele_verl.runs.checkpoints import recording_files
@@ -381,14 +380,6 @@ def test_a_setting_of_a_part_that_is_left_off_is_named(overrides, message):
 def test_trapos_prefixes_have_a_loss_and_its_rollouts_advantages(setting):
     typed = ["method=trapo", setting]
     check_part_is_used(typed, read_settings(train.compose([*typed, "hardware=cpu", "job=tiny"])))
-
-
-def test_every_part_of_a_setting_that_may_be_left_off_is_there():
-    config, absent = train.compose(["method=grpo", "hardware=cpu", "job=tiny"]), object()
-    for method in METHODS:
-        settings = read_settings(train.compose([f"method={method}", "hardware=cpu", "job=tiny"]))
-        for key, _ in _left_off(settings):
-            assert OmegaConf.select(config, key.rstrip("."), default=absent) is not absent, key
 
 
 def test_every_setting_without_effect_is_one_of_verls():
