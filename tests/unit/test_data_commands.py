@@ -1,7 +1,7 @@
 """``seele data`` and ``seele grade``: arguments, prepared folders, inspection."""
 
 import json
-import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -702,24 +702,23 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_ones_is_not(tmp_path)
 def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_path):
     source = write_source(tmp_path / "mine.jsonl", 3000)
     command = [sys.executable, "-m", "seele.cli.main", "data", "prepare", str(source), *MAPPED, "--out"]
-    for folder in ("first", "whole"):  # the first may wait for a disk
-        start = time.monotonic()
-        subprocess.run([*command, str(tmp_path / folder)], check=True, capture_output=True)
-        duration_s = time.monotonic() - start
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    out, rng, killed = tmp_path / "out", random.Random(0), 0
-    for attempt in range(6):
+    out, killed = tmp_path / "out", 0
+    # A file is being written, the first of them has its name, all but one have.
+    for moment, needed in ((".*.partial", 1), ("[!.]*", 1), ("[!.]*", len(expected) - 1)):
+        shutil.rmtree(out, ignore_errors=True)
         process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Half of the moments lie where the files are written and change places.
-        time.sleep(duration_s * (rng.random() if attempt % 2 else rng.uniform(0.7, 1.0)))
-        process.send_signal(signal.SIGKILL)
+        while process.poll() is None and len([*out.glob(moment)]) < needed:
+            time.sleep(0.001)
+        process.kill()
         killed += process.wait() == -signal.SIGKILL
         for path in out.glob("[!.]*"):
             # Whatever has its name is complete.
             assert path.read_bytes() == expected[path.name]
+        subprocess.run([*command, str(out)], check=True, capture_output=True)
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == expected
     assert killed
-    subprocess.run([*command, str(out)], check=True, capture_output=True)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == expected
 
 
 def test_the_ten_rows_that_are_shipped_are_the_quickstarts_first(tmp_path):
