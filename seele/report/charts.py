@@ -11,6 +11,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 GREY = "#8a8f98"
 INK = "#24292f"
 
+MAX_LEGEND_COLUMNS = 5
+
 
 def new_figure(*, width_in: float = 7.2, height_in: float = 3.9) -> Figure:
     """An empty figure whose parts do not overlap."""
@@ -53,8 +55,14 @@ def target_line(axes: Axes, accuracy: float, *, label: str = "") -> None:
 
 
 def legend_below(figure: Figure) -> None:
-    """Place one legend below the figure, where it hides no data."""
-    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8.5, labelcolor=INK)
+    """Place one legend below the figure, where it hides no data, with as many columns as fit its width."""
+    for num_columns in range(MAX_LEGEND_COLUMNS, 0, -1):
+        legend = figure.legend(
+            loc="outside lower center", ncols=num_columns, frameon=False, fontsize=8.5, labelcolor=INK
+        )
+        if num_columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def noisy_line(axes: Axes, series: Series, *, colour: str, label: str) -> None:
