@@ -5,12 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seele.config import HintConfig, from_mapping
 from seele.errors import SeeleError
 from seele.hints import Controller, aims_at_target, build_controller
 from seele.hints.conditions import with_conditions
 from seele.records import AccuracyCurve
 from seele.report.run_folder import RunFolder
 from seele.report.series import spread_evenly
+
+BUILT_WITH = (
+    *("rounds", "rollouts_per_prompt", "round_sizes", "target_accuracy"),
+    *("when", "dropout", "settings"),
+)
+"""Settings of ``seele.hints`` that a saved controller is built with, beside its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +44,24 @@ def saved_controller(run: RunFolder) -> Controller | None:
 
     None if it cannot be built or restored, as with an older release's state or a missing file.
     """
-    hints = run.setting("seele.hints") or {}
+    saved = run.setting("seele.hints") or {}
     try:
-        rounds = hints.get("rounds", 1)
+        # Settings that only another release knows do not matter.
+        known = {key: value for key, value in saved.items() if key in BUILT_WITH}
+        hints = from_mapping(HintConfig, known, "seele.hints")
         controller = with_conditions(
             build_controller(
-                hints.get("controller") or run.controller.get("controller", ""),
-                rounds=rounds,
-                rollouts_per_round=hints.get("rollouts_per_prompt", rounds) // rounds,
-                target_accuracy=hints.get("target_accuracy", 0.5),
-                **hints.get("settings", {}),
+                saved.get("controller") or run.controller.get("controller", ""),
+                rounds=hints.rounds,
+                rollouts_per_round=hints.sizes_of_rounds[0],
+                target_accuracy=hints.target_accuracy,
+                **hints.settings,
             ),
-            when=hints.get("when", "always"),
-            dropout=hints.get("dropout", 0.0),
+            when=hints.when,
+            dropout=hints.dropout,
         )
         controller.load_state_dict(run.controller)
-    except (SeeleError, AttributeError, TypeError, ZeroDivisionError):
+    except (SeeleError, AttributeError, TypeError):
         return None
     return controller
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
+from seele.hints.conditions import with_conditions
 from seele.report.build import build_report, summarise
-from seele.report.curves import FittedProblem, choose_problems, fitted_problems
+from seele.report.curves import FittedProblem, choose_problems, fitted_problems, saved_controller
 from seele.report.figures import (
     FIGURES,
     accuracy_against_tokens,
@@ -380,6 +382,16 @@ def test_training_rollouts_are_called_hinted_where_they_are(run, hint_ratio, lab
     assert (summary["accuracy"]["last"], summary["reward"]["last"]) == (0.5, 0.6)
 
 
+def test_a_legend_of_long_names_is_not_cut_off(run):
+    names = [f"a long name of a data set/split {number}" for number in range(4)]
+    write_lines(run / "metrics.jsonl", [{"step": 1} | {f"val/accuracy/{name}": 0.5 for name in names}])
+    figure = accuracy_against_tokens(read_run(run))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    drawn = figure.legends[0].get_window_extent(canvas.get_renderer())
+    assert drawn.x0 >= 0 and drawn.x1 <= figure.bbox.width
+
+
 def test_a_signal_above_a_quarter_is_not_cut_off(run):
     line = {"step": 1, "rounds/mean_a_1_minus_a": 0.4, "rounds/all_same_share": 0.1}
     write_lines(run / "metrics.jsonl", [line])
@@ -565,10 +577,10 @@ def test_a_moving_mean_averages_the_neighbours_that_exist():
     assert moving_mean(series, window=1) == series
 
 
-def with_state(run, controller, rollouts=()):
+def with_state(run, controller, rollouts=(), **hints):
     """The run as if its newest checkpoint held the controller's state."""
     state = json.loads(json.dumps(controller.state_dict()))
-    settings = {"seele": {"hints": {"controller": controller.name}}}
+    settings = {"seele": {"hints": {"controller": controller.name, **hints}}}
     return replace(read_run(run), controller=state, settings=settings, rollouts=tuple(rollouts))
 
 
@@ -611,6 +623,21 @@ def test_the_state_that_the_bayesian_controller_saves_holds_the_curves_that_are_
     assert fit.curve.accuracies[50] == pytest.approx(0.5, abs=0.2)
     assert list(fit.curve.accuracies) == sorted(fit.curve.accuracies)
     assert fitted_problems(with_state(run, controller)) == [], "a problem without rounds to show"
+
+
+@pytest.mark.parametrize("hints", [{"round_sizes": [4, 2, 1, 1]}, {"when": "until_success"}])
+def test_a_controller_is_restored_with_the_size_of_its_first_round(run, hints):
+    when = hints.get("when", "always")
+    controller = with_conditions(
+        build_controller("bayes", rounds=4, rollouts_per_round=4, probes=4), when=when
+    )
+    hints = hints | {
+        "rounds": 4,
+        "rollouts_per_prompt": 8,
+        "settings": {"probes": 4},
+        "of_another_release": 1,
+    }
+    assert saved_controller(with_state(run, controller, **hints)) is not None
 
 
 @pytest.mark.parametrize(
