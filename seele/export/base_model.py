@@ -10,11 +10,7 @@ from typing import Any
 import yaml
 
 from seele.errors import ConfigError
-from seele.report.run_folder import RunFolder, read_run
-
-MODEL_PATH = "actor_rollout_ref.model.path"
-FIRST_STAGE = "sft"
-"""Folder of a run's first stage, if it has two."""
+from seele.report.run_folder import RunFolder
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[^/]+$")
@@ -53,12 +49,11 @@ class Licence:
     """Where the licence is stated, as a sentence."""
 
 
-def find_base_model(run: Path, folder: RunFolder, *, hub_name: str | None = None) -> BaseModel:
+def find_base_model(folder: RunFolder, *, hub_name: str | None = None) -> BaseModel:
     """The base model of the run; with two stages, the one that the first stage began with.
 
     Args:
-        run: The run folder.
-        folder: Its contents.
+        folder: Contents of the run folder.
         hub_name: The base model's name on the hub, if the run used a local copy.
 
     Raises:
@@ -67,11 +62,7 @@ def find_base_model(run: Path, folder: RunFolder, *, hub_name: str | None = None
     """
     if hub_name is not None and not HUB_NAME.fullmatch(hub_name):
         raise ConfigError(f"--base-model {hub_name}: expected OWNER/NAME, such as Qwen/Qwen2.5-7B")
-    path = folder.setting(MODEL_PATH)
-    first = run / FIRST_STAGE
-    if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
-        path = read_run(first).setting(MODEL_PATH)
-    found = _find(str(path))
+    found = _find(str(folder.base_model))
     if hub_name is None:
         return found
     return BaseModel(name=hub_name, is_on_hub=True, folder=found.folder or _cached_folder(hub_name))

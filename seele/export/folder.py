@@ -67,7 +67,7 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
     """
     run = read_run(wish.run)
     form = read_prompt_form(run)
-    base = find_base_model(wish.run, run, hub_name=wish.base_model)
+    base = find_base_model(run, hub_name=wish.base_model)
     licence = find_licence(base, wish.licence)
     changed = changed_settings(run, defaults(str(run.setting("seele.method"))))
     check_out(wish, base_folder=base.folder)

@@ -13,8 +13,8 @@ from seele.data.prepare import read_manifest
 from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import read_columns
 from seele.errors import DataError
-from seele.export.base_model import FIRST_STAGE, HUB_NAME
-from seele.report.run_folder import RunFolder, read_run
+from seele.export.base_model import HUB_NAME
+from seele.report.run_folder import FIRST_STAGE, RunFolder, read_run
 from seele.report.series import has_totals, token_totals
 
 UNKNOWN = "unknown"

@@ -23,6 +23,8 @@ _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A run folder holds at least one of these."""
+FIRST_STAGE = "sft"
+"""Folder of a run's first stage, if it has two."""
 LARGE_PARTS = ("metrics", "rollouts", "controller")
 """Fields of ``RunFolder`` that take long to read in a long run."""
 
@@ -75,6 +77,8 @@ class RunFolder:
     card: Mapping[str, Any]
     settings: Mapping[str, Any]
     """``resolved.yaml``."""
+    first_stage: Mapping[str, Any]
+    """``sft/resolved.yaml`` of a run in two stages; empty for other runs."""
     metrics: tuple[Metrics, ...]
     """One entry per step, in order of steps."""
     rollouts: tuple[RolloutLine, ...]
@@ -89,6 +93,11 @@ class RunFolder:
     """Conditions under which the scores were measured."""
     notes: tuple[str, ...]
     """Missing and damaged parts, one sentence each."""
+
+    @property
+    def base_model(self) -> Any:
+        """The model that training began with, None if unknown; with two stages, the first one's."""
+        return _look_up(self.first_stage or self.settings, "actor_rollout_ref.model.path")
 
     @property
     def validation_files(self) -> list[str]:
@@ -106,12 +115,16 @@ class RunFolder:
 
     def setting(self, dotted: str) -> Any:
         """The setting under a dotted key such as ``seele.hints.rounds``, or None if it is missing."""
-        value: Any = self.settings
-        for key in dotted.split("."):
-            if not isinstance(value, Mapping) or key not in value:
-                return None
-            value = value[key]
-        return value
+        return _look_up(self.settings, dotted)
+
+
+def _look_up(settings: Mapping[str, Any], dotted: str) -> Any:
+    value: Any = settings
+    for key in dotted.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value
 
 
 def read_run(path: Path, *, without: Collection[str] = ()) -> RunFolder:
@@ -142,10 +155,14 @@ def read_run(path: Path, *, without: Collection[str] = ()) -> RunFolder:
     controller_step, controller = (
         (None, {}) if "controller" in without else _read_newest_controller(path, notes)
     )
+    settings = _read_settings(path / "resolved.yaml", notes)
+    first = path / FIRST_STAGE / "resolved.yaml"
+    has_two_stages = _look_up(settings, "seele.method") == "sft_rl" and first.is_file()
     return RunFolder(
         name=path.resolve().name,
         card=read_json(path, "run_card.json", notes, "so commit, versions and hardware are unknown"),
-        settings=_read_settings(path / "resolved.yaml", notes),
+        settings=settings,
+        first_stage=_read_settings(first, notes) if has_two_stages else {},
         metrics=metrics,
         rollouts=() if step is None else _read_rollouts(path / "rollouts" / f"step_{step}.jsonl", notes),
         rollouts_step=step,

@@ -629,6 +629,20 @@ def test_equal_runs_leave_nothing_to_say_but_what_is_left_out(runs):
             {"settings": {"data.val_files": None}},
             'Not the same validation data: ["heldout.parquet"] in OLD; unknown in NEW.',
         ),
+        *(
+            ({"settings": {key: value}}, f"Not the same {what}: unknown in OLD; {json.dumps(value)} in NEW.")
+            for key, value, what in (
+                ("seele.reward.truncated_is_wrong", True, "grading of truncated responses"),
+                ("seele.reward.after_thinking", True, "grading of thoughts"),
+                ("seele.reward.correct_from", 0.5, "reward from which a rollout counts as solved"),
+                ("seele.reward.kwargs", {"strict": True}, "arguments of the reward function"),
+                ("data.max_prompt_length", 64, "length limit of prompts"),
+            )
+        ),
+        (
+            {"settings": {"seele.data.overlong": "truncate"}},
+            "Not the same handling of problems that are too long: unknown in OLD; truncate in NEW.",
+        ),
         ({"card": {"commit": "fedcba"}}, "Not the same commit: 0123abcdef in OLD; fedcba in NEW."),
         (
             {"card": {"resumed_at_step": 4}},
@@ -645,18 +659,27 @@ def test_what_makes_runs_less_comparable_is_named(tmp_path, change, note):
     assert any(each.startswith(expected) for each in notes), notes
 
 
-def test_of_a_run_in_two_stages_the_note_says_what_the_first_one_took(tmp_path):
+def test_a_run_in_two_stages_began_with_the_base_model_of_the_first(tmp_path):
     stages = {"sft": {"steps": 312, "seconds": 38.2}, "rl": {"steps": 10, "seconds": 20.0}}
     settings = {"actor_rollout_ref.model.path": "RUN/sft/merged", "data.train_files": ["RUN/problems/rl"]}
     one = make_run(tmp_path / "one", straight(0.1, 0.3))
     two = make_run(
         tmp_path / "two", straight(0.1, 0.3), method="sft_rl", settings=settings, card={"stages": stages}
     )
+    first = {"actor_rollout_ref.model.path": "models/chains", "data.train_files": ["RUN/problems/sft"]}
+    (two / "sft").mkdir()
+    (two / "sft/resolved.yaml").write_text(yaml.safe_dump(nested(first)))
     notes = notes_of(one, two)
     assert f"{two.as_posix()}: its sft stage took 312 steps and 38.2 s, which are not among" in "\n".join(
         notes
     )
     assert not any("Not the same" in note for note in notes)
+    assert {run["model"] for run in json.loads(summary_text(compare([one, two])))["runs"]} == {
+        "models/chains"
+    }
+    other = first | {"actor_rollout_ref.model.path": "models/other"}
+    (two / "sft/resolved.yaml").write_text(yaml.safe_dump(nested(other)))
+    assert any(note.startswith("Not the same base model") for note in notes_of(one, two))
 
 
 def test_a_run_that_begins_late_has_spent_more_than_it_says(tmp_path):

@@ -185,21 +185,22 @@ def _obstacle(curves: Mapping[str, Curve]) -> str | None:
 
 
 CONDITIONS = {
-    "base model": "actor_rollout_ref.model.path",
-    "training data": "data.train_files",
     "validation data": "data.val_files",
     "number of validation problems": "data.val_max_samples",
     "validation decoding": "actor_rollout_ref.rollout.val_kwargs",
+    "length limit of prompts": "data.max_prompt_length",
     "length limit of responses": "data.max_response_length",
+    "handling of problems that are too long": "seele.data.overlong",
     "prompt": "seele.prompt",
     "grader": "seele.reward.grader",
+    "arguments of the reward function": "seele.reward.kwargs",
+    "reward from which a rollout counts as solved": "seele.reward.correct_from",
+    "grading of truncated responses": "seele.reward.truncated_is_wrong",
+    "grading of thoughts": "seele.reward.after_thinking",
     "prompts of a step": "data.train_batch_size",
     "rollouts of a prompt": "seele.hints.rollouts_per_prompt",
 }
-"""Settings that should agree between runs, by description."""
-
-OF_LAST_STAGE = ("base model", "training data")
-"""Conditions that describe only the second stage of a run in two stages."""
+"""Settings that should agree between runs, by description, besides base model and training data."""
 
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
@@ -207,18 +208,18 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     runs = [run for by_seed in arms.values() for run in by_seed.values()]
     few = [f"{arm} ({len(by_seed)})" for arm, by_seed in arms.items() if len(by_seed) < MIN_SEEDS]
     notes = [f"Fewer than {MIN_SEEDS} seeds, so no interval: {', '.join(few)}."] if few else []
-    notes += [
-        note
-        for what, key in CONDITIONS.items()
-        for note in _difference(
-            what,
-            {
-                run.folder: run.contents.setting(key)
-                for run in runs
-                if what not in OF_LAST_STAGE or "stages" not in run.contents.card
-            },
-        )
-    ]
+    notes += _difference("base model", {run.folder: run.contents.base_model for run in runs})
+    # Two stages train on copies in their run's folder, whose paths always differ.
+    notes += _difference(
+        "training data",
+        {
+            run.folder: run.contents.setting("data.train_files")
+            for run in runs
+            if not run.contents.first_stage
+        },
+    )
+    for what, key in CONDITIONS.items():
+        notes += _difference(what, {run.folder: run.contents.setting(key) for run in runs})
     for what in ("commit", "hardware"):
         notes += _difference(what, {run.folder: run.contents.card.get(what) for run in runs})
     for run in runs:

@@ -55,7 +55,7 @@ def describe_run(compared: ComparedRun) -> dict[str, Any]:
         "commit": run.card.get("commit"),
         "versions": run.card.get("versions"),
         "hardware": run.card.get("hardware"),
-        "model": run.setting("actor_rollout_ref.model.path"),
+        "model": run.base_model,
         "parameters": run.card.get("parameters"),
         "train_files": run.setting("data.train_files"),
         "val_files": run.setting("data.val_files"),
