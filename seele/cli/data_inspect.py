@@ -117,7 +117,7 @@ def _print_problem(console: "Console", instance: "Instance") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from seele.report.page import hint_lines
+    from seele.report.page import hint_lines, tier_lines
 
     table = Table(
         title=Text(_printable(instance.instance_id)),
@@ -134,6 +134,11 @@ def _print_problem(console: "Console", instance: "Instance") -> None:
             Text(_printable(step.rstrip()) or "no hint"),
             "yes" if is_revealing else "",
         )
+    if instance.tiers:
+        table.add_section()
+        table.add_row("", "tiers, each shown by itself (seele.hints.kind=tiers)", "")
+    for ratio, tier in tier_lines(instance):
+        table.add_row(f"{ratio:.3f}", Text(_printable(tier)), "")
     console.print(table)
 
 

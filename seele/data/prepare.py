@@ -141,7 +141,7 @@ def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds |
     for instance in fill(sink, _marked(split.instances), split=name):
         sample.add(problems, instance)
         problems += 1
-        unhintable += len(instance.steps) < 2
+        unhintable += instance.num_hint_units < 2
         revealed_early += instance.revealed_at is not None and instance.revealed_at < len(instance.steps)
     if not problems:
         raise DataError(f"{name}: no problems{_why(split.counts)}; check the source and leave_out")

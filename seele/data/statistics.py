@@ -22,7 +22,7 @@ class ProblemStatistics:
     """A difficulty, or ``all``."""
     problems: int
     unhintable_share: float
-    """Share of problems whose solution has fewer than two steps."""
+    """Share of problems without tiers whose solution has fewer than two steps."""
     steps_median: float
     steps_max: int
     question_chars_median: float
@@ -66,6 +66,7 @@ def describe_problems(instances: Iterable[Instance]) -> list[ProblemStatistics]:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
+    is_hintable: bool
     question_chars: int
     step_chars: tuple[int, ...]
     revealed_at: int
@@ -74,6 +75,7 @@ class _Counts:
 
 def _count(instance: Instance) -> _Counts:
     return _Counts(
+        instance.num_hint_units >= 2,
         len(instance.question),
         tuple(map(len, instance.steps)),
         with_revelation(instance).revealed_at or 0,
@@ -91,7 +93,7 @@ def _summary(source: str, level: str, counts: Sequence[_Counts]) -> ProblemStati
         data_source=source,
         level=level,
         problems=len(counts),
-        unhintable_share=sum(num < 2 for num in steps) / len(counts),
+        unhintable_share=sum(not count.is_hintable for count in counts) / len(counts),
         steps_median=statistics.median(steps),
         steps_max=max(steps),
         question_chars_median=statistics.median(count.question_chars for count in counts),

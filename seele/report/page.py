@@ -6,6 +6,7 @@ beside the page. ``templates/report.html`` has the layout and wording of the rep
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -80,19 +81,32 @@ def problem_page(
         rows: Rows of that table.
     """
     return render_template(
-        "problems.html", heading=title, header=header, rows=rows, problems=instances, hint_lines=hint_lines
+        "problems.html",
+        heading=title,
+        header=header,
+        rows=rows,
+        problems=instances,
+        hint_lines=hint_lines,
+        tier_lines=tier_lines,
     )
 
 
 def hint_lines(instance: Instance) -> Iterator[tuple[float | None, str, bool]]:
     """Yield each step's hint ratio (None if no hint may end with it), its text, and whether hints from there
-    on state the answer. The empty hint comes first.
+    on state the answer. The empty hint comes first. Tiers do not count: see ``tier_lines``.
     """
-    ratios = {instance.num_hint_steps(ratio): ratio for ratio in instance.legal_hint_ratios}
+    by_steps = replace(instance, tiers=())
+    ratios = {by_steps.num_hint_steps(ratio): ratio for ratio in by_steps.legal_hint_ratios}
     yield 0.0, "", False
     for number, step in enumerate(instance.steps, start=1):
         is_revealing = instance.revealed_at is not None and number >= instance.revealed_at
         yield ratios.get(number), step, is_revealing
+
+
+def tier_lines(instance: Instance) -> Iterator[tuple[float, str]]:
+    """Yield the hint ratio of each tier, which ``seele.hints.kind=tiers`` shows by itself, and its text."""
+    for number, tier in enumerate(instance.tiers, start=1):
+        yield number / instance.num_hint_units, tier
 
 
 NUM_EXAMPLES = 6

@@ -1,6 +1,7 @@
 """``seele data`` and ``seele grade``: arguments, prepared folders, inspection."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -391,6 +392,20 @@ def test_statistics_by_source_and_level(file, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     for name in ("toy", "no hint possible", "hints stating it", "33.3%"):
         assert name in shown
+
+
+def test_tiers_are_shown_after_the_steps_with_ratios_of_their_own(tmp_path, capsys):
+    path = tmp_path / "tiers.parquet"
+    one_step = problem(2, steps=("12",), tiers=("Two \x1b[31m<b>factors</b>",))
+    write_problems(path, [problem(1, tiers=("Multiply.",)), one_step], split="train")
+    main_status("data", "inspect", path, "--num", 2)
+    shown = capsys.readouterr().out
+    assert " 0 without a possible hint" in " ".join(shown.split())
+    assert re.findall(r"[01]\.\d{3}", shown) == ["0.000", "0.333", "0.667", "0.500", "0.000", "0.500"]
+    main_status("data", "inspect", path, "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert '0.500</td><td class="text"><pre>Multiply.</pre>' in page and "&lt;b&gt;factors" in page
+    assert [group.unhintable_share for group in describe_problems(read_problems(path))] == [0.0]
 
 
 def test_hand_worked_statistics():

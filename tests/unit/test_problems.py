@@ -97,6 +97,7 @@ def test_instances_below_two_steps_are_kept_and_counted(tmp_path):
     instances = read_problems(write_rows(tmp_path / "f", *reversed(rows)))
     assert [len(instance.steps) for instance in instances] == [3, 2, 1, 0]
     assert count_unhintable(instances) == 2
+    assert count_unhintable(replace(instance, tiers=("Add.",)) for instance in instances) == 0
 
 
 @pytest.mark.parametrize(

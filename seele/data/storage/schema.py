@@ -243,8 +243,8 @@ def read_columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def count_unhintable(instances: Iterable[Instance]) -> int:
-    """Return the number of instances with fewer than two steps, for which no hint can be given."""
-    return sum(len(instance.steps) < 2 for instance in instances)
+    """Return the number of instances that can have no hint: fewer than two steps, and no tiers."""
+    return sum(instance.num_hint_units < 2 for instance in instances)
 
 
 def _to_instance(row: dict[str, Any]) -> Instance:
