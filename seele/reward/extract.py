@@ -72,7 +72,7 @@ _NUMBER_IN_TEXT = re.compile(
     rf"(?:(?<![\w)\]}}.])(?={_SIGN})|(?<![\w.^:])(?!{_SIGN}))({_NUMBER})", re.IGNORECASE
 )
 _NOT_COUNTED = re.compile(
-    rf"^\s*\d+[.)]\s|\[\d+\]|\bnot\s+(?:\${_NUMBER}\$|{_NUMBER})", re.MULTILINE | re.IGNORECASE
+    rf"^[^\S\n]*\d+[.)]\s|\[\d+\]|\bnot\s+(?:\${_NUMBER}\$|{_NUMBER})", re.MULTILINE | re.IGNORECASE
 )
 
 _PHRASE = re.compile(

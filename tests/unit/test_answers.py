@@ -224,6 +224,7 @@ def test_any_text_gets_a_verdict(answer, options):
 def test_long_texts_take_linear_time():
     assert names(r"\text{" * 300_000 + "C") == "wrong"
     assert names("so " * 300_000 + "the answer is C") == "C"
+    assert unboxed_answer("\n" * 300_000 + "4") == "4"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmarks are not beside this checkout (../shared)")
@@ -344,6 +345,7 @@ def test_golds_of_arc_c_are_letters_and_22_numbers():
         ("it leaves at 3:45", "3:45"),
         ("It is 42 [1]", "42"),
         ("It is 42.\n1. Read.\n2. Check.", "42"),
+        ("It is 42.\n\n\t1. Read.\n\n  2) Check.", "42"),
         ("H2O", None),
         ("no digits", None),
         ("", None),
