@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seele.config.settings import RewardConfig
-from seele.errors import DataError
+from seele.config import RewardConfig, from_mapping
+from seele.errors import ConfigError, DataError
 from seele.records import Grade
 
 _DEFAULTS = RewardConfig()
@@ -19,6 +19,7 @@ _CROSS_CHECKED = ("mathruler", "math_verify")
 
 # A process takes 100 MB, and a second to start.
 _WORKERS = min(8, os.cpu_count() or 1)
+_MAX_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,13 @@ def grade_command(
     time_limit_s: Annotated[
         float, typer.Option(help="CPU time for one answer, in seconds.")
     ] = _DEFAULTS.time_limit_s,
-    max_chars: Annotated[int, typer.Option(help="Texts longer than this are not graded.")] = 10_000,
+    max_chars: Annotated[
+        int | None,
+        typer.Option(
+            help="Texts longer than this are not graded; not by your own function, which gets every text.",
+            show_default=f"{_MAX_CHARS}",
+        ),
+    ] = None,
 ) -> None:
     r"""Compare each prediction with its reference answer.
 
@@ -79,6 +86,11 @@ def grade_command(
     from seele.reward.reasoning import CHECKERS
 
     _refuse_parquet(cases)
+    is_function = grader not in GRADERS
+    if is_function and max_chars is not None and cross_check is None:
+        raise ConfigError(
+            f"--max-chars {max_chars}: a reward function of your own gets texts of any length; leave it out"
+        )
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
 
     def grade_by(name: str) -> Sequence[Grade]:
@@ -86,16 +98,15 @@ def grade_command(
         if name == "multiple_choice":
             graded = iter([_choose(case) for case in others])
         else:
+            most = _MAX_CHARS if max_chars is None else max_chars
             graded = iter(
-                _grade(others, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=max_chars)
+                _grade(others, grader=name, workers=workers, time_limit_s=time_limit_s, max_chars=most)
             )
         return [_check(case) if case.data_source in CHECKERS else next(graded) for case in read]
 
-    is_function = grader not in GRADERS
     if is_function:
-        grades: Sequence[Grade] = _call_function(
-            read, RewardConfig(grader=grader, num_workers=workers, time_limit_s=time_limit_s)
-        )
+        settings = {"grader": grader, "num_workers": workers, "time_limit_s": time_limit_s}
+        grades: Sequence[Grade] = _call_function(read, from_mapping(RewardConfig, settings, "seele.reward"))
     else:
         grades = grade_by(grader)
     graded = [

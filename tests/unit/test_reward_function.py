@@ -334,3 +334,10 @@ def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
     full, short = map(json.loads, out.read_text().splitlines())
     assert (full["correct"], full["reward"], full["id"]) == (True, 1.0, 7)
     assert (short["correct"], short["reward"], short["reward_extra"]["letters"]) == (False, 0.2, 2.0)
+    for option, value, complaint in (
+        ("--workers", "0", "seele.reward: num_workers must be finite and positive, got 0"),
+        ("--time-limit-s", "nan", "seele.reward: time_limit_s must be finite and positive, got nan"),
+        ("--max-chars", "5", "--max-chars 5: a reward function of your own gets texts of any length"),
+    ):
+        error = CliRunner().invoke(app, [*command, option, value]).exception
+        assert isinstance(error, ConfigError) and str(error).startswith(complaint)
