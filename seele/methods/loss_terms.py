@@ -9,9 +9,9 @@ from seele.errors import ConfigError
 from seele.losses.expert_prefix import ExpertPrefixTerm
 from seele.losses.imitation import ImitationTerm
 from seele.losses.off_policy import OffPolicyTerm
-from seele.losses.term import LossTerm
+from seele.losses.term import Axis, LossTerm
 from seele.methods.sources import build_source
-from seele.plugins import blame, find_part, require_members
+from seele.plugins import blame, find_part, require_members, where
 
 MEMBERS = [name for name in dir(LossTerm) if not name.startswith("_")]
 """The members of a term."""
@@ -35,7 +35,8 @@ class LossTerms:
         """Build the terms.
 
         Raises:
-            ConfigError: There is no such term, it cannot be built, or two share a name.
+            ConfigError: There is no such term, it cannot be built, two share a name, or a term names columns
+                that it does not write or count.
         """
         self._settings = settings
         self._terms = [*_own(settings), *map(_users, range(len(settings.loss_terms)), settings.loss_terms)]
@@ -74,6 +75,21 @@ class LossTerms:
                 seen.add(name)
 
 
+def _check_columns(term: LossTerm, key: str) -> None:
+    """Raise ``ConfigError`` if the user's term names columns that it does not write or count."""
+    of_responses = [name for name, axis in term.columns.items() if axis == Axis.RESPONSE]
+    for attribute, names, what, allowed in (
+        ("counted", term.counted, "columns", list(term.columns)),
+        ("takes_over", [term.takes_over], "columns over responses", of_responses),
+        ("unclips", [term.unclips], "counted columns", list(term.counted)),
+    ):
+        if unknown := [name for name in names if name not in (None, *allowed)]:
+            raise ConfigError(
+                f"{key}: {where(term)}: {attribute} names {unknown[0]!r}, which is not one of the term's "
+                f"{what}, {allowed}"
+            )
+
+
 def _own(settings: SeeleConfig) -> Iterator[WeighedTerm]:
     imitation, off_policy = settings.imitation, settings.off_policy
     if imitation.coefficient:
@@ -91,4 +107,5 @@ def _users(index: int, config: LossTermConfig) -> WeighedTerm:
     with blame(part, "building it", key=key, error=ConfigError):
         term = part(**config.settings)
     require_members(term, MEMBERS, key=key)
+    _check_columns(term, key)
     return WeighedTerm(term, config.coefficient, key, is_users=True)

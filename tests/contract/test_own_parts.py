@@ -78,6 +78,7 @@ class Short(Term):
 
 class Taken(Term):
     columns = {"advantages": Axis.RESPONSE}
+    counted = ()
 
     def columns_of(self, row):
         return {"advantages": [1.0] * row.response_tokens}
@@ -85,6 +86,20 @@ class Taken(Term):
 
 class Nameless(Term):
     name = ""
+
+
+class Miscounts(Term):
+    counted = ("own_weight",)
+
+
+class TakesOver(Term):
+    columns = {"own_weights": Axis.SEQUENCE}
+    takes_over = "own_weights"
+
+
+class Unclips(Term):
+    counted = ()
+    unclips = "own_weights"
 
 
 class Source(OffPolicySource):
@@ -202,6 +217,13 @@ def test_terms_are_checked_before_the_run(own):
         LossTerms(settings(own, "Nameless"))
     with pytest.raises(ConfigError, match=r"seele.loss_terms\[1\]: Term has the name 'own_loss' for itself"):
         LossTerms(settings(own, "Term", "Term"))
+    for name, complaint in (
+        ("Miscounts", r"counted names 'own_weight', .* the term's columns, \['own_weights'\]"),
+        ("TakesOver", r"takes_over names 'own_weights', .* the term's columns over responses, \[\]"),
+        ("Unclips", r"unclips names 'own_weights', .* the term's counted columns, \[\]"),
+    ):
+        with pytest.raises(ConfigError, match=rf"seele.loss_terms\[0\]: .*own.py:\d+: {complaint}"):
+            LossTerms(settings(own, name))
     unknown = dataclasses.replace(settings(own), loss_terms=(LossTermConfig(term="entropy"),))
     with pytest.raises(ConfigError, match=r"seele.loss_terms\[0\].term: unknown name 'entropy'"):
         LossTerms(unknown)
