@@ -167,6 +167,11 @@ def test_accuracies_of_different_problems_have_different_names(check, tmp_path):
     same = (f"data.val_files=[{tmp_path}/train.parquet]", "seele.data.validated_training_problems=2")
     with pytest.raises(ConfigError, match="are the training files, which are validated whole"):
         check(*same)
+    write_problems(tmp_path / "other" / "train.parquet", [problem(97)], split="heldout")
+    named_alike = f"data.val_files=[{tmp_path}/other/train.parquet]"
+    assert check(named_alike).num_validation == 1
+    with pytest.raises(DataError, match=r"/train.parquet are both reported as 'chains/train'"):
+        check(named_alike, "seele.data.validated_training_problems=2")
 
 
 def test_additions_are_welcome_where_verl_hands_them_on(check):

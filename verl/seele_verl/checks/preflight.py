@@ -106,7 +106,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
         _read(config.data.train_files, "train_files", config.data.train_max_samples),
         _read(config.data.val_files, "val_files", config.data.val_max_samples),
     )
-    _check_splits(config, seele, validation)
+    _check_splits(config, seele, training, validation)
     begun = config.data.train_batch_size + seele.curriculum.spare_problems
     if len(training) < begun and not supervised:
         raise DataError(
@@ -167,13 +167,17 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
 
 
 def _check_splits(
-    config: DictConfig, seele: SeeleConfig, validation: Sequence[tuple[Instance, Path]]
+    config: DictConfig,
+    seele: SeeleConfig,
+    training: Sequence[tuple[Instance, Path]],
+    validation: Sequence[tuple[Instance, Path]],
 ) -> None:
     """Raise an error where the accuracies of different validation problems would have the same name."""
-    training, validated = (
+    train_files, val_files = (
         [Path(file).resolve() for file in _listed(config.data[key])] for key in ("train_files", "val_files")
     )
-    if seele.data.validated_training_problems and training == validated:
+    validates_training = seele.data.validated_training_problems > 0
+    if validates_training and train_files == val_files:
         raise ConfigError(
             "seele.data.validated_training_problems: data.val_files are the training files, which are "
             "validated whole; set it to 0"
@@ -185,6 +189,14 @@ def _check_splits(
             raise DataError(
                 f"data.val_files: {files[name]} and {path} are both reported as {name!r}, from data set and "
                 "file name; rename one of the files"
+            )
+    for instance, path in training if validates_training else ():
+        name = f"{instance.data_source}/{path.stem}"
+        if files.get(name, path) != path:
+            raise DataError(
+                f"seele.data.validated_training_problems: {path} and the validation file {files[name]} are "
+                f"both reported as {name!r}, from data set and file name; rename one of the files, or set it "
+                "to 0"
             )
 
 
