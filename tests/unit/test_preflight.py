@@ -343,6 +343,16 @@ def test_settings_whose_names_begin_alike_are_taken():
         ("method=prefix_rft seele.off_policy.shaping=0.2", "off-policy tokens are trained like all others"),
         ("method=trapo seele.off_policy.statistics=all", "prefixes are trained like the rest"),
         ("method=rl_sft_loss seele.off_policy.shaping=0.2", "shaping: has no effect; seele.off_policy.loss"),
+        *(
+            (f"method=sft {typed}", "has no effect; method sft trains without rollouts")
+            for typed in (
+                *("seele.dump_tokens=true", "seele.advantage.shift=0.1", "seele.reward.format_score=0.1"),
+                *("seele.hints.rounds=1", "seele.hints.rollouts_per_prompt=4"),
+                "algorithm.norm_adv_by_std_in_grpo=true",
+            )
+        ),
+        ("method=sft seele.hints.round_quorum=1", "round_quorum: has no effect; no round follows"),
+        ("method=grpo seele.hints.round_quorum=0.5", "round_quorum: has no effect; no round follows"),
         ("method=grpo seele.hints.unit=token", "has no effect; there are no hints"),
         ("method=uft seele.hints.target_accuracy=0.3", "has no effect; controller uft aims at no accuracy"),
         ("method=rloo algorithm.norm_adv_by_std_in_grpo=true", "has no effect; method rloo does not divide"),

@@ -69,6 +69,10 @@ WITHOUT_EFFECT = {
 
 
 _OF_HINTS = ("kind", "refresh", "placement", "when", "dropout", "unit", "revealing")
+_OF_ROLLOUTS = (
+    *("seele.dump_tokens", "seele.advantage.shift", "seele.reward.format_score"),
+    *("seele.hints.rounds", "seele.hints.rollouts_per_prompt", "algorithm.norm_adv_by_std_in_grpo"),
+)
 _OF_FUNCTIONS = ("kwargs.", "isolation", "correct_from")
 _OF_SEC = ("learning_rate", "temperature", "with_replacement")
 _OF_LZE = ("ratio", "warmup_epochs", "transition_epochs", "momentum", "decay", "noise")
@@ -129,7 +133,10 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "algorithm.norm_adv_by_std_in_grpo", why
     elif (source.in_response and not source.has_own_loss) or method.leaves_one_out:
         yield "algorithm.norm_adv_by_std_in_grpo", f"method {method.name} does not divide by a deviation"
+    if seele.hints.rounds == 1:
+        yield "seele.hints.round_quorum", "no round follows the only one (seele.hints.rounds)"
     if "rl" not in method.stages:
+        yield from ((key, f"method {method.name} trains without rollouts") for key in _OF_ROLLOUTS)
         yield (
             "seele.callbacks",
             f"method {method.name} trains without rollouts, and verl's SFT trainer has no callbacks",
