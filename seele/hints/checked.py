@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from seele.errors import ConfigError, PluginError
 from seele.hints.contract import Controller
+from seele.maths.irt import Array
 from seele.plugins import blame, where
 from seele.records import AccuracyCurve, HintShare, RoundOutcome, RoundRequest, State
 
@@ -33,6 +36,8 @@ class CheckedController:
         self.tolerates_partial_rounds = controller.tolerates_partial_rounds
         self.learns_from_own_hints = getattr(controller, "learns_from_own_hints", False)
         self.aims_at_target = controller.aims_at_target
+        self.predicted_accuracy = self._predict if hasattr(controller, "predicted_accuracy") else None
+        """See ``ConditionalController``."""
 
     def begin_step(self, step: int) -> None:
         """See ``Controller``."""
@@ -76,6 +81,17 @@ class CheckedController:
         """See ``Controller``."""
         with self._blame("observe_rounds", *(seen.instance_id for seen in outcomes)):
             self._controller.observe_rounds(outcomes)
+
+    def _predict(self, instance_id: str, hint_ratios: Sequence[float]) -> Array:
+        predict = self._controller.predicted_accuracy  # type: ignore[attr-defined]
+        with self._blame("predicted_accuracy", instance_id):
+            expected: Array = np.asarray(predict(instance_id, hint_ratios), dtype=np.float64)
+        if expected.shape != (len(hint_ratios),) or not ((expected >= 0.0) & (expected <= 1.0)).all():
+            raise PluginError(
+                f"{KEY}: {where(self._controller)}: predicted_accuracy, problem {instance_id!r}: expected "
+                f"{len(hint_ratios)} numbers in [0, 1], got {expected.tolist()!r}"
+            )
+        return expected
 
     def end_visit(self, instance_id: str) -> None:
         """See ``Controller``."""

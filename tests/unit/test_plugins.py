@@ -30,6 +30,7 @@ from seele.curriculum.planner import StepPlanner
 from seele.curriculum.selection import build_selection
 from seele.errors import CheckpointError, ConfigError, PluginError
 from seele.hints import CONTROLLERS, aims_at_target, build_controller, check_controller
+from seele.hints.conditions import with_conditions
 from seele.methods import check_method
 from seele.methods.advantage import group_advantages
 from seele.methods.baselines import group_of
@@ -393,6 +394,27 @@ def test_its_settings_are_its_own_and_checked(own):
         build(own(), stp=1)
     with pytest.raises(ConfigError, match=r"own_1.py:5: building it: ZeroDivisionError: .*own_1.py:7"):
         build(own(a=("self.target,", "1 / 0\n        self.target,")))
+
+
+PREDICTS = """
+    def predicted_accuracy(self, instance_id, hint_ratios):
+        return [0.25 + ratio for ratio in hint_ratios]
+"""
+
+
+def test_what_it_predicts_holds_for_rollouts_that_lose_their_hint(own):
+    name = own(GOOD + PREDICTS)
+    (plan,) = with_conditions(build(name), dropout=0.5).plan_rounds(
+        [RoundRequest("p", 0, LEGAL)], num_rollouts=20
+    )
+    assert {(share.hint_ratio, share.predicted_accuracy) for share in plan} == {(0.5, 0.75), (0.0, 0.25)}
+    assert build(own()).predicted_accuracy is None
+    wrong = build(own(GOOD + PREDICTS, a=("0.25 + ratio", "1.25")))
+    with pytest.raises(PluginError, match=r"predicted_accuracy, problem 'p': expected 1 numbers in \[0, 1\]"):
+        wrong.predicted_accuracy("p", [0.0])
+    broken = build(own(GOOD + PREDICTS, a=("0.25 + ratio", "ratio / 0")))
+    with pytest.raises(PluginError, match=r"own_\d.py:\d+: predicted_accuracy, .*ZeroDivisionError"):
+        broken.predicted_accuracy("p", [0.0])
 
 
 def test_capabilities_are_class_attributes(own):
