@@ -95,8 +95,8 @@ class Run:
 
     @cached_property
     def rollouts(self) -> "DataFrame":
-        """One row per rollout of all steps, with ``step`` and the fields of its line. For a long run this may
-        not fit in memory: ``rollouts_of`` reads one step.
+        """One row per rollout of all steps, also given ones (``origin``), with ``step`` and the fields of its
+        line. For a long run this may not fit in memory: ``rollouts_of`` reads one step.
         """
         steps = sorted(rollout_files(self.folder))
         return self._read_rollouts(steps)

@@ -4,6 +4,7 @@ import fcntl
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -199,7 +200,11 @@ def _cells(run: RunSummary, now: float) -> tuple[str, ...]:
     if run.state is RunState.BROKEN:
         return (run.name, run.method or "-", run.state, "-", run.note, "-")
     step = "-" if run.step is None else str(run.step)
-    accuracy = ", ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in run.accuracy.items())
+    stems = {name: name.rsplit("/", 1)[-1] for name in run.accuracy}
+    uses = Counter(stems.values())
+    accuracy = ", ".join(
+        f"{stem if uses[stem] == 1 else name} {run.accuracy[name]:.1%}" for name, stem in stems.items()
+    )
     return (
         run.name,
         run.method or "-",

@@ -51,8 +51,22 @@ STEPS = [
     {"step": 3, "accuracy/mean": 0.25},
 ]
 ROLLOUTS = [
-    {"instance_id": "a", "reward": 1.0, "hint_ratio": 0.5, "text": "x", "origin": "policy"},
-    {"instance_id": "a", "reward": 0.0, "hint_ratio": 0.25, "text": "y", "origin": "policy"},
+    {
+        "instance_id": "a",
+        "reward": 1.0,
+        "hint_ratio": 0.5,
+        "text": "x",
+        "reason": "correct",
+        "origin": "policy",
+    },
+    {
+        "instance_id": "a",
+        "reward": 0.0,
+        "hint_ratio": 0.25,
+        "text": "y",
+        "reason": "wrong",
+        "origin": "policy",
+    },
 ]
 SCORE = {
     "benchmark": "gsm8k",
@@ -183,6 +197,17 @@ def test_ages(seconds, age):
     assert describe_age(seconds) == age
 
 
+def test_data_sets_of_one_file_name_are_told_apart(tmp_path):
+    accuracy = {
+        "val/accuracy/gsm8k/heldout": 0.25,
+        "val/accuracy/math/heldout": 0.5,
+        "val/accuracy/math/x": 0,
+    }
+    make_run(tmp_path / "a", steps=[{"step": 3} | accuracy])
+    table = describe_runs(list_runs(tmp_path), now=NOW)
+    assert "  gsm8k/heldout 25.0%, math/heldout 50.0%, x 0.0%  " in table
+
+
 def test_the_command_prints_a_line_a_run_or_json(tmp_path, capsys):
     make_run(tmp_path / "a", age_s=60)
     make_run(tmp_path / "b", planned_steps=None, steps=[])
@@ -286,9 +311,13 @@ def test_the_documented_example_runs(run, monkeypatch):
     page = (ROOT / "docs" / "runs.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(run.parents[1])
+    given = ROLLOUTS[0] | {"origin": "trace"}
+    wrong_but_rewarded = ROLLOUTS[1] | {"origin": "policy", "reward": 0.1}
+    with (run / "rollouts" / "step_1.jsonl").open("a") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in (given, wrong_but_rewarded))
     scope = {}
     exec(compile(example, "docs/runs.md", "exec"), scope)
-    assert scope["solved"].to_dict() == {1: 0.5, 3: 0.5} and len(scope["last"]) == 2
+    assert scope["solved"].to_dict() == {1: 1 / 3, 3: 0.5} and len(scope["last"]) == 2
 
 
 # --- One step's visits -> metrics and dump, worked by hand
