@@ -96,7 +96,9 @@ def _milestones(metrics: Sequence[Metrics], split: str) -> dict[str, dict[str, f
 
 
 def _last_third(metrics: Sequence[Metrics]) -> dict[str, Any] | None:
-    """Mean accuracy of each round over the last third of the steps, and of rounds 2 and later together."""
+    """Mean accuracy of each round over the last third of the steps, and the mean of rounds 2 and later, which
+    weigh the same.
+    """
     rows = last_third(metrics)
     means = [
         fmean(values) if (values := by_step(rows, f"{ROUND}{index}").y) else None

@@ -149,7 +149,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (late := last_third.get("accuracy_of_rounds_2_and_later")) is not None:
         last_round = len(last_third["accuracy_by_round"])
         rounds = "round 2" if last_round == 2 else f"rounds 2 to {last_round}"
-        tiles.append((share(late), f"of rollouts right in {rounds}, last third of the steps"))
+        tiles.append((share(late), f"mean accuracy of {rounds}, last third of the steps"))
     if hints := summary["hint_ratio"]:
         tiles.append((f"{share(hints['first'])} → {share(hints['last'])}", "mean hint ratio"))
     tokens = summary["tokens"]

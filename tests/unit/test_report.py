@@ -191,7 +191,7 @@ def test_the_page_states_accuracies_intervals_and_the_run_card(run):
         "verl: 0.9.1, torch: 2.13.0",
         "generated: 1,200,000",
         "0123abc",
-        "of rollouts right in rounds 2 to 4, last third of the steps",
+        "mean accuracy of rounds 2 to 4, last third of the steps",
     ):
         assert text in page, text
 
