@@ -1,8 +1,8 @@
-"""How much one update can lower the loss, given the accuracy of a prompt's rollouts.
+"""The learning signal of a prompt's rollouts, given their accuracy a: a(1 - a).
 
-SEELE (arXiv:2509.06923), Eq. 9 and App. A. The bound concerns the loss on the prompt as the policy saw it,
-with its hint; it measures the signal, not the variance of its estimate. Only its shape is useful: at a KL
-coefficient of 0.001 its value exceeds any possible decrease of a loss.
+SEELE (arXiv:2509.06923), Eq. 9 and App. A: one update lowers the loss on the prompt, with its hint, by at
+most a(1 - a) / (2 beta). Only the shape is useful: at a KL coefficient beta of 0.001 the bound exceeds any
+possible decrease of a loss. It measures the signal, not the variance of its estimate.
 """
 
 import numpy as np
@@ -31,23 +31,3 @@ def unbiased_reward_variance(accuracy: ArrayLike, num_rollouts: ArrayLike) -> Ar
     count = np.asarray(num_rollouts, dtype=np.float64)
     unbiased: Array = reward_variance(accuracy) * count / np.maximum(count - 1.0, 1.0)
     return unbiased
-
-
-def descent_bound(accuracy: ArrayLike, *, kl_coefficient: float) -> Array:
-    """Upper bound on the decrease of the loss in one update.
-
-        L(theta_old) - L(theta_old + d) <= a (1 - a) / (2 beta)      Eq. 9
-
-    Args:
-        accuracy: Mean reward of each prompt, in [0, 1].
-        kl_coefficient: beta > 0, the weight of the KL term.
-
-    Returns:
-        Bounds in units of the reward, same shape as ``accuracy``.
-
-    Raises:
-        ValueError: If ``kl_coefficient`` is not positive; without the KL term there is no bound.
-    """
-    if not kl_coefficient > 0.0:
-        raise ValueError(f"kl_coefficient must be positive, got {kl_coefficient:g}")
-    return reward_variance(accuracy) / (2.0 * kl_coefficient)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import xlogy
 
 Array = NDArray[np.float64]
 
@@ -61,49 +60,6 @@ def accuracy_gradient(curve: ItemCurve, hint_ratio: ArrayLike) -> Array:
     rise_N = _rise(curve, ratio_N)
     by_logit_N = (1.0 - curve.floor) * rise_N * (1.0 - rise_N)
     return np.stack([by_logit_N * (ratio_N + curve.shift), by_logit_N * curve.slope, 1.0 - rise_N], axis=-1)
-
-
-def log_likelihood(
-    curve: ItemCurve, hint_ratio: ArrayLike, num_correct: ArrayLike, num_rollouts: ArrayLike
-) -> float:
-    """Log-probability of the observed numbers of correct rollouts, without the binomial coefficients.
-
-        sum_n  c_n log f(p_n) + (m_n - c_n) log(1 - f(p_n))
-
-    The paper fits by least squares instead (Eq. 13), which weighs a round of 4 rollouts like one of 64.
-
-    Args:
-        curve: The instance's curve.
-        hint_ratio: (N,) fractions of the solution revealed.
-        num_correct: (N,) correct rollouts under each.
-        num_rollouts: (N,) rollouts under each.
-    """
-    correct_N, wrong_N = _counts(num_correct, num_rollouts)
-    accuracy_N = predict_accuracy(curve, hint_ratio)
-    return float((xlogy(correct_N, accuracy_N) + xlogy(wrong_N, 1.0 - accuracy_N)).sum())
-
-
-def log_likelihood_gradient(
-    curve: ItemCurve, hint_ratio: ArrayLike, num_correct: ArrayLike, num_rollouts: ArrayLike
-) -> Array:
-    """(3,) derivative of ``log_likelihood`` with respect to (slope, shift, floor).
-
-    If an accuracy rounds to 0 or 1 and an observation contradicts it, the likelihood is 0 and its gradient is
-    not finite.
-    """
-    correct_N, wrong_N = _counts(num_correct, num_rollouts)
-    accuracy_N = predict_accuracy(curve, hint_ratio)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_accuracy_N = np.where(correct_N > 0, correct_N / accuracy_N, 0.0) - np.where(
-            wrong_N > 0, wrong_N / (1.0 - accuracy_N), 0.0
-        )
-    gradient: Array = by_accuracy_N @ accuracy_gradient(curve, hint_ratio)
-    return gradient
-
-
-def _counts(num_correct: ArrayLike, num_rollouts: ArrayLike) -> tuple[Array, Array]:
-    correct_N = np.asarray(num_correct, dtype=np.float64)
-    return correct_N, np.asarray(num_rollouts, dtype=np.float64) - correct_N
 
 
 def invert(curve: ItemCurve, target_accuracy: float) -> float:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seele.cli.main import main
-from seele.maths.efficiency import descent_bound, reward_variance, unbiased_reward_variance
+from seele.maths.efficiency import reward_variance, unbiased_reward_variance
 from seele.maths.memory import (
     CUDA_GRAPHS,
     ENGINE_CONTEXT,
@@ -480,17 +480,6 @@ def test_variance_is_largest_at_one_half_and_nothing_where_all_rollouts_agree():
 def test_variance_does_not_tell_success_from_failure():
     accuracy = np.linspace(0.0, 1.0, 11)
     np.testing.assert_allclose(reward_variance(accuracy), reward_variance(1.0 - accuracy))
-
-
-def test_hand_worked_bound():
-    # a = 1/2, beta = 0.001: (1/4) / 0.002 = 125.
-    np.testing.assert_allclose(descent_bound([0.5, 0.0], kl_coefficient=0.001), [125.0, 0.0])
-
-
-@pytest.mark.parametrize("kl_coefficient", [0.0, -1.0, float("nan")])
-def test_without_kl_term_there_is_no_bound(kl_coefficient):
-    with pytest.raises(ValueError, match="kl_coefficient must be positive"):
-        descent_bound(0.5, kl_coefficient=kl_coefficient)
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.2, 0.5, 0.9])

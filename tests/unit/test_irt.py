@@ -1,7 +1,6 @@
 """Item curves and the fit of one."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from seele.maths.irt import (
     ItemCurve,
     accuracy_gradient,
     invert,
-    log_likelihood,
-    log_likelihood_gradient,
     predict_accuracy,
 )
 from seele.maths.irt_fit import average_equal_ratios, fit_curve, with_margins
@@ -113,39 +110,6 @@ def test_a_target_that_no_curve_crosses_is_refused(target):
 def test_parameters_without_a_curve_are_refused(parameters):
     with pytest.raises(ValueError, match="a curve needs slope > 0"):
         ItemCurve(*parameters)
-
-
-def test_hand_worked_likelihood():
-    # Accuracies 1/2 at the midpoint of a curve without floor: three rollouts, whatever came, have (1/2)^3.
-    curve = ItemCurve(8.0, -0.5)
-    assert log_likelihood(curve, [0.5], [2], [3]) == pytest.approx(3 * math.log(0.5))
-    # A round of which nothing is observed says nothing.
-    assert log_likelihood(curve, [0.5, 0.1], [2, 0], [3, 0]) == pytest.approx(3 * math.log(0.5))
-
-
-def test_an_outcome_that_a_curve_rules_out_has_likelihood_zero_and_is_no_error():
-    steep = ItemCurve(50.0, 0.0)
-    assert predict_accuracy(steep, 1.0) == 1.0
-    assert log_likelihood(steep, [1.0], [3], [3]) == 0.0
-    assert log_likelihood(steep, [1.0], [2], [3]) == -math.inf
-
-
-@given(CURVES, st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(0, 8)), min_size=1, max_size=4))
-def test_likelihood_gradient_is_the_slope_of_a_small_step(curve, rounds):
-    ratios, correct = zip(*rounds, strict=True)
-    accuracy = predict_accuracy(curve, ratios)
-    if np.any((accuracy < 1e-4) | (accuracy > 1.0 - 1e-4)):
-        return
-    gradient = log_likelihood_gradient(curve, ratios, correct, [8] * len(rounds))
-    for column, (name, step) in enumerate({"slope": 1e-5, "shift": 1e-6, "floor": 1e-7}.items()):
-        values = {"slope": curve.slope, "shift": curve.shift, "floor": curve.floor}
-        up, here = (
-            log_likelihood(
-                ItemCurve(**(values | {name: values[name] + shift})), ratios, correct, [8] * len(rounds)
-            )
-            for shift in (step, 0.0)
-        )
-        assert (up - here) / step == pytest.approx(gradient[column], rel=2e-2, abs=2e-2)
 
 
 # --- The fit of one item curve
