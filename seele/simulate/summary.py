@@ -22,7 +22,7 @@ Z_95 = 1.959964
 COLUMNS = {
     "mean_a_1_minus_a": "mean a(1-a)",
     "share_of_oracle": "share of oracle",
-    "mean_distance": "mean &#124;a-.5&#124;",
+    "mean_distance": "mean distance from 1/2",
     "mean_hint_ratio": "hint ratio",
     "nonzero_variance_share": "groups with variance",
     "variance_between_hints": "variance between hints",

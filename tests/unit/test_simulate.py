@@ -603,6 +603,7 @@ def test_without_json_two_tables_are_printed(capsys):
         assert len({line.count("|") for line in table}) == 1
         assert set(table[1]) <= set("|-:")
     assert [line.split(" ")[1] for line in tables[0][2:]] == ["none", "bisect"]
+    assert "| mean distance from 1/2 |" in tables[0][0]
     assert "| 3pl | odd |" in tables[1][0]
 
 
