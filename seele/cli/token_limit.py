@@ -29,7 +29,11 @@ TokenizerOption = Annotated[
     typer.Option(help="Hugging Face folder or name of the model that --max-tokens counts for."),
 ]
 TemplateOption = Annotated[
-    str, typer.Option(help="Prompt template that --max-tokens counts with (seele.prompt.template).")
+    str,
+    typer.Option(
+        help="Prompt template that --max-tokens counts with (seele.prompt.template). chat counts with the "
+        "default request for a box, and without a run's other seele.prompt settings, such as system."
+    ),
 ]
 DEFAULT_TEMPLATE = PromptConfig().template
 
