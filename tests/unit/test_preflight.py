@@ -170,8 +170,10 @@ def test_accuracies_of_different_problems_have_different_names(check, tmp_path):
     write_problems(tmp_path / "other" / "train.parquet", [problem(97)], split="heldout")
     named_alike = f"data.val_files=[{tmp_path}/other/train.parquet]"
     assert check(named_alike).num_validation == 1
-    with pytest.raises(DataError, match=r"/train.parquet are both reported as 'chains/train'"):
-        check(named_alike, "seele.data.validated_training_problems=2")
+    among_others = f"data.val_files=[{tmp_path}/train.parquet,{tmp_path}/heldout.parquet]"
+    for validated in (named_alike, among_others):
+        with pytest.raises(DataError, match=r"/train.parquet would both be reported as 'chains/train'"):
+            check(validated, "seele.data.validated_training_problems=2")
 
 
 def test_additions_are_welcome_where_verl_hands_them_on(check):

@@ -192,11 +192,11 @@ def _check_splits(
             )
     for instance, path in training if validates_training else ():
         name = f"{instance.data_source}/{path.stem}"
-        if files.get(name, path) != path:
+        if name in files:
             raise DataError(
-                f"seele.data.validated_training_problems: {path} and the validation file {files[name]} are "
-                f"both reported as {name!r}, from data set and file name; rename one of the files, or set it "
-                "to 0"
+                f"seele.data.validated_training_problems: problems of {path} and the validation file "
+                f"{files[name]} would both be reported as {name!r}, from data set and file name; rename one "
+                "of the files, or set it to 0"
             )
 
 
