@@ -255,10 +255,12 @@ def decide(tmp_path):
         needed=1,
         supervised=False,
         interleaved=0,
+        training=TRAINING,
         held_out=None,
         fixed=None,
+        **hint_settings,
     ):
-        splits = {"train": TRAINING, "heldout": held_out or [problem(90), problem(91, question="q" * 40)]}
+        splits = {"train": training, "heldout": held_out or [problem(90), problem(91, question="q" * 40)]}
         for split, problems in splits.items():
             write_problems(tmp_path / f"{split}.parquet", problems, split=split)
         files = {split: tmp_path / f"{split}.parquet" for split in splits}
@@ -274,7 +276,9 @@ def decide(tmp_path):
             off_policy=OffPolicyConfig(source=source, loss=loss),
             interleave=InterleaveConfig(problems=interleaved),
             prompt=dataclasses.replace(SeeleConfig(method="seele").prompt, template="plain"),
-            hints=dataclasses.replace(SeeleConfig(method="seele").hints, controller=controller, rounds=1),
+            hints=dataclasses.replace(
+                SeeleConfig(method="seele").hints, controller=controller, rounds=1, **hint_settings
+            ),
         )
         kept = keep_problems(
             config,
@@ -378,6 +382,23 @@ def test_a_solution_that_may_be_learnt_between_steps_is_dropped_or_cut(decide, o
     # With hints both limits hold.
     _, kept = decide("truncate", interleaved=2)
     assert kept.fits[0].num_cut == 2 and kept.fits[0].hint_steps == {"p6": 1}
+
+
+def test_hints_count_beside_a_given_response_and_without_a_worked_solution(decide, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from seele.methods.sources import OffPolicySource\n"
+        "class Teacher(OffPolicySource):\n"
+        "    adds_rollouts = True\n"
+        "    def response_tokens(self, instance, encoded, tokenizer):\n"
+        "        return 30 if instance.instance_id == 'p3' else 5\n"
+    )
+    kept = decide("truncate", source=f"{own}:Teacher")[1]
+    assert kept.fits[0].num_cut == 1 and kept.fits[0].hint_steps == {"p6": 1}
+    tiered = [*SHORT, problem(8, steps=(), tiers=("add", "t" * 30))]
+    hints = {"kind": "tiers", "placement": "user", "request": "{question} {hint}"}
+    assert ids(decide("drop", training=tiered, **hints)[1].training) == ["p0", "p1", "p2", "p3"]
+    assert decide("truncate", training=tiered, **hints)[1].fits[0].hint_steps == {"p8": 1}
 
 
 def test_a_prefix_leaves_room_for_a_token_of_the_response(decide):

@@ -150,7 +150,7 @@ def _lengths(
     with blame(source, f"response_tokens, problem {instance.instance_id!r}", key="seele.off_policy.source"):
         given = source.response_tokens(instance, encoded, tokenizer)
     tokens = Tokens(prompt=len(encoded.prompt_ids), response=given)
-    if tokens.response or not (encoded.step_ids and gives_hints):
+    if not gives_hints or not encoded.tokens_by_step:
         return tokens
     longest = instance.num_hint_steps(max(instance.legal_hint_ratios))
     steps = encoded.tokens_by_step[:longest]
