@@ -2,6 +2,7 @@
 
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,6 +68,30 @@ def test_luffys_numbers_are_the_default():
     assert (sft.optim.lr, sft.optim.lr_warmup_steps_ratio) == (5e-5, 0.1)
     assert (sft.optim.lr_scheduler_type, sft.optim.min_lr_ratio) == ("cosine", 0.1)
     assert (sft.data.train_batch_size, sft.trainer.total_epochs) == (64, 3)
+    # Those of sft_rl's second stage.
+    of_rl = translated("hardware=gpu8", "actor_rollout_ref.actor.optim.lr_warmup_steps=9")
+    assert of_rl.optim.lr_warmup_steps == -1
+
+
+def test_flops_count_all_parameters_where_a_rank_has_a_shard(tmp_path):
+    from safetensors.torch import save_file
+
+    from seele_verl.sft.trainer import StepLog
+
+    save_file({"weight": torch.ones(4, 6)}, tmp_path / "model.safetensors")
+    folders = {"model": {"path": str(tmp_path)}, "trainer": {"default_local_dir": str(tmp_path)}}
+    trainer = SimpleNamespace(
+        config=OmegaConf.create(folders),
+        engine=SimpleNamespace(module=torch.nn.Linear(6, 2, bias=False)),
+        resume_global_step=0,
+        response_tokens=5,
+        train_dataloader=SimpleNamespace(began_at=0.0),
+    )
+    logged = []
+    StepLog(trainer, SimpleNamespace(log=lambda metrics, step: logged.append(metrics))).log(
+        {"train/global_tokens": 10}, 1
+    )
+    assert logged[0]["flops"] == 6 * 24 * 10
 
 
 @pytest.mark.parametrize(("hardware", "model"), [("cpu", "tiny"), ("gpu8", "qwen2_5_7b"), ("gpu1", "tiny")])

@@ -95,6 +95,10 @@ SFT_ERRORS = [
         "trainer.total_epochs=7",
         "trainer.total_epochs: has no effect on supervised training; set seele.sft.ep",
     ),
+    (
+        "actor_rollout_ref.actor.optim.lr_warmup_steps=9",
+        "optim.lr_warmup_steps: has no effect on supervised training; set seele.sft.warmup_ratio",
+    ),
     ("seele.sft.share=0.5", "seele.sft.share: method sft trains on all problems"),
     ("seele.sft.train_files=[a.parquet]", "seele.sft.train_files: method sft trains on data.train_files"),
     ("seele.sft.epochs=0", "epochs must be at least 1"),
@@ -152,7 +156,7 @@ def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_p
     config, settings = configure(
         *("sft_rl", "seele.curriculum.spare_problems=1", "seele.sft.batch_size=2"),
         *("trainer.total_training_steps=null", "trainer.total_epochs=2", "seele.max_generated_tokens=99"),
-        *("trainer.nnodes=2", *cluster),
+        *("trainer.nnodes=2", "replay=successes", *cluster),
     )
     walk = stages(config, settings)
     first, preflight = next(walk)
@@ -167,6 +171,7 @@ def test_two_stages_in_their_folders_with_problems_of_their_own(configure, tmp_p
     assert preflight.seele.curriculum.spare_problems == 1
     assert (first.seele.max_generated_tokens, second.seele.max_generated_tokens) == (None, 99)
     assert (first.trainer.nnodes, second.trainer.nnodes) == (1, 2)
+    assert [each.seele.off_policy.source for each in (first, second)] == ["none", "successes"]
     parts = [read_problems(run / "problems" / stage / "0-train.parquet") for stage in ("sft", "rl")]
     assert sorted(p.instance_id for part in parts for p in part) == sorted(f"p-{i}" for i in range(24))
     assert next(walk, None) is None

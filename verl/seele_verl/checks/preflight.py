@@ -45,6 +45,14 @@ from seele_verl.sft.preflight import check_supervised
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 FUSED_HEAD = "seele_verl.fused_head"
+INSTEAD_UNDER_SFT = {
+    "trainer.total_epochs": "set seele.sft.epochs",
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": "the schedule is half a cosine; "
+    "seele.sft.final_lr_ratio=1 keeps the learning rate constant",
+    "actor_rollout_ref.actor.optim.min_lr_ratio": "set seele.sft.final_lr_ratio",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "set seele.sft.warmup_ratio",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "set seele.sft.warmup_ratio",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +245,8 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
                 f"{key.lstrip('+')}: unknown key, or a known one, which is set without '+'; '+' adds keys "
                 f"only under {[name[:-1] for name in OPEN_SECTIONS]}. `--cfg job` prints all known keys"
             )
-        if key == "trainer.total_epochs" and OmegaConf.select(config, "seele.method") == "sft":
-            raise ConfigError(f"{key}: has no effect on supervised training; set seele.sft.epochs")
+        if key in INSTEAD_UNDER_SFT and OmegaConf.select(config, "seele.method") == "sft":
+            raise ConfigError(f"{key}: has no effect on supervised training; {INSTEAD_UNDER_SFT[key]}")
         if key == "trainer.total_epochs" and config.trainer.total_training_steps is not None:
             raise ConfigError(
                 f"{key}: has no effect with trainer.total_training_steps "

@@ -15,13 +15,14 @@ import shutil
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from seele.config import SeeleConfig
+from seele.config import OffPolicyConfig, SeeleConfig
 from seele.data.split import divide_file
 from seele.data.storage.files import file_sha256, how_to_make, write_atomically
 from seele.data.storage.schema import read_problem_files
@@ -227,6 +228,7 @@ def _first_stage(config: DictConfig, run: Path, problems: Path) -> DictConfig:
         "trainer.nnodes": 1,
     }
     changes |= {f"seele.{name}": off for name, off in SETTINGS_OF_ROLLOUTS.items()}
+    changes["seele.off_policy"] = asdict(OffPolicyConfig())
     changes |= {name: False for name in VERL_SETTINGS_OF_ROLLOUTS if OmegaConf.select(config, name)}
     if config.trainer.resume_mode == "resume_path":
         # The path is a checkpoint of the second stage.

@@ -54,6 +54,7 @@ def verl_sft_config(
         | {
             "lr": seele.sft.learning_rate,
             "lr_scheduler_type": "cosine",
+            "lr_warmup_steps": -1,  # by the ratio
             "lr_warmup_steps_ratio": seele.sft.warmup_ratio,
             "min_lr_ratio": seele.sft.final_lr_ratio,
             "total_training_steps": total_steps,

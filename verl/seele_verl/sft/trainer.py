@@ -29,6 +29,7 @@ from verl.utils.tracking import Tracking
 from seele.maths.model_shapes import model_flops
 from seele_verl.cpu.resources import prepare_rank, return_free_memory
 from seele_verl.data_only import reading_data_only
+from seele_verl.runs.card import count_parameters
 from seele_verl.runs.checkpoints import recording_files, step_folder
 from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
@@ -119,7 +120,8 @@ class StepLog:
     def __init__(self, trainer: SupervisedTrainer, tracking: Tracking) -> None:
         self._trainer = trainer
         self._tracking = tracking
-        self._parameters = sum(parameter.numel() for parameter in trainer.engine.module.parameters())
+        # The module has only this rank's shard of the parameters under actor.strategy=fsdp.
+        self._parameters = count_parameters(trainer.config.model.path)
         self._log = RunLog(Path(trainer.config.trainer.default_local_dir))
         self._log.rewind(trainer.resume_global_step)
 
