@@ -69,7 +69,8 @@ class BayesController(SequentialController):
         target_accuracy: a* in (0, 1). If it is not 1/2, the worth of an accuracy peaks at a*
             (``curve_grid.utility_table``).
         probes: Rollouts of each visit's first round that get no hint (``plan_rounds``). They measure the
-            policy's own ability, and count as observations like all others.
+            policy's own ability, and count as observations like all others. A visit of one round has fewer
+            where given rollouts leave it none that is not a probe.
         settle_below: A visit's rounds end early, with its remaining rollouts in one round, once knowing the
             problem's curve exactly would raise the expected a(1 - a) by less than this. 0 never ends them.
         spread: Whether to spread a round's rollouts evenly over all legal hints instead. Beliefs are still
@@ -131,6 +132,7 @@ class BayesController(SequentialController):
             if not isinstance(value, bool):
                 raise ConfigError(f"seele.hints.settings.{key}: expected true or false, got {value!r}")
         self._probes = probes
+        self._not_probes = int(rounds == 1)
         self._spread = spread
         self._settle_below = check_number("settle_below", settle_below)
         self._withdrawal = Withdrawal(begin=withdraw_from, end=withdraw_by, accuracy=withdraw_at)
@@ -174,7 +176,7 @@ class BayesController(SequentialController):
             requests, belief_NG, accuracy_NT, choices, strict=True
         ):
             can_probe = request.round_index == 0 and 0.0 in request.legal_ratios
-            probes = min(self._probes, num_rollouts) if can_probe else 0
+            probes = min(self._probes, num_rollouts - self._not_probes) if can_probe else 0
             size = num_rollouts
             if request.rollouts_left and self._is_settled(belief_G, allowed):
                 size = request.rollouts_left

@@ -429,6 +429,12 @@ def test_as_many_probes_as_rollouts_are_all_rollouts(num_rollouts):
     assert planned(build(probes=ROLLOUTS), 0, num_rollouts=num_rollouts) == [(0.0, num_rollouts, True)]
 
 
+def test_given_rollouts_take_the_place_of_probes_where_a_visit_has_one_round():
+    once = build_controller("bayes", rounds=1, rollouts_per_round=ROLLOUTS, probes=ROLLOUTS - 1)
+    (probes, hinted) = planned(once, 0, num_rollouts=ROLLOUTS - 2)
+    assert (probes, hinted[1:]) == ((0.0, ROLLOUTS - 3, True), (1, False))
+
+
 def test_there_are_no_probes_where_something_must_be_revealed():
     ((ratio, num_rollouts, is_probe),) = planned(build(probes=2), 0, legal=(0.25, 0.5))
     assert (ratio in (0.25, 0.5), num_rollouts, is_probe) == (True, ROLLOUTS, False)
