@@ -1,6 +1,6 @@
 """Which parts can be combined. Every refusal here is a row of the table in docs/methods/README.md."""
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
@@ -29,6 +29,7 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
             "reference model is the teacher; set it to true, with kl_loss_coef=0 for no KL term"
         )
     _check_group_filter(config, seele)
+    _check_spare_problems(config, seele)
     _check_overlong_penalty(config, seele)
     check_rollout_correction(config, seele)
     if seele.reward.after_thinking and seele.hints.gives_hints:
@@ -37,8 +38,22 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
             f"(seele.hints.controller={seele.hints.controller}) may end the thoughts, which a rollout's text "
             "does not show; leave it false"
         )
+    _check_sampling(config, seele)
     if not config.actor_rollout_ref.rollout.calculate_log_probs:
         _check_log_probs_are_not_needed(config, seele)
+
+
+def _check_sampling(config: DictConfig, seele: SeeleConfig) -> None:
+    """Refuse old log-probabilities of a truncated distribution, from which those of the update differ."""
+    rollout, key = config.actor_rollout_ref.rollout, "algorithm.rollout_correction.bypass_mode"
+    if not (config.algorithm.rollout_correction.bypass_mode and build_source(seele.off_policy).has_log_probs):
+        return
+    if rollout.top_p < 1 or rollout.top_k > 0:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout: got top_p={rollout.top_p} and top_k={rollout.top_k}, but with "
+            f"{key}, which hardware=cpu sets, the old log-probabilities are the engine's, after both; "
+            f"allowed are 1 and -1, or set {key}=false"
+        )
 
 
 def _check_log_probs_are_not_needed(config: DictConfig, seele: SeeleConfig) -> None:
@@ -99,6 +114,23 @@ def _check_group_filter(config: DictConfig, seele: SeeleConfig) -> None:
             f"data.gen_batch_size: got {config.data.gen_batch_size}; with algorithm.filter_groups.enable "
             "groups are replaced one by one, leave it null"
         )
+
+
+def _check_spare_problems(config: DictConfig, seele: SeeleConfig) -> None:
+    spare, batch = seele.curriculum.spare_problems, config.data.train_batch_size
+    if not spare:
+        return
+    if spare > batch:
+        raise ConfigError(
+            f"seele.curriculum.spare_problems: got {spare}, but a step trains on the problems that the one "
+            f"before it left behind; allowed are 0 to data.train_batch_size ({batch})"
+        )
+    for name in ("custom_sampler.path", "sync_refill_failed_groups"):
+        if value := OmegaConf.select(config.trainer.v1.sampler, name):
+            raise ConfigError(
+                f"trainer.v1.sampler.{name}: got {value}, but seele.curriculum.spare_problems={spare} has a "
+                "sampler of its own; remove one of the two"
+            )
 
 
 def _check_overlong_penalty(config: DictConfig, seele: SeeleConfig) -> None:
