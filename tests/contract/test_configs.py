@@ -543,6 +543,9 @@ def test_a_measured_step_tells_what_the_run_takes(planned):
     assert cells["the rest"][0] == "10.0" and cells["step"][0] == "60.0"
     assert cells["a validation"] == ["32.0", "64 problems, from 32 |"]
     assert cells["run"] == ["2496", "42 minutes: 40 steps, 3 validations |"]
+    config = planned("method=seele", "seele.data.validated_training_problems=16")
+    assert "| 40.0 | 80 problems, from 32 |" in cost_table(config, step, problems=100, validated=64)
+    assert "| 37.0 | 74 problems, from 32 |" in cost_table(config, step, problems=10, validated=64)
     # A token budget ends the run earlier; without a number of steps, the epochs decide.
     budget = planned("method=seele", "trainer.total_training_steps=40", "seele.max_generated_tokens=9000")
     assert expected_steps(budget, 2000.0, 100) == 6, "the step after the one that reaches the budget"

@@ -3,7 +3,8 @@
     python -m seele_verl.measured_cost recipe=smollm2_gsm8k hardware=cpu
 
 It runs two steps in a temporary folder, followed by a validation of a few problems. The first step warms up
-engine and trainer. Nothing is modelled: what does not occur in the second step is not in the sum.
+engine and trainer. Nothing is modelled: what does not occur in the second step is not in the sum, and what a
+step does only where the run validates, such as measuring the reliance on hints, counts for every step.
 """
 
 import math
@@ -79,7 +80,7 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
         config: The run's configuration.
         step: The metrics of one step and of a validation of ``VALIDATED`` problems or fewer.
         problems: Number of training problems.
-        validated: Number of the run's validation problems.
+        validated: Number of the run's validation problems, without training problems that it validates.
     """
     generated, trained = step["tokens/generated"], step["tokens/trained"]
     seconds = {name: step.get(f"timing_s/{key}", 0.0) for key, name in PHASES.items()}
@@ -95,6 +96,7 @@ def cost_table(config: DictConfig, step: Mapping[str, Any], *, problems: int, va
     steps, frequency = expected_steps(config, generated, problems), config.trainer.test_freq
     passes = int(config.trainer.val_before_train) + (math.ceil(steps / frequency) if frequency > 0 else 0)
     measured = min(VALIDATED, validated)
+    validated += min(config.seele.data.validated_training_problems, problems)
     testing = step["timing_s/testing"] * validated / measured
     table.append(["a validation", f"{testing:.1f}", f"{validated} problems, from {measured}"])
     minutes = (steps * whole + passes * testing) / 60
