@@ -263,6 +263,7 @@ def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_coun
     trainer._visits = {uid: f"visit of {uid}" for uid in ("step2-000002", "step2-000000", "step2-000001")}
     trainer.seele = SeeleConfig(method="grpo")
     trainer.planner = SimpleNamespace(learn=lambda *step: heard.append(step))
+    trainer._nothing_to_learn = False
     batch = SimpleNamespace(keys=[f"{trained}_0_0", "step2-000001_0_0"], tags=[{}, {}])
     advantages = torch.nested.as_nested_tensor([torch.ones(2), torch.zeros(2)], layout=torch.jagged)
     monkeypatch.setattr(module, "read_columns", lambda *_: {"advantages": advantages})
@@ -273,6 +274,9 @@ def test_of_a_problem_that_a_step_began_twice_the_group_that_was_trained_on_coun
         SimpleNamespace(take_step=lambda step: failed.append(step) or []), trainer._uids_by_problem(batch)
     )
     assert failed == [visits]
+    trainer._nothing_to_learn = True
+    trainer._learn(batch)
+    assert (heard[-1], trainer._advantages) == ((visits, {}), {}), "no group was trained on"
 
 
 @pytest.mark.parametrize(
@@ -496,7 +500,9 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
             "algorithm": {"rollout_correction": {"bypass_mode": False}},
         }
     )
-    trainer._visits, trainer._advantages, trainer._carried, trainer._parameters = {}, {}, [], 1
+    visit = visit_of([], prompt_tokens=20)
+    trainer._visits, trainer._carried, trainer._parameters = {"u": visit}, [], 1
+    monkeypatch.setattr(module, "tokens_by_round", lambda visits: {0: 60} if visits == [visit] else {})
     trainer._controller_metrics = {"tokens/prefilled": 0.0, "tokens/generated": 0.0}
     lengths = [(20, 40), (25, 15), (4, 5)]
     tags = [{"prompt_len": prompt, "response_len": response} for prompt, response in lengths]
@@ -510,7 +516,8 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
     # verl makes that pass even if no group is worth an update.
     trainer._nothing_to_learn = True
-    assert trainer._measure(batch)["flops"] == 2 * 100
+    metrics = trainer._measure(batch)
+    assert (metrics["flops"], metrics["flops_round_0"]) == (2 * 100, 2 * 60)
     assert trainer._measure(batch)["tokens/trained_informative"] == 0
     # A supervised update between steps, of 10 tokens with a solution of 6, is made once.
     trainer._solutions = [module.Solution(prompt_ids=[1] * 4, response_ids=[2] * 6)]

@@ -485,7 +485,7 @@ class SeeleTrainer(PPOTrainerSync):
         self._advantages = defaultdict(dict)
         sizes: dict[str, dict[int, float]] = defaultdict(dict)
         for key, tag, advantage_T in zip(batch.keys, batch.tags, data["advantages"].unbind(), strict=True):
-            if not tag.get("is_padding"):
+            if not (tag.get("is_padding") or self._nothing_to_learn):
                 uid, rollout_index = parse_row_key(key)
                 self._advantages[uid][rollout_index] = float(advantage_T[-1])
                 sizes[uid][rollout_index] = float(advantage_T.abs().mean())
@@ -709,7 +709,8 @@ class SeeleTrainer(PPOTrainerSync):
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
         """Return the metrics and the cost of the step's rollouts and update."""
         visits, config = self._visits, self.config.actor_rollout_ref.actor
-        trained = [visits[uid] for uid in self._advantages]
+        rows = _real_rows(batch, visits if self.seele.hints.user_request else None)
+        trained = [visits[uid] for uid in dict.fromkeys(parse_row_key(key)[0] for key in rows)]
         metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
@@ -723,7 +724,6 @@ class SeeleTrainer(PPOTrainerSync):
         given = teacher_forced_tokens(trained, learns_hints=learns_hints, once_a_round=once_a_round)
         of_solutions = sum(len(each.response_ids) for each in self._solutions)
         metrics["tokens/teacher_forced"] = given * (not self._nothing_to_learn) + of_solutions
-        rows = _real_rows(batch, visits if self.seele.hints.user_request else None)
         times = config.ppo_epochs * (not self._nothing_to_learn)
         of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in self._solutions)
         metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
