@@ -301,10 +301,10 @@ def test_a_straggler_that_fails_is_tried_again_alone(client, what):
     assert began == [*(f"problem-10-1-{index}" for index in range(3)), "problem-10-2-0"]
 
 
-def test_a_quorum_that_fails_is_tried_again_whole(client):
+def test_of_a_quorum_only_the_empty_completion_is_generated_again(client):
     assert asyncio.run(sampled(client, {11: ["empty"]}, 2)) == [{1: 11, 2: 12}, {0: 10}]
     began, _ = ray.get(client.server.told.remote())
-    assert began == [f"problem-10-{attempt}-{index}" for attempt in (1, 2) for index in range(3)]
+    assert began == [*(f"problem-10-1-{index}" for index in range(3)), "problem-10-2-0", "problem-10-2-1"]
 
 
 @pytest.mark.parametrize(("what", "error"), [("fails", ray.exceptions.RayError), ("empty", RuntimeError)])
@@ -312,6 +312,29 @@ def test_after_the_last_try_the_problem_is_given_up(client, what, error):
     with pytest.raises(error):
         asyncio.run(sampled(client, {11: [what] * MAX_ATTEMPTS}, 2))
     assert client.in_use == 0
+
+
+def test_prompts_are_cancelled_once_the_controller_knows_of_the_ends_of_their_visits():
+    worker, told = object.__new__(RoundsWorker), []
+
+    class Controller:
+        async def has_been_told(self):
+            told.append("waited")
+
+    async def visit():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("ended")
+
+    async def cancel():
+        task = asyncio.create_task(visit())
+        await asyncio.sleep(0)
+        worker._prompts, worker.controller = {"u": task}, Controller()
+        await worker.cancel_prompts(["u", "of another worker"])
+
+    asyncio.run(cancel())
+    assert told == ["ended", "waited"]
 
 
 def test_a_cluster_that_is_too_small_is_refused(server):
@@ -602,6 +625,25 @@ def test_a_watched_response_ends_behind_the_line_with_its_error(stop_at_error):
     assert ended(stop_at_error) == [0]
     requests_come(stop_at_error, (0, [], None))
     assert ended(stop_at_error) == []
+
+
+def test_lines_are_decoded_once(stop_at_error):
+    tokenizer, decoded = byte_tokenizer(), []
+
+    def decode(ids, **options):
+        decoded.append(len(ids))
+        return tokenizer.decode(ids, **options)
+
+    stop_at_error._tokenizer = SimpleNamespace(decode=decode, eos_token_id=tokenizer.eos_token_id)
+    stop_at_error._line_ends = frozenset(tokenizer.encode("\n"))
+    tokens = []
+    requests_come(stop_at_error, (1, tokens, ErrorWatch(CHAIN, shown=0)))
+    for line in ["Schön, ☃!\n"] * 20:
+        tokens += tokenizer.encode(line)
+        assert ended(stop_at_error) == []
+    tokens += tokenizer.encode(WRONG_LINE)
+    assert ended(stop_at_error) == [1]
+    assert max(decoded) <= len(tokenizer.encode(WRONG_LINE)) + 8
 
 
 def test_tokens_that_are_still_being_drawn_are_waited_for(stop_at_error):

@@ -226,6 +226,10 @@ class RemoteController:
         """Tell the actor."""
         self._actor.end_visit.remote(instance_id)
 
+    async def has_been_told(self) -> None:
+        """Wait until the actor has been told all that this worker told it before."""
+        await self._actor.first_reason.remote()
+
     async def keep_visit(self, uid: str, visit: Visit) -> None:
         """Tell the actor, and wait for its answer: the trainer asks it once the group counts as done."""
         await self._actor.keep_visit.remote(uid, visit)

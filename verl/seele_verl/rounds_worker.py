@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import takewhile
+from itertools import accumulate, islice, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -150,11 +150,15 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         await asyncio.Event().wait()
 
     async def cancel_prompts(self, uids: Sequence[str]) -> None:
-        """Stop rolling these prompts out; afterwards nothing more is stored for them."""
+        """Stop rolling these prompts out; afterwards nothing more is stored for them, and the controller has
+        been told of the end of their visits.
+        """
         tasks = [task for uid in uids if (task := self._prompts.get(uid))]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await self.controller.has_been_told()
 
     async def _roll_out(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], *, validate: bool
@@ -393,6 +397,7 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         """
         seeds, max_tokens = request["seeds"], request["max_tokens"]
         missing = dict(enumerate(seeds))
+        held: dict[int, Completion] = {}  # completions of a part that had empty ones, too
         # Marks such as <|im_end|> are special tokens, which vLLM would omit from the text that it
         # searches.
         ends = {"stop": list(stop), "skip_special_tokens": False} if stop else {}
@@ -414,21 +419,19 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
                     }
                     for position, seed in missing.items()
                 ],
-                quorum=quorum if len(missing) == len(seeds) else len(missing),
+                quorum=max(quorum - len(held), 1) if len(missing) + len(held) == len(seeds) else len(missing),
             )
             try:
                 async with aclosing(generated) as parts:
                     async for part in parts:
+                        for index, output in part.items():
+                            if output.token_ids:
+                                position = positions[index]
+                                held[position] = self._completion(output, max_tokens, stop, watches[position])
+                                del missing[position]
                         if not all(output.token_ids for output in part.values()):
                             break
-                        completions = {
-                            positions[index]: self._completion(
-                                output, max_tokens, stop, watches[positions[index]]
-                            )
-                            for index, output in part.items()
-                        }
-                        for position in completions:
-                            del missing[position]
+                        completions, held = held, {}
                         yield completions, next(iter(part.values())).extra_fields["global_steps"]
             except ray.exceptions.RayError:
                 if attempt == MAX_ATTEMPTS:
@@ -514,8 +517,9 @@ def _watched(watch: ErrorWatch | None) -> dict[str, Any]:
 
 def _within(instance: Instance, encoded: EncodedProblem, limit: int) -> Instance:
     """Return the problem without hints that do not fit: the policy's own solutions were not checked yet."""
-    legal = range(len(instance.legal_hint_ratios))
-    fitting = takewhile(lambda steps: len(encoded.before_response(steps)) <= limit, legal)
+    lengths = accumulate(encoded.tokens_by_step, initial=len(encoded.prompt_ids))
+    legal = islice(lengths, len(instance.legal_hint_ratios))
+    fitting = takewhile(lambda length: length <= limit, legal)
     return dataclasses.replace(instance, longest_hint=max(sum(1 for _ in fitting) - 1, 0))
 
 

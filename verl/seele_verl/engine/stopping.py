@@ -19,6 +19,7 @@ from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 from seele.errors import PluginError
 from seele.reward.walks import ErrorWatch
+from seele.rollout.sampling import CONTEXT
 from seele_verl.engine.client import WATCH
 
 
@@ -30,7 +31,10 @@ class Watched:
     token_ids: list[int]
     """vLLM's own list, which grows as tokens are drawn."""
     num_seen: int = 0
+    num_decoded: int = 0
+    """Tokens up to the end of a line, which are not decoded again."""
     chars_read: int = 0
+    """Characters behind these tokens that were searched for an error."""
     has_error: bool = False
 
 
@@ -78,14 +82,26 @@ class StopAtError(LogitsProcessor):
             new.pop()
         request.num_seen += len(new)
         if not request.has_error and not self._line_ends.isdisjoint(new):
-            # Decode all of it, because a single token may be part of a character.
-            text = self._tokenizer.decode(request.token_ids[: request.num_seen], skip_special_tokens=True)
+            text = self._text_behind(request)
             lines = text[: text.rfind("\n") + 1]
             # If a user's own walk fails, the rollout worker reports it, with the problem's id.
             with suppress(PluginError):
                 request.has_error = request.watch.finds_error(lines[request.chars_read :])
             request.chars_read = len(lines)
+            if text.endswith("\n"):
+                request.num_decoded, request.chars_read = request.num_seen, 0
         return request.has_error
+
+    def _text_behind(self, request: Watched) -> str:
+        """Return the text behind ``num_decoded`` tokens: these and a few before them are decoded together,
+        because a single token may be part of a character.
+        """
+        context = max(0, request.num_decoded - CONTEXT)
+        known, text = (
+            self._tokenizer.decode(request.token_ids[context:end], skip_special_tokens=True)
+            for end in (request.num_decoded, request.num_seen)
+        )
+        return text[len(known) :]
 
 
 def _watched(params: SamplingParams, _: list[int] | None, token_ids: list[int]) -> Watched | None:
