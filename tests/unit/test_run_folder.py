@@ -473,6 +473,11 @@ def test_progress_follows_what_is_logged_and_skips_a_half_line(tmp_path, capfd):
         pass
     assert capfd.readouterr().out == ""
     log = RunLog(tmp_path)
+    for _ in range(2):  # a resumed run makes up for a validation
+        with follow_metrics(tmp_path, total_steps=40, after_step=12, terminal=sys.stdout):
+            log.amend(12, {"val/accuracy/x/heldout": 0.5})
+    said = capfd.readouterr().out
+    assert said.count("step   12/40") == said.count("heldout 50.0%") == 1
     log.rewind(12)
     with follow_metrics(tmp_path, total_steps=40, after_step=-1, terminal=sys.stdout):
         log.append(13, STEP | {"step": 13})

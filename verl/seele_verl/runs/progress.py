@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from seele_verl.runs.live import draw_board, drawn_of, steps_left
-from seele_verl.runs.log import METRICS, WARNINGS
+from seele_verl.runs.log import METRICS, WARNINGS, rows_of
 
 POLL_INTERVAL_S = 0.5
 
@@ -52,6 +52,10 @@ def format_step(
             + " ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in sorted(validation.items()))
         )
     return " | ".join(parts)
+
+
+def _is_validated(metrics: Mapping[str, float]) -> bool:
+    return any(name.startswith("val/accuracy/") for name in metrics)
 
 
 def _pace(step_s: float, num_steps: int) -> list[str]:
@@ -89,23 +93,25 @@ def terminal_apart_from(log: Path) -> Iterator[TextIO]:
 def follow_metrics(
     run: Path, *, total_steps: int, after_step: int, terminal: TextIO, max_generated_tokens: int | None = None
 ) -> Iterator[None]:
-    """While open, print a line for every step after ``after_step`` that is logged, and all warnings. An
-    interactive terminal also shows a table of the run's course below. Times left end with the last step or
-    with ``max_generated_tokens``, whichever is nearer.
+    """While open, print a line for every step after ``after_step`` that is logged, and all warnings; also the
+    line of ``after_step`` if a resumed run makes up for its validation. An interactive terminal also shows a
+    table of the run's course below. Times left end with the last step or with ``max_generated_tokens``,
+    whichever is nearer.
     """
     done = threading.Event()
     metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
     warnings.new()
+    is_validated = any(_is_validated(row) for row in rows_of(run) if row["step"] == after_step)
     console = Console(file=terminal, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     def follow(board: Live | None) -> None:
-        printed, by_step = after_step, dict[int, dict[str, float]]()
+        printed, by_step = after_step - (not is_validated), dict[int, dict[str, float]]()
         while True:
             is_last = done.wait(POLL_INTERVAL_S)
             # A step's line may appear again, with its validation.
             new = {row["step"]: row for row in map(json.loads, metrics.new().splitlines())}
             for step in new:
-                if step > printed:
+                if step > printed and (step > after_step or _is_validated(new[step])):
                     printed = step
                     console.print(format_step(new[step], total_steps, max_generated_tokens))
             if told := warnings.new():
