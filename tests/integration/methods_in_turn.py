@@ -64,11 +64,15 @@ def task_runner() -> type:
     from seele_verl.trainer import SeeleTrainer
 
     class MethodsInTurn(SeeleTrainer):
+        def __init__(self, config: DictConfig) -> None:
+            super().__init__(config)
+            # Equal turns are one object in the file.
+            self.configs = pickle.loads(Path(os.environ[TURNS]).read_bytes())
+
         def on_step_begin(self) -> None:
             super().on_step_begin()
-            configs = pickle.loads(Path(os.environ[TURNS]).read_bytes())
-            config = configs[self.global_steps - 1]
-            if self.global_steps == 1 or config is not configs[self.global_steps - 2]:
+            config = self.configs[self.global_steps - 1]
+            if self.global_steps == 1 or config is not self.configs[self.global_steps - 2]:
                 self.change_to(config)
 
         def change_to(self, config: DictConfig) -> None:

@@ -1,4 +1,4 @@
-"""Parts as a user would write them: source, loss term, baseline and callback (``test_methods.py``)."""
+"""Parts as a user would write them: source, loss term, baseline, reward, callback (``test_methods.py``)."""
 
 from seele.callbacks import Callback
 from seele.losses.term import Axis, LossTerm
@@ -41,6 +41,13 @@ class FirstTokens(LossTerm):
 def on_policy_mean(group):
     """Rewards minus the mean reward of the policy's own responses."""
     return group.rewards_G - group.rewards_G[group.on_policy_G].mean()
+
+
+def second_tier_helps(data_source, solution_str, ground_truth, extra_info):
+    """Right are all rollouts under a chain's second tier, and un-hinted ones with an answer that is even."""
+    if extra_info["hint"]:
+        return "b" in extra_info["hint"]
+    return int(ground_truth) % 2 == 0 and f"\\boxed{{{ground_truth}}}" in solution_str
 
 
 class Counter(Callback):
