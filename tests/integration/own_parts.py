@@ -1,4 +1,4 @@
-"""Parts as a user would write them: source, loss term, baseline, reward, callback (``test_methods.py``)."""
+"""Parts as a user would write them: source, loss term, baseline, rewards and callback."""
 
 from seele.callbacks import Callback
 from seele.losses.term import Axis, LossTerm
@@ -48,6 +48,11 @@ def second_tier_helps(data_source, solution_str, ground_truth, extra_info):
     if extra_info["hint"]:
         return "b" in extra_info["hint"]
     return int(ground_truth) % 2 == 0 and f"\\boxed{{{ground_truth}}}" in solution_str
+
+
+def answer_in_ascii(data_source, solution_str, ground_truth, extra_info):
+    """Right are responses with the answer in ASCII; a broken character does not give its token back."""
+    return solution_str.isascii() and f"\\boxed{{{ground_truth}}}" in solution_str
 
 
 class Counter(Callback):
