@@ -16,6 +16,7 @@ from seele_verl.runs.checkpoints import TRACKER
 
 STEPS, SAVE_FREQ = 40, 20
 STOPPED_AFTER = SAVE_FREQ + 1
+SPLITS = ("train", "heldout", "harder")
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -23,12 +24,14 @@ def rows_of(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def sft_command(tmp_path_factory, supervised_command) -> tuple[Path, list[str]]:
+def sft_command(tmp_path_factory, supervised_command, problems) -> tuple[Path, list[str]]:
     run = tmp_path_factory.mktemp("runs") / "sft"
     rate = "actor_rollout_ref.actor.optim.lr=3e-4"
     lengths = ("seele.sft.epochs=100", f"trainer.total_training_steps={STEPS}", rate)
     frequencies = (f"trainer.save_freq={SAVE_FREQ}", f"trainer.test_freq={SAVE_FREQ}")
-    return run, supervised_command("sft", run, *lengths, *frequencies)
+    # Problems that it has learnt tell a trained model from the one before.
+    validated = f"data.val_files=[{','.join(f'{problems}/{split}.parquet' for split in SPLITS)}]"
+    return run, supervised_command("sft", run, *lengths, *frequencies, validated)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +119,9 @@ def test_accuracy_is_measured_on_each_checkpoint_and_before_training(sft_command
     metrics = rows_of(run / "metrics.jsonl")
     measured = {line["step"]: line for line in metrics if "val/accuracy/chains/heldout" in line}
     assert sorted(measured) == [0, SAVE_FREQ, STEPS]
-    for split in ("heldout", "harder"):
-        assert all(0.0 <= line[f"val/accuracy/chains/{split}"] <= 1.0 for line in measured.values())
+    accuracies = [[line[f"val/accuracy/chains/{split}"] for split in SPLITS] for line in measured.values()]
+    assert all(0.0 <= accuracy <= 1.0 for of_step in accuracies for accuracy in of_step)
+    assert accuracies[-1] != accuracies[0]
     assert f"step   {STEPS}/{STEPS} | un-hinted harder " in resumed
 
 
@@ -196,9 +200,8 @@ def test_two_stages_share_no_problem_and_count_what_both_cost(tmp_path, supervis
     assert len(rolled_out) == 8 and rolled_out < parts[1]
     # The same weights were measured by seele_eval after the first stage and by verl before the second.
     after_sft, before_rl = rows_of(run / "sft" / "metrics.jsonl")[-1], rows_of(run / "metrics.jsonl")[0]
-    for split in ("heldout", "harder"):
-        name = f"val/accuracy/chains/{split}"
-        assert after_sft[name] == before_rl[name]
+    measured = {name for name in after_sft if name.startswith("val/")}
+    assert len(measured) >= 6 and all(after_sft[name] == before_rl[name] for name in measured)
     for stage in (run / "sft", run):
         assert list((stage / "tensorboard").rglob("events*"))
     card = json.loads((run / "run_card.json").read_text())
