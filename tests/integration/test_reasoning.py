@@ -90,7 +90,7 @@ def test_a_mixed_file_trains_with_an_arm_for_each_task_and_level(run):
 
 
 def test_the_form_of_a_wrong_answer_is_rewarded_and_accuracy_does_not_know(run):
-    num_wrong = 0
+    num_wrong = num_cut = 0
     for line in rows_of(run / "metrics.jsonl"):
         rollouts = rows_of(run / "rollouts" / f"step_{line['step']}.jsonl")
         rewards = {row["reason"]: set() for row in rollouts}
@@ -101,10 +101,13 @@ def test_the_form_of_a_wrong_answer_is_rewarded_and_accuracy_does_not_know(run):
         wrong = sum(row["reason"] == "wrong" for row in rollouts)
         correct = sum(row["reason"] == "correct" for row in rollouts)
         num_wrong += wrong
+        cut = [row for row in rollouts if row["finish"] == "length"]
+        assert all(row["reason"] == "truncated" for row in cut), "a rollout without an end counts as wrong"
+        num_cut += len(cut)
         assert line["reward/format_share"] == pytest.approx(wrong / len(rollouts))
         assert line["accuracy/mean"] == pytest.approx(correct / len(rollouts))
         assert line["reward/mean"] == pytest.approx((correct + 0.1 * wrong) / len(rollouts))
-    assert num_wrong > 0
+    assert num_wrong > 0 and num_cut > 0
     assert {row["data_source"] for row in rollouts} <= {"countdown", "zebra", "arc_1d"}
 
 
