@@ -24,7 +24,7 @@ _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A run folder holds at least one of these."""
 FIRST_STAGE = "sft"
-"""Folder of a run's first stage, if it has two."""
+"""Folder in a two-stage run that holds the first stage's run."""
 LARGE_PARTS = ("metrics", "rollouts", "controller")
 """Fields of ``RunFolder`` that take long to read in a long run."""
 

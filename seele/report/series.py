@@ -68,6 +68,11 @@ def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:
     return sorted(name for name in rest if "/" not in name)
 
 
+def is_validated(row: Metrics) -> bool:
+    """Return True if the step's line has an un-hinted accuracy."""
+    return any(name.startswith(VALIDATION) for name in row)
+
+
 def validation_splits(metrics: Sequence[Metrics], files: Sequence[str] = ()) -> list[str]:
     """Names of the un-hinted validation splits, in the order of their ``files`` as in
     ``RunFolder.validation_files``; then those of no known file, in the order in which they were logged.

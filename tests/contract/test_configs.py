@@ -31,7 +31,7 @@ from seele_verl.cpu import ENVIRONMENT
 from seele_verl.measured_cost import cost_table, expected_steps
 from seele_verl.plan import RESOLVED
 from seele_verl.runs.log import RunLog
-from seele_verl.runs.resume import missed_validation
+from seele_verl.runs.resume import final_step, missed_validation
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
@@ -522,7 +522,8 @@ def test_a_validation_that_a_killed_run_missed_is_made_up_for(tmp_path, step, li
     for number in range(1, step + 1):
         log.append(number, {"tokens/generated": 100 if number == step - 1 else 0})
     found = log.rewind(step) | line
-    assert missed_validation(config, log, found, total_steps=30) is missed
+    ends_at = final_step(config, log, total_steps=30)
+    assert missed_validation(config, found, ends_at=ends_at) is missed
 
 
 def test_settings_are_read_from_a_plan_as_from_what_was_composed(planned):

@@ -50,8 +50,8 @@ from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
 from seele_verl.runs.resume import (
     checkpoint_to_resume,
+    final_step,
     find_start,
-    last_step,
     missed_validation,
     saved_line,
 )
@@ -142,10 +142,10 @@ def _run_stage(
         log.rewind(-1)
     else:
         line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
-        total_steps = planned_steps(config, preflight.num_problems)
+        ends_at = final_step(config, log, total_steps=planned_steps(config, preflight.num_problems))
         if not config.trainer.val_only:
-            validates_first = missed_validation(config, log, line, total_steps=total_steps)
-        is_done = resumed_at >= last_step(config, log, total_steps=total_steps) and not validates_first
+            validates_first = missed_validation(config, line, ends_at=ends_at)
+        is_done = resumed_at >= ends_at and not validates_first
         if is_done and not preflight.is_supervised and last_card.get("status") == "finished":
             # The card and the plan stay those of the run.
             sys.stdout.write(

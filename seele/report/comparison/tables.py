@@ -18,7 +18,7 @@ from seele.report.comparison.results import (
 )
 from seele.report.comparison.runs import ComparedRun
 from seele.report.comparison.verdicts import verdicts
-from seele.report.series import VALIDATION
+from seele.report.series import is_validated
 
 
 def summarise(comparison: Comparison) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
 def describe_run(compared: ComparedRun) -> dict[str, Any]:
     """Origin, last step and total costs of a run."""
     run = compared.contents
-    validated = [row["step"] for row in run.metrics if any(key.startswith(VALIDATION) for key in row)]
+    validated = [row["step"] for row in run.metrics if is_validated(row)]
     return {
         "run": compared.folder,
         "arm": compared.arm,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from seele.data.storage.files import write_atomically
-from seele_verl.runs.log import FIRST_STAGE, TOTALS, rows_of, totals_of
+from seele.report.run_folder import FIRST_STAGE
+from seele_verl.runs.log import TOTALS, rows_of, totals_of
 
 PACKAGES = (
     "seele",

@@ -15,13 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seele.data.storage.files import write_atomically
+from seele.report.run_folder import FIRST_STAGE
 from seele_verl.environment import variables_set
 
 METRICS = "metrics.jsonl"
 WARNINGS = Path("logs") / "warnings.log"
 """Messages for the terminal beside its step lines."""
-FIRST_STAGE = "sft"
-"""Folder in a two-stage run that holds the first stage's run. Its cost is included from the start."""
 TRAINED = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
 """Tokens of an update: all rows in full, shared prompts counted once, and only rows with a gradient."""
 TOTALS = ("tokens/prefilled", "tokens/generated", *TRAINED, "tokens/teacher_forced", "flops")

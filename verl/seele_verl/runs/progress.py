@@ -17,6 +17,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
+from seele.report.series import is_validated
 from seele_verl.runs.live import draw_board, drawn_of, steps_left
 from seele_verl.runs.log import METRICS, WARNINGS, rows_of
 
@@ -52,10 +53,6 @@ def format_step(
             + " ".join(f"{name.rsplit('/', 1)[-1]} {value:.1%}" for name, value in sorted(validation.items()))
         )
     return " | ".join(parts)
-
-
-def _is_validated(metrics: Mapping[str, float]) -> bool:
-    return any(name.startswith("val/accuracy/") for name in metrics)
 
 
 def _pace(step_s: float, num_steps: int) -> list[str]:
@@ -101,17 +98,17 @@ def follow_metrics(
     done = threading.Event()
     metrics, warnings = _Tail(run / METRICS), _Tail(run / WARNINGS)
     warnings.new()
-    is_validated = any(_is_validated(row) for row in rows_of(run) if row["step"] == after_step)
+    has_validated = any(is_validated(row) for row in rows_of(run) if row["step"] == after_step)
     console = Console(file=terminal, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     def follow(board: Live | None) -> None:
-        printed, by_step = after_step - (not is_validated), dict[int, dict[str, float]]()
+        printed, by_step = after_step - (not has_validated), dict[int, dict[str, float]]()
         while True:
             is_last = done.wait(POLL_INTERVAL_S)
             # A step's line may appear again, with its validation.
             new = {row["step"]: row for row in map(json.loads, metrics.new().splitlines())}
             for step in new:
-                if step > printed and (step > after_step or _is_validated(new[step])):
+                if step > printed and (step > after_step or is_validated(new[step])):
                     printed = step
                     console.print(format_step(new[step], total_steps, max_generated_tokens))
             if told := warnings.new():

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
 from seele.methods import METHODS
+from seele.report.run_folder import FIRST_STAGE
 from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
 from seele_verl.runs.checkpoints import (
@@ -22,7 +23,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
     step_of,
 )
-from seele_verl.runs.log import FIRST_STAGE, METRICS, RunLog, rows_of
+from seele_verl.runs.log import METRICS, RunLog, rows_of
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -143,28 +144,30 @@ def saved_line(checkpoint: Path) -> dict[str, float]:
     return line
 
 
-def last_step(config: DictConfig, log: RunLog, *, total_steps: int) -> int:
+def final_step(config: DictConfig, log: RunLog, *, total_steps: int) -> int:
     """Return the step that ends the run: the last of the ``total_steps`` planned ones, or the one after the
     step that used up the token budget.
+
+    Args:
+        config: The run's configuration.
+        log: The run's log, rewound to the checkpoint.
+        total_steps: Number of steps planned for the run.
     """
     budget = config.seele.max_generated_tokens
     enough = None if budget is None else log.step_that_generated(budget)
     return total_steps if enough is None else min(total_steps, enough + 1)
 
 
-def missed_validation(
-    config: DictConfig, log: RunLog, line: Mapping[str, float], *, total_steps: int
-) -> bool:
+def missed_validation(config: DictConfig, line: Mapping[str, float], *, ends_at: int) -> bool:
     """Return True if a run was killed between a checkpoint and the validation that was due after it.
 
     Args:
         config: The run's configuration.
-        log: The run's log, rewound to the checkpoint.
         line: The line of the checkpoint's step.
-        total_steps: Number of steps planned for the run; a token budget may end it earlier.
+        ends_at: The run's ``final_step``.
     """
     every, step = config.trainer.test_freq, line.get("step", 0)
-    is_due = every > 0 and (step >= last_step(config, log, total_steps=total_steps) or step % every == 0)
+    is_due = every > 0 and (step >= ends_at or step % every == 0)
     return is_due and not any(name.startswith("val/") for name in line)
 
 

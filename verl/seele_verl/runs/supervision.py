@@ -26,9 +26,10 @@ from types import FrameType
 import psutil
 from omegaconf import DictConfig
 
+from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import last_complete_step
-from seele_verl.runs.log import FIRST_STAGE, last_step
+from seele_verl.runs.log import last_step
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stopping import STOPPED
 from seele_verl.runs.watchdog import Watchdog, write_stacks

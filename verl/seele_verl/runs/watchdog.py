@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from seele_verl.runs.log import FIRST_STAGE, METRICS
+from seele.report.run_folder import FIRST_STAGE
+from seele_verl.runs.log import METRICS
 
 LIFE = Path("logs") / "alive"
 STACKS = Path("logs") / "stacks.txt"

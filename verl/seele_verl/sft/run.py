@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from omegaconf import DictConfig
 
-from seele.report.series import VALIDATION
+from seele.report.series import is_validated
 from seele_verl.checks.preflight import Preflight
 from seele_verl.merge import whole_model
 from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
@@ -100,7 +100,7 @@ def due_models(config: DictConfig, run: Path, *, last_step: int) -> dict[int, Pa
             if (step == last_step or (step < last_step and step % every == 0))
             and (model := whole_model(run, step))
         }
-    measured = {row["step"] for row in rows_of(run) if any(name.startswith(VALIDATION) for name in row)}
+    measured = {row["step"] for row in rows_of(run) if is_validated(row)}
     return {step: model for step, model in models.items() if step not in measured}
 
 
