@@ -32,6 +32,7 @@ setup(
     package_dir={package: f"{folder}/{package}" for package, folder in FOLDERS.items()},
     package_data={
         "seele": ["data/sources/*.yaml", "report/templates/*", "report/templates/browser/*"],
+        "seele_models": ["weights/*.safetensors"],
         "seele_verl": ["config/**/*.yaml", "options/*.yaml"],
     },
     install_requires=[

@@ -44,6 +44,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help="gsm8k: folder of train.jsonl (default: the hub); problems: folder of train.parquet (needed)",
     )
+    parser.add_argument(
+        "--train",
+        action="store_true",
+        help="train it even if its weights come with the package, as chains' do",
+    )
     parser.set_defaults(make=_make)
 
 
@@ -92,7 +97,7 @@ def _make(arguments: argparse.Namespace) -> Path:
     if recipe.task == "problems" and not recipe.data_folder:
         raise ConfigError("--data-folder: --task problems needs the folder of train.parquet; add it")
     _check_link(arguments.out / arguments.task)
-    folder = make_base_model(arguments.out, recipe)
+    folder = make_base_model(arguments.out, recipe, always_train=arguments.train)
     _link(arguments.task, folder)
     return folder
 

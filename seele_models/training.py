@@ -1,4 +1,4 @@
-"""Base models that are made here, on a CPU, in minutes: a small Qwen2 trained on the text of one task.
+"""Small base models: a Qwen2 trained on the text of one task, on a CPU, in minutes.
 
 From texts to a trained model: architecture, rows, the loop of ``transformers.Trainer``, and an optimizer of
 Muon and Adam.
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_model
 from transformers import (
     PreTrainedModel,
     Qwen2Config,
@@ -168,17 +169,25 @@ def _pad(rows: Sequence[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
 
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate")
+WEIGHTS = Path(__file__).with_name("weights")
+"""Weights that come with the package, as ``TASK-HASH.safetensors`` of ``recipe_hash``."""
 
 
-def make_base_model(root: Path, recipe: BaseModelRecipe) -> Path:
-    """Folder of the base model below ``root``, trained now unless it is there already.
+def make_base_model(root: Path, recipe: BaseModelRecipe, *, always_train: bool = False) -> Path:
+    """Folder of the base model below ``root``, made now unless it is there already.
+
+    Its weights are the package's, if it has some of this recipe: they are the same on every machine. Else,
+    or with ``always_train``, they are trained now.
 
     Raises:
         DataError: If the data that the training text comes from cannot be read, or no text fits.
     """
     pairs = TEXTS[recipe.task](recipe)
     texts = [(render_prompt(question, "plain"), solution) for question, solution in pairs]
-    folder = root / f"{recipe.task}-{fingerprint(recipe, texts)}"
+    name = f"{recipe.task}-{recipe_hash(recipe, texts)}"
+    weights = WEIGHTS / f"{name}.safetensors"
+    is_packaged = weights.exists() and not always_train
+    folder = root / (name if is_packaged else f"{recipe.task}-{fingerprint(recipe, texts)}")
     if folder.exists():
         return folder
     root.mkdir(parents=True, exist_ok=True)
@@ -186,7 +195,12 @@ def make_base_model(root: Path, recipe: BaseModelRecipe) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=root) as scratch:
         unfinished = Path(scratch) / "model"
         tokenizer = byte_tokenizer()
-        train(recipe, texts, tokenizer, scratch=Path(scratch)).save_pretrained(unfinished)
+        if is_packaged:
+            model = Qwen2ForCausalLM(_architecture(recipe, tokenizer))
+            load_model(model, weights)
+        else:
+            model = train(recipe, texts, tokenizer, scratch=Path(scratch))
+        model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         settings = json.dumps(dataclasses.asdict(recipe), indent=2, sort_keys=True)
         (unfinished / "recipe.json").write_text(f"{settings}\n", encoding="utf-8")
@@ -194,13 +208,18 @@ def make_base_model(root: Path, recipe: BaseModelRecipe) -> Path:
     return folder
 
 
-def fingerprint(recipe: BaseModelRecipe, texts: Sequence[Text]) -> str:
-    """Hash of the settings, the training text itself, the code that makes it and the libraries' versions."""
+def recipe_hash(recipe: BaseModelRecipe, texts: Sequence[Text]) -> str:
+    """Hash of the settings and the training text itself."""
     settings = dataclasses.asdict(recipe)
     # The text counts, not the place that it was read from.
     del settings["data_folder"]
+    return hashlib.sha256(json.dumps([settings, texts], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def fingerprint(recipe: BaseModelRecipe, texts: Sequence[Text]) -> str:
+    """Hash of recipe and text, the code that trains and the libraries' versions."""
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    digest = hashlib.sha256(json.dumps([settings, versions, texts], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([recipe_hash(recipe, texts), versions], sort_keys=True).encode())
     for name in ("recipes", "texts", "tokenizer", "training"):
         digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
     return digest.hexdigest()[:16]

@@ -1,5 +1,5 @@
-"""A Ray cluster of two nodes on one machine, each in its own network namespace: a run over both while one of
-them dies and comes back, and a node that does not see the run's folder.
+"""Ray clusters on one machine, each node in its own network namespace: a run over two nodes while one of them
+dies or is cut off and comes back, and a node that does not see the run's folder.
 """
 
 import os
@@ -33,25 +33,15 @@ class Node:
 
     def __init__(self, number: int, switch: str, variables: Mapping[str, str], log: Path) -> None:
         self.name, self.log = f"{switch}-{number}", log
+        self._switch, self._port = switch, f"n{number}"
         self.address = f"10.86.0.{number + 1}"
         self.is_head = number == 0
         self._environment = os.environ | variables
         self._ray: subprocess.Popen[bytes] | None = None
         ip("netns", "add", self.name)
-        ip(
-            "link",
-            "add",
-            INTERFACE,
-            "netns",
-            self.name,
-            "type",
-            "veth",
-            "peer",
-            f"n{number}",
-            "netns",
-            switch,
-        )
-        ip("-n", switch, "link", "set", f"n{number}", "master", "bridge", "up")
+        pair = f"{INTERFACE} netns {self.name} type veth peer {self._port} netns {switch}"
+        ip("link", "add", *pair.split())
+        ip("-n", switch, "link", "set", self._port, "master", "bridge", "up")
         ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", INTERFACE)
         for interface in ("lo", INTERFACE):
             ip("-n", self.name, "link", "set", interface, "up")
@@ -66,7 +56,7 @@ class Node:
                 self.command(*arguments), env=self._environment, stdout=file, stderr=subprocess.STDOUT
             )
 
-    def start_ray(self, head: "Node", *, before: str = "") -> None:
+    def start_ray(self, head: "Node", *, gpus: int = 1, before: str = "") -> None:
         """Start Ray; ``before`` runs first, in a shell with the node's own mounts."""
         where = (
             f"--head --port={PORT} --include-dashboard=false"
@@ -74,7 +64,7 @@ class Node:
             else f"--address={head.address}:{PORT}"
         )
         ray = f"{Path(sys.executable).parent / 'ray'} start {where} --node-ip-address={self.address}"
-        command = f"{before}exec {ray} --num-cpus=8 --num-gpus=1 --block"
+        command = f"{before}exec {ray} --num-cpus=8 --num-gpus={gpus} --block"
         starts = self._said().count(STARTED)
         process = self._ray = self.popen(["unshare", "--mount", "sh", "-c", command], self.log)
         wait_until(lambda: self._said().count(STARTED) > starts or process.poll() is not None)
@@ -83,10 +73,18 @@ class Node:
     def _said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
+    def plug(self, state: str) -> None:
+        """Set the switch's side of the node's link ``up`` or ``down``."""
+        ip("-n", self._switch, "link", "set", self._port, state)
+
+    def pids(self) -> list[int]:
+        """Return the processes that run on the node."""
+        listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout
+        return list(map(int, listed.split()))
+
     def die(self) -> None:
         """Kill everything that runs on the node."""
-        listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout
-        for pid in map(int, listed.split()):
+        for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if self._ray is not None:
@@ -102,7 +100,7 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float = PATIENCE_S
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[Node]]:
-    """Two nodes behind a switch; Ray runs on the first."""
+    """Three nodes behind a switch, without Ray."""
     if os.geteuid() or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command `ip`")
     switch = f"seele{os.getpid()}"
@@ -124,16 +122,15 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
         try:
             ip("-n", switch, "link", "add", "bridge", "type", "bridge")
             ip("-n", switch, "link", "set", "bridge", "up")
-            for number in range(2):
+            for number in range(3):
                 nodes.append(Node(number, switch, variables, tmp_path / f"node_{number}.log"))
         except subprocess.CalledProcessError as error:
             pytest.skip(f"this machine forbids such interfaces: {error.stderr.strip()}")
-        nodes[0].start_ray(nodes[0])
         yield nodes
     finally:
         for node in reversed(nodes):
             node.die()
-        for name in (f"{switch}-0", f"{switch}-1", switch):
+        for name in (*(node.name for node in nodes), switch):
             ip("netns", "del", name, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -151,9 +148,16 @@ def over_both(train_command, tmp_path: Path) -> list[str]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif("SEELE_LONG" not in os.environ, reason="takes minutes and 10 GiB; SEELE_LONG=1 runs it")
-def test_a_run_over_two_nodes_goes_on_when_one_dies_and_comes_back(nodes, over_both, tmp_path):
-    head, other = nodes
-    other.start_ray(head)
+@pytest.mark.parametrize("loss", ["dies", "is cut off"])
+def test_a_run_over_two_nodes_goes_on_when_one_is_lost_and_comes_back(nodes, over_both, tmp_path, loss):
+    if loss == "dies":
+        head, lost, gpu_nodes = nodes[0], nodes[1], nodes[:2]
+    else:  # the head of three nodes, which has no GPU, stays
+        head, lost, gpu_nodes = nodes[0], nodes[2], nodes[1:]
+    head.start_ray(head, gpus=int(head in gpu_nodes))
+    for node in gpu_nodes:
+        if node is not head:
+            node.start_ray(head)
     said, metrics = tmp_path / "said", tmp_path / "run" / "metrics.jsonl"
     process = head.popen(over_both, said)
 
@@ -162,10 +166,16 @@ def test_a_run_over_two_nodes_goes_on_when_one_dies_and_comes_back(nodes, over_b
 
     wait_until(lambda: len(steps()) >= 2 or process.poll() is not None)
     assert process.poll() is None, said.read_text()
-    other.die()
+    if loss == "dies":
+        lost.die()
+    else:
+        lost.plug("down")
     wait_until(lambda: "restart 1 of 1" in said.read_text() or process.poll() is not None)
     assert process.poll() is None, said.read_text()
-    other.start_ray(head)
+    lost.plug("up")
+    # Ray of a node that was cut off ends by itself, and so does everything that it had started.
+    wait_until(lambda: not lost.pids())
+    lost.start_ray(head)
     assert process.wait(PATIENCE_S) == 0, said.read_text()
     assert re.search(r"seele resumes after step [23] in ", said.read_text())
     lines = steps()
@@ -177,7 +187,8 @@ def test_a_run_over_two_nodes_goes_on_when_one_dies_and_comes_back(nodes, over_b
 
 @pytest.mark.timeout(900)
 def test_a_node_with_another_run_folder_is_named_before_anything_starts(nodes, over_both, tmp_path):
-    head, other = nodes
+    head, other, _ = nodes
+    head.start_ray(head)
     (tmp_path / "run").mkdir()
     other.start_ray(head, before=f"mount -t tmpfs none '{tmp_path / 'run'}'; ")
     said = tmp_path / "said"

@@ -40,8 +40,9 @@ from seele_models import command, pretrained, texts, training, warm_start
 from seele_models.pretrained import PACKAGED, PackagedModel, fetch
 from seele_models.recipes import RECIPES
 from seele_models.texts import CALCULATIONS_PER_DRILL
+from seele_models.texts import TEXTS as TEXTS_OF
 from seele_models.tokenizer import _byte_characters, byte_tokenizer
-from seele_models.training import NO_LOSS, fingerprint, make_base_model
+from seele_models.training import NO_LOSS, fingerprint, make_base_model, recipe_hash
 from seele_models.warm_start import WarmStart, make_warm_start
 from seele_verl.checks.preflight import check_settings
 from seele_verl.lora import ADAPTER, check_lora, check_saved_rank, join_adapter
@@ -135,6 +136,28 @@ def test_a_model_is_made_once_and_loads_again(tmp_path):
     assert (model.config.model_type, model.config.vocab_size) == ("qwen2", 259)
     assert model.generation_config.eos_token_id == 258
     assert json.loads((folder / "recipe.json").read_text())["hidden_size"] == 16
+
+
+def test_the_weights_of_chains_come_with_the_package(tmp_path, monkeypatch):
+    chains = RECIPES["chains"]
+    questions = [
+        (render_prompt(question, "plain"), solution) for question, solution in TEXTS_OF["chains"](chains)
+    ]
+    weights = training.WEIGHTS / f"chains-{recipe_hash(chains, questions)}.safetensors"
+    assert list(training.WEIGHTS.iterdir()) == [weights], (
+        "the recipe or its text has changed: train the model (seele model base --task chains --out models "
+        f"--train) and copy its model.safetensors to {weights}"
+    )
+
+    def fail(*args, **kwargs):
+        raise RuntimeError("trained again")
+
+    monkeypatch.setattr(training, "train", fail)
+    folder = make_base_model(tmp_path, chains)
+    assert (folder / "model.safetensors").read_bytes() == weights.read_bytes()
+    assert {"config.json", "generation_config.json", "tokenizer.json", "recipe.json"} <= set(folders(folder))
+    with pytest.raises(RuntimeError, match="trained again"):
+        make_base_model(tmp_path, chains, always_train=True)
 
 
 def test_a_training_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
