@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 
 import numpy as np
@@ -201,7 +202,10 @@ def _reach(curves: Mapping[int, Curve], accuracy: float) -> Reach:
 
 
 def _interval(by_seed: Mapping[int, float]) -> tuple[float, float] | None:
-    if len(by_seed) < MIN_SEEDS:
-        return None
-    low, high = bootstrap_interval(np.array(list(by_seed.values())), np.random.default_rng(BOOTSTRAP_SEED))
+    return _bootstrap(tuple(by_seed.values())) if len(by_seed) >= MIN_SEEDS else None
+
+
+@cache  # for tables that compare the same runs in several ways
+def _bootstrap(values: tuple[float, ...]) -> tuple[float, float]:
+    low, high = bootstrap_interval(np.array(values), np.random.default_rng(BOOTSTRAP_SEED))
     return float(low), float(high)
