@@ -721,7 +721,7 @@ def cispo(terms):
 
 def asymre(terms):
     rows = each(0.85, -0.15, -0.15, -0.15)
-    return sum(-(terms.own[row] * a).mean() for row, a in rows) / 4
+    return sum(-(terms.own[row] * a).sum() for row, a in rows) / 88 / 4
 
 
 def opmd(terms):
