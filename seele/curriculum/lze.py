@@ -59,9 +59,9 @@ class LearningZoneSelection:
     Any other contribution is lost: from terms that do not depend on rewards (KL, imitation), from overlong
     penalties and credit by milestones, or with a baseline from elsewhere (``hint_conditional``).
 
-    The pass rate must be that of the rollouts whose advantages are computed together. The Gumbel noise
-    depends on the seed and the number of selections so far, so that a resumed run makes the same selections.
-    The order of the groups does not matter.
+    The pass rate must be 0 or 1 where the baseline compares parts of a group and rewards agree within each.
+    The Gumbel noise depends on the seed and the number of selections so far, so that a resumed run makes the
+    same selections. The order of the groups does not matter.
     """
 
     name: ClassVar[str] = "lze"

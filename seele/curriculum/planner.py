@@ -6,6 +6,7 @@ are indices into the training data.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -16,7 +17,7 @@ from seele.curriculum.pruning import ForwardPruning
 from seele.curriculum.replay import LastSuccesses, SuccessPool
 from seele.curriculum.selection import build_selection
 from seele.errors import CheckpointError, DataError
-from seele.records import Origin, State, Success, Visit
+from seele.records import Origin, Rollout, State, Success, Visit
 
 MAX_PASSES = 10
 """Passes that a step may make over all problems, to find groups with signal, before it gives up."""
@@ -102,7 +103,7 @@ class StepPlanner:
 
     def select(self, visits: Sequence[Visit]) -> set[str]:
         """Return the instance ids of the visits that the update learns from; may be empty."""
-        pass_rates = {visit.instance.instance_id: _pass_rate(visit) for visit in visits}
+        pass_rates = {visit.instance.instance_id: self._pass_rate(visit) for visit in visits}
         return set(self._selection.select(pass_rates, epoch=self.epochs))
 
     def learn(self, visits: Mapping[int, Visit], sizes: Mapping[int, Mapping[int, float]]) -> None:
@@ -137,11 +138,29 @@ class StepPlanner:
         config = self._settings
         if config.credit.gives_advantages or config.off_policy.source != "none" or config.advantage.shift:
             return False
-        # A round of one rollout keeps its reward.
-        by_round = config.advantage.baseline == "per_round" and min(config.hints.sizes_of_rounds) > 1
+        if config.advantage.baseline not in ("pooled", "per_round", "hinted_apart"):
+            return False
         penalties = visit.penalties or (0.0,) * len(visit.rollouts)
-        rewards = {each.reward + penalty for each, penalty in zip(visit.rollouts, penalties, strict=True)}
-        return (config.advantage.baseline == "pooled" or by_round) and len(rewards) == 1
+        rewards = [each.reward + penalty for each, penalty in zip(visit.rollouts, penalties, strict=True)]
+        return self._agree(visit.rollouts, rewards)
+
+    def _pass_rate(self, visit: Visit) -> float:
+        """Return the generated rollouts' mean reward; if their rewards agree wherever the baseline compares
+        them, 0 or 1, by the first of them.
+        """
+        rewards = [rollout.reward for rollout in visit.generated]
+        agree = len({*rewards}) == 1 or self._agree(visit.generated, rewards)
+        return float(visit.generated[0].grade.correct) if agree else fmean(rewards)
+
+    def _agree(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> bool:
+        """Return True if rewards are equal within each part of a group that the baseline compares; a part of
+        one keeps its reward, which must be 0.
+        """
+        parts: dict[Any, list[float]] = defaultdict(list)
+        for rollout, reward in zip(rollouts, rewards, strict=True):
+            labels = {"per_round": rollout.round_index, "hinted_apart": rollout.hint_ratio > 0.0}
+            parts[labels.get(self._settings.advantage.baseline)].append(reward)
+        return all(len({*part}) == 1 and (len(part) > 1 or part == [0.0]) for part in parts.values())
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:
         """Return the mean over the rollouts whose loss has an advantage; a solution's likelihood has none."""
@@ -190,12 +209,6 @@ class StepPlanner:
             **({"replay": self._pool} if self._replays else {}),
             **({"successes": self._successes} if self._replays_visited else {}),
         }
-
-
-def _pass_rate(visit: Visit) -> float:
-    """Return the generated rollouts' mean reward, or their accuracy, 0 or 1, if their rewards all agree."""
-    rewards = [rollout.reward for rollout in visit.generated]
-    return fmean(rewards) if len({*rewards}) > 1 else visit.accuracy
 
 
 def _is_mostly_unhinted(visit: Visit) -> bool:

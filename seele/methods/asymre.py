@@ -1,8 +1,8 @@
 """AsymRE (arXiv:2506.20520): REINFORCE with a baseline below the mean, so that successes weigh more.
 
 Differs from ``grpo``: no ratio and no clipping (``actor_rollout_ref.actor.policy_loss.loss_mode=gpg``); the
-baseline is the group's mean - 0.1 (``seele.advantage.shift``); a sum over tokens, because a shift would favour
-shorter responses under a mean; no standard deviation, no KL term.
+baseline is the group's mean - 0.1 (``seele.advantage.shift``); a sum over tokens, because with a mean a
+shift would favour shorter responses; no standard deviation, no KL term.
 """
 
 from seele.methods.method import Method

@@ -245,6 +245,13 @@ def test_dapo_tells_verls_filter_what_was_correct():
     assert told == [1.0, 0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(("baseline", "told"), [("pooled", [0, 0, 1, 1]), ("per_round", [0, 0, 0, 0])])
+def test_verls_filter_drops_a_group_whose_rounds_each_agree(baseline, told):
+    rollouts = [dataclasses.replace(rollout(i, i > 1), round_index=i // 2) for i in range(4)]
+    _, rows = rows_of("dapo", rollouts=rollouts, advantage=AdvantageConfig(baseline=baseline))
+    assert [row["reward_extra_info"]["acc"] for row in rows.fields["extra_fields"]] == told
+
+
 @pytest.mark.parametrize("method", ["uft", "seele", "seele_paper"])
 def test_a_hint_stands_in_the_prompt_and_is_imitated(method):
     # All four rollouts of the round share the hint of four tokens: its product counts once over sequences, or

@@ -58,10 +58,10 @@ def everything():
     )
 
 
-def visit(problem, rewards, *, hint_steps=(0, 0, 0, 0)):
+def visit(problem, rewards, *, hint_steps=(0, 0, 0, 0), rounds=(0, 0, 0, 0)):
     rollouts = tuple(
         Rollout(
-            round_index=0,
+            round_index=round_index,
             rollout_index=index,
             share=HintShare(steps / 2, len(rewards)),
             hint_steps=steps,
@@ -70,7 +70,7 @@ def visit(problem, rewards, *, hint_steps=(0, 0, 0, 0)):
             ),
             grade=Grade(bool(reward), GradeReason.CORRECT if reward else GradeReason.WRONG),
         )
-        for index, (reward, steps) in enumerate(zip(rewards, hint_steps, strict=False))
+        for index, (reward, steps, round_index) in enumerate(zip(rewards, hint_steps, rounds, strict=False))
     )
     instance = Instance(
         instance_id=f"p{problem}", data_source="x", question="?", steps=("a", "b"), answer="b"
@@ -209,13 +209,6 @@ def test_sec_hears_of_rollouts_whose_loss_has_an_advantage(loss, signal):
         pytest.param(
             [1] * 4, (), {"off_policy": OffPolicyConfig(source="trace")}, 0.8, id="a solution beside"
         ),
-        pytest.param(
-            [1] * 4,
-            (),
-            {"advantage": AdvantageConfig(baseline="per_round"), "hints": HintConfig(rollouts_per_prompt=4)},
-            0.8,
-            id="rounds of one",
-        ),
     ],
 )
 def test_sec_hears_of_groups_left_out_because_they_have_no_advantage(rewards, penalties, sections, value):
@@ -226,6 +219,50 @@ def test_sec_hears_of_groups_left_out_because_they_have_no_advantage(rewards, pe
     planner.learn({0: visit(0, [1, 0, 0, 0])}, {0: dict.fromkeys(range(4), 1.6)})
     planner.learn({0: dataclasses.replace(visit(0, rewards), penalties=penalties)}, {})
     assert planner.metrics()["curriculum/q/level=0"] == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "rewards", "rounds", "hints", "has_advantage"),
+    [
+        pytest.param("per_round", [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1], False, id="rounds"),
+        pytest.param("per_round", [0, 0, 1, 0], [0, 0, 1, 1], [0, 0, 1, 1], True, id="one round disagrees"),
+        pytest.param(
+            "per_round", [0, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1], False, id="a round of one failed"
+        ),
+        pytest.param(
+            "per_round", [1, 0, 0, 0], [0, 1, 1, 1], [0, 1, 1, 1], True, id="which keeps its reward"
+        ),
+        pytest.param("hinted_apart", [0, 0, 1, 1], [0, 0, 0, 0], [0, 0, 1, 2], False, id="hinted apart"),
+        pytest.param("hinted_apart", [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 1, 2], True, id="one part disagrees"),
+        pytest.param("pooled", [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1], True, id="pooled"),
+    ],
+)
+def test_only_rollouts_that_the_baseline_compares_give_energy(
+    baseline, rewards, rounds, hints, has_advantage
+):
+    planner = build_planner(
+        hints=HintConfig(controller="none", rounds=2, rollouts_per_prompt=4),
+        curriculum=CurriculumConfig(name="sec", learning_rate=0.5),
+        selection=SelectionConfig(**AT_ONCE),
+        advantage=AdvantageConfig(baseline=baseline),
+    )
+    planner.begin(1)
+    planner.learn({0: visit(0, [1, 0, 0, 0])}, {0: dict.fromkeys(range(4), 1.6)})
+    seen = visit(0, rewards, rounds=rounds, hint_steps=hints)
+    assert bool(planner.select([seen])) == has_advantage
+    planner.learn({0: seen}, {})
+    assert planner.metrics()["curriculum/q/level=0"] == pytest.approx(0.8 if has_advantage else 0.4)
+
+
+def test_a_round_of_one_success_has_an_advantage_although_all_rewards_agree():
+    planner = build_planner(
+        curriculum=CurriculumConfig(name="sec", learning_rate=0.5),
+        advantage=AdvantageConfig(baseline="per_round"),
+    )
+    planner.begin(1)
+    planner.learn({0: visit(0, [1, 0, 0, 0])}, {0: dict.fromkeys(range(4), 1.6)})
+    planner.learn({0: visit(0, [1, 1, 1, 1], rounds=[0, 0, 0, 1])}, {})
+    assert planner.metrics()["curriculum/q/level=0"] == pytest.approx(0.8)
 
 
 def test_where_the_curriculum_has_no_epochs_one_is_as_many_problems_as_there_are():

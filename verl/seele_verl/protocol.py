@@ -132,10 +132,13 @@ def training_rows(
         source: The run's source of tokens that the policy did not write.
         rewards: Each rollout's reward, penalties included.
         advantages: Each rollout's advantage; None where verl estimates them from a critic's values.
-        tells_accuracy: True if verl's group filter needs accuracy (``algorithm.filter_groups.metric=acc``).
+        tells_accuracy: True if verl's group filter needs accuracy (``algorithm.filter_groups.metric=acc``),
+            which is 0 throughout a group without any advantage.
     """
     round_size = Counter(rollout.round_index for rollout in rollouts)
     same_hint = Counter((rollout.round_index, rollout.hint_steps) for rollout in rollouts)
+    # verl compares all rollouts of a group; its baseline may compare parts that each agree.
+    has_advantage = advantages is None or any(each.generated or each.off_policy for each in advantages)
     seen: set[tuple[int, int]] = set()
     rows = []
     for index, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
@@ -150,7 +153,8 @@ def training_rows(
             reward=reward,
         )
         if tells_accuracy:
-            row.fields["extra_fields"] = {"reward_extra_info": {"acc": float(rollout.grade.correct)}}
+            accuracy = float(rollout.grade.correct and has_advantage)
+            row.fields["extra_fields"] = {"reward_extra_info": {"acc": accuracy}}
         on_policy_tokens = len(rollout.completion.token_ids) if rollout.origin is Origin.POLICY else 0
         facts = Row(
             instance=instance,
