@@ -315,8 +315,8 @@ class AdvantageConfig:
     """``hint_conditional`` only: number of rollouts that the controller's expectation is worth."""
 
     shift: float = 0.0
-    """``pooled`` only: offset added to the mean; below 0, successes weigh more than failures (AsymRE,
-    arXiv:2506.20520).
+    """``pooled`` only, without division by a standard deviation: offset added to the mean; below 0, successes
+    weigh more than failures (AsymRE, arXiv:2506.20520).
     """
 
     def __post_init__(self) -> None:

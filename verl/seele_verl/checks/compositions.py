@@ -28,6 +28,13 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
             "actor_rollout_ref.actor.use_kl_loss: false, but with seele.credit.name=self_distillation the "
             "reference model is the teacher; set it to true, with kl_loss_coef=0 for no KL term"
         )
+    divides = config.algorithm.norm_adv_by_std_in_grpo and not METHODS[seele.method].leaves_one_out
+    if seele.advantage.shift and divides:
+        raise ConfigError(
+            f"seele.advantage.shift: {seele.advantage.shift}, but advantages are divided by the standard "
+            "deviation and the shift is in units of reward; set algorithm.norm_adv_by_std_in_grpo=false, or "
+            "the shift to 0"
+        )
     _check_group_filter(config, seele)
     _check_spare_problems(config, seele)
     _check_overlong_penalty(config, seele)
