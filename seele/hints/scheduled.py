@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar
 
@@ -145,6 +146,9 @@ class LadderController(FixedHint):
     """The first round of a visit has no hint, and each later one the next of ``shares``; with
     ``seele.hints.when=until_success`` as in GHPO (arXiv:2507.10628).
 
+    A larger share reveals more than the round before it, as long as that is legal: of a short solution, two
+    shares may be nearest to the same hint, which has just failed.
+
     Args:
         shares: Share of the solution for each round after the first; further rounds use the last one.
     """
@@ -156,8 +160,12 @@ class LadderController(FixedHint):
         self._shares = (0.0, *check_numbers("shares", shares))
 
     def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
-        """The share of the round, the same for all problems."""
-        return nearest_legal(self._shares[min(round_index, len(self._shares) - 1)], legal_ratios)
+        """The share of the round, the same for all problems with the same legal ratios."""
+        ratio = min(legal_ratios)
+        for before, share in pairwise(self._shares[: round_index + 1]):
+            longer = [legal for legal in legal_ratios if legal > ratio] or [ratio]
+            ratio = nearest_legal(share, longer if share > before else legal_ratios)
+        return ratio
 
 
 class EachHint(ScheduledController):

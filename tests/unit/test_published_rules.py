@@ -139,6 +139,24 @@ def test_the_ladder_of_ghpo_goes_by_the_round():
     assert [ratio(controller, number) for number in range(5)] == [0.0, 0.2, 0.4, 0.8, 0.8]
 
 
+@pytest.mark.parametrize(
+    ("settings", "num_steps", "steps"),
+    [
+        pytest.param({}, 2, [0, 1, 1, 1], id="GHPO, two steps"),
+        pytest.param({}, 3, [0, 1, 2, 2], id="SAGE, two tiers"),
+        pytest.param({"shares": (0.5, 0.75, 0.875)}, 3, [0, 1, 2, 2], id="BREAD, three steps"),
+        pytest.param({"shares": (0.5, 0.75, 0.875)}, 4, [0, 2, 3, 3], id="BREAD, four steps"),
+        pytest.param({}, 1, [0, 0, 0, 0], id="nothing to reveal"),
+        pytest.param({"shares": (0.75, 0.75, 0.25)}, 8, [0, 6, 6, 2], id="shares that do not grow"),
+    ],
+)
+def test_the_ladder_climbs_until_no_longer_hint_is_legal(settings, num_steps, steps):
+    controller = build("ladder", rounds=4, **settings)
+    legal = [revealed / num_steps for revealed in range(num_steps)]
+    planned = [controller.next_hint_ratio("p", round_index=number, legal_ratios=legal) for number in range(4)]
+    assert planned == [revealed / num_steps for revealed in steps]
+
+
 def test_adhint_reveals_the_more_the_harder_the_first_round_was():
     controller = build("adhint", rounds=3, smallest=0.0, largest=0.8)
     for right, expected in ((0, 0.8), (2, 0.6), (4, 0.4), (8, 0.0)):
