@@ -32,6 +32,8 @@ class AdaBackController(RememberingController):
         """See ``Controller``."""
         visit = self._beginning(instance_id, round_index).visit
         low, high = self.remembered(instance_id)
+        # A new solution may end its steps elsewhere: none between 0 and high, and hints could never grow.
+        high = min((ratio for ratio in legal_ratios if ratio >= high), default=max(legal_ratios))
         longer = [ratio for ratio in legal_ratios if ratio >= low] or [max(legal_ratios)]
         inside = [ratio for ratio in longer if ratio <= high] or [min(longer)]
         return self._random(instance_id, visit, round_index=round_index).choice(inside)

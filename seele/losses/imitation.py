@@ -56,8 +56,9 @@ def hint_token_weights(
         prompt_tokens: Tokens before the hint.
         hint_tokens: Tokens of the hint; may be 0.
         generated_tokens: Tokens after the hint.
-        share: Weight of the sequence: n/k if k of a round's n sequences share their hint, so that each hint
-            counts once per round however many saw it, and the mean over sequences is a mean over rounds.
+        share: Weight of the sequence: n/k if k of a round's n sequences share their hint. In the mean over
+            sequences, a hint then weighs as all n, however many saw it: rounds weigh by their size, and a
+            round with J hints counts J times.
         form: ``logprob_mean`` (weights add up to ``share``), ``logprob_sum`` (to ``share`` times the hint's
             tokens), ``prob`` (each token of the hint has ``share``) or ``token_mean`` (each has 1, whatever
             the share).

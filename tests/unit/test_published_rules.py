@@ -46,6 +46,18 @@ def test_adaback_halves_its_interval_at_random():
     assert drawn(controller) == [0.8]
 
 
+def test_adaback_goes_on_where_new_solutions_have_other_steps():
+    controller = build("adaback")
+    observe(controller, 0.2, 8)  # [0, 0.2], and then a solution of two steps
+    for _ in range(2):
+        planned = {
+            controller.next_hint_ratio("p", round_index=number, legal_ratios=(0.0, 0.5))
+            for number in range(50)
+        }
+        assert planned == {0.0, 0.5}
+        observe(controller, 0.0, 0)
+
+
 def test_the_ratchet_of_mfc_only_falls():
     controller = build("mfc")
     assert drawn(controller) == [*LEGAL]
