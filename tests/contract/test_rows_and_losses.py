@@ -882,6 +882,33 @@ class Store:
             self.fields[name] = column
 
 
+@pytest.mark.parametrize(
+    ("method", "row", "expected"),
+    [
+        pytest.param("luffy", 3, [0.5] * 7, id="a solution in the surrogate"),
+        pytest.param("rl_sft_loss", 3, [0.0] * 7, id="a solution that is imitated"),
+        pytest.param("trapo", 2, [0.0] * 4 + [-0.25] * 3, id="a prefix that is imitated"),
+        pytest.param("grpo replay=successes", 3, [0.0] * 3, id="a success that is imitated"),
+    ],
+)
+def test_tokens_whose_loss_reads_no_advantage_have_none(method, row, expected, monkeypatch):
+    rollouts = rollouts_of(method)
+    if "replay" in method:
+        rollouts[3] = rollout(3, True, origin=Origin.REPLAY)
+    config, rows = rows_of(method, rollouts=rollouts)
+    settings = read_settings(config)
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    actor = dataclasses.replace(actor, use_kl_loss=False, entropy_coeff=0.0)
+    read = weight_columns(actor, LossTerms(settings))
+    store = Store({name: rows.fields[name] for name in ("response_mask", *{OFF_POLICY_MASK, *read[1:]})})
+    monkeypatch.setattr(columns, "tq", store)
+    batch = KVBatchMeta(keys=rows.keys, partition_id="train", tags=rows.tags)
+    off_policy.write_advantages(batch, build_source(settings.off_policy))
+    assert values(store.fields, "advantages")[row] == pytest.approx(expected)
+    # The update computes the row all the same.
+    assert len(read) > 1 and have_weight(store.fields, read)[row]
+
+
 # Ratio of each token's probability in the trainer to that in the engine.
 RATIOS = [[1.5, 4.0, 0.5], [0.5, 1.0, 1.0], [3.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
 WEIGHTS = {

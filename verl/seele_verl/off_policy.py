@@ -19,7 +19,7 @@ from seele_verl.protocol import ADVANTAGE, OFF_POLICY_ADVANTAGE
 
 
 def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta:
-    """Replace verl's estimates with the advantages in the rows' tags."""
+    """Replace verl's estimates with the advantages in the rows' tags; 0 where a token's loss reads none."""
     entropy_share = source.settings.entropy_share
     by_entropy = entropy_share < 1.0
     columns = ["response_mask"] + [OFF_POLICY_MASK] * source.marks_tokens + ["entropy"] * by_entropy
@@ -34,6 +34,8 @@ def write_advantages(batch: KVBatchMeta, source: OffPolicySource) -> KVBatchMeta
     advantage_T = spread(ADVANTAGE)
     if source.marks_tokens:
         is_off_policy_T, off_policy_T = _flat(data[OFF_POLICY_MASK]).bool(), spread(OFF_POLICY_ADVANTAGE)
+        if source.has_own_loss and not source.settings.has_advantages:
+            off_policy_T.zero_()
         if by_entropy:
             # The share is of the whole batch's off-policy tokens, not of each row's.
             is_high = highest(_flat(data["entropy"])[is_off_policy_T].float().numpy(), entropy_share)
