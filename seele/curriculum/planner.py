@@ -129,7 +129,7 @@ class StepPlanner:
             }
         )
         if self._replays:
-            self._pool.observe({problem: visit.generated for problem, visit in visits.items()})
+            self._pool.observe({problem: visit.rollouts for problem, visit in visits.items()})
         if self._replays_visited:
             self._successes.observe({problem: visit.generated for problem, visit in visits.items()})
 

@@ -13,13 +13,14 @@ in the stored visit, preferably those solved half the time.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 
 from seele.config import ReplayConfig
-from seele.records import Completion, Finish, Rollout, State, Success
+from seele.records import Completion, Finish, Origin, Rollout, State, Success
 from seele.rounding import at_most
 from seele.saved_state import read_count, read_state
 
@@ -29,7 +30,7 @@ class Experience:
     """The pool's entry for one problem."""
 
     num_correct: int
-    """Correct rollouts in the latest visit that solved the problem sometimes."""
+    """Correct rollouts in the latest visit that solved the problem sometimes, a replayed success included."""
     num_rollouts: int
     success: Completion
 
@@ -52,42 +53,44 @@ class SuccessPool:
         self._retired: set[int] = set()
 
     def observe(self, rollouts_of_problem: Mapping[int, Sequence[Rollout]]) -> None:
-        """Update the pool with a step's generated rollouts, by problem.
+        """Update the pool with a step's rollouts, by problem: those generated and replayed successes.
 
-        A problem whose rollouts are all correct leaves the pool for good, as in the authors' code. A step
-        whose mean accuracy reaches ``start_accuracy`` opens the pool for good.
+        A problem whose generated rollouts are all correct leaves the pool for good, as in the authors' code.
+        A step whose mean accuracy reaches ``start_accuracy`` opens the pool for good.
         """
+        accuracies = []
         for problem, rollouts in sorted(rollouts_of_problem.items()):
-            correct = [rollout.completion for rollout in rollouts if rollout.grade.correct]
-            if len(correct) == len(rollouts):
+            generated = [rollout for rollout in rollouts if rollout.origin is Origin.POLICY]
+            correct = [rollout.completion for rollout in generated if rollout.grade.correct]
+            accuracies.append(len(correct) / len(generated))
+            if len(correct) == len(generated):
                 self._retired.add(problem)
                 self._pool.pop(problem, None)
             elif correct and problem not in self._retired:
                 surest = min(correct, key=attrgetter("uncertainty"))
-                self._pool[problem] = Experience(len(correct), len(rollouts), surest)
-        accuracies = [
-            np.mean([rollout.grade.correct for rollout in rollouts])
-            for rollouts in rollouts_of_problem.values()
-        ]
+                num_correct = sum(rollout.grade.correct for rollout in rollouts)
+                self._pool[problem] = Experience(num_correct, len(rollouts), surest)
         self._is_open |= bool(accuracies) and float(np.mean(accuracies)) >= self._config.start_accuracy
 
     def draw(self, batch_size: int, *, step: int, avoid: Collection[int] = ()) -> dict[int, Completion]:
         """Return the problems to replay in a step with ``batch_size`` problems, with the success of each.
 
-        A bucket holds the problems with the same share of correct rollouts. Buckets are drawn with weights
-        exp(-(k - n/2)^2 / (2 sd^2)) for k of n, then a problem of the bucket uniformly, without replacement.
-        A small pool gives fewer problems, and a pool that is not open gives none.
+        A bucket holds the problems with the same share k/n of correct rollouts. Buckets are drawn with
+        weights exp(-(k - n/2)^2 / (2 sd^2)) for k of n, the pool's largest number of rollouts, then a problem
+        of the bucket uniformly, without replacement. A small pool gives fewer problems, and one that is not
+        open gives none.
         """
-        buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+        buckets: dict[Fraction, list[int]] = defaultdict(list)
+        largest = max((experience.num_rollouts for experience in self._pool.values()), default=0)
         for problem, experience in sorted(self._pool.items()):
             if problem not in avoid:
-                buckets[experience.num_correct, experience.num_rollouts].append(problem)
+                buckets[Fraction(experience.num_correct, experience.num_rollouts)].append(problem)
         generator = np.random.default_rng([self._seed, step])
         drawn: dict[int, Completion] = {}
         wanted = at_most(self._config.problem_share, batch_size) if self._is_open else 0
         while buckets and len(drawn) < wanted:
             keys = sorted(buckets)
-            distance = np.array([correct - total / 2 for correct, total in keys]) / self._config.bucket_sd
+            distance = (np.array(keys, dtype=float) - 0.5) * largest / self._config.bucket_sd
             weights = np.exp(((distance**2).min() - distance**2) / 2)
             key = keys[generator.choice(len(keys), p=weights / weights.sum())]
             problem = buckets[key].pop(int(generator.integers(len(buckets[key]))))

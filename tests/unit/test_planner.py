@@ -739,6 +739,31 @@ def test_problems_solved_half_the_time_come_first():
     assert drawn[1] / 2000 == pytest.approx(1 / (1 + 2 * 2.718281828**-4.5), abs=0.01)
 
 
+def test_a_replayed_visit_counts_its_given_success_and_is_in_the_bucket_of_its_share():
+    # Three of four rows are right, one of them given; with the others, 3/4 and 6/8 are one bucket.
+    given = dataclasses.replace(rollouts(1)[0], origin=Origin.REPLAY)
+    successes = pool(problem_share=0.1, bucket_sd=0.5)
+    for problem in range(10):
+        successes.observe({problem: [*rollouts(1, 1, 0), given]})
+    for problem in range(10, 20):
+        successes.observe({problem: rollouts(*[1] * 6, 0, 0)})
+    for problem in range(20, 30):
+        successes.observe({problem: rollouts(*[1] * 5, *[0] * 3)})
+    drawn = Counter(problem // 10 for step in range(2000) for problem in successes.draw(10, step=step))
+    # 2 and 1 of 8 from one half, with sd 1/2: exp(-8) and exp(-2).
+    assert (drawn[0] + drawn[1]) / 2000 == pytest.approx(1 / (1 + 2.718281828**6), abs=0.002)
+    assert {entry["num_rollouts"] for entry in successes.state_dict()["problems"]} == {4, 8}
+
+
+def test_the_given_success_alone_neither_stores_nor_retires_a_problem():
+    given = dataclasses.replace(rollouts(1)[0], origin=Origin.REPLAY)
+    successes = pool()
+    successes.observe({1: [*rollouts(0, 0, 0), given]})
+    assert successes.metrics()["problems"] == 0
+    successes.observe({1: [*rollouts(1, 1, 1), given]})
+    assert successes.metrics()["retired"] == 1
+
+
 def test_a_restored_pool_goes_on_alike_and_has_the_same_state():
     first, second = pool(), pool()
     first.observe({problem: rollouts(0, 1, 1, 0, log_prob=-0.1 * (problem + 1)) for problem in range(5)})
