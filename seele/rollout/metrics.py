@@ -231,7 +231,11 @@ def rollout_rows(
             "generated_tokens": len(rollout.completion.token_ids) * (rollout.origin is Origin.POLICY),
             "advantage": advantages.get(rollout.rollout_index),
             **_walked(rollout.grade),
-            **(token_columns or {}).get(rollout.rollout_index, {}),
+            # A prefix that stands in the response is the line's hint.
+            **{
+                name: values[len(values) - len(rollout.completion.token_ids) :]
+                for name, values in (token_columns or {}).get(rollout.rollout_index, {}).items()
+            },
         }
 
 

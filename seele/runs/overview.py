@@ -71,7 +71,9 @@ def _find(folder: Path) -> Iterator[Path]:
         inside = sorted(
             entry.name
             for entry in os.scandir(folder)
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+            if not entry.name.startswith(".")
+            # A link may lead to a run, but is not searched: it could lead back.
+            and (entry.is_dir(follow_symlinks=False) or is_run_folder(Path(entry.path)))
         )
     except FileNotFoundError:  # removed meanwhile
         return

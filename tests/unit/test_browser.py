@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shutil
 import socket
@@ -33,7 +34,7 @@ from seele.report.browser import run as browser_run
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import MAX_POINTS, SPLIT_COLOURS, draw_timeline
-from seele.report.browser.history import INDEX, History
+from seele.report.browser.history import INDEX, History, page_in_work
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import ORDERS, Filters, filter_problems, read_step, with_tokens
 from seele.report.browser.run import ViewedRun
@@ -356,6 +357,13 @@ def test_tokens_are_coloured_by_what_the_run_kept(tmp_path):
     assert [*coloured(bare.first, "advantage")] == [("", "", "so 5")]
 
 
+def test_values_of_a_diverged_run_have_colours(tmp_path):
+    values = [math.nan, -math.inf, math.inf, 0.0]
+    file = write_step(tmp_path, 1, [line("a", **TOKENS | {"token_advantages": values})])
+    rollout = with_tokens(file, *read_step(file)).first
+    assert [kind for kind, *_ in coloured(rollout, "advantage")] == ["", "minus-5", "plus-5", ""]
+
+
 def test_tokens_are_read_for_one_problem_only(tmp_path):
     tricky = '", "tokens": ["no"], "'
     lines = [line(name, text=f"{name} € {tricky}", **TOKENS) for name in "ab"]
@@ -404,8 +412,19 @@ def test_the_history_of_a_problem_grows_with_the_run_and_forgets_what_a_resumed_
 
 def test_what_is_indexed_is_not_read_again(run, monkeypatch):
     History(run).update()
-    monkeypatch.setattr(history, "read_step", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr(history, "read_rollouts", lambda _: pytest.fail("read again"))
     History(run).update()
+
+
+def test_the_index_waits_while_a_page_is_made(run):
+    index = History(run)
+    with page_in_work():
+        updating = threading.Thread(target=index.update)
+        updating.start()
+        updating.join(0.2)
+        assert updating.is_alive() and index.num_steps() == 0
+    updating.join()
+    assert index.num_steps() == 4
 
 
 def test_an_index_of_another_version_is_built_again(run):
@@ -522,6 +541,7 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         assert "/?step=3&amp;verdict=correct&amp;open=hard2&amp;sort=hardest" in filtered
         assert '<input type="hidden" name="open" value="hard2">' in filtered
         assert get(f"{site}/?step=2&page=-4").count('class="row"') == 2
+        wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
         problem = get(f"{site}/problem?id=easy")
         assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
         assert '<span class="sr">round 2, hint ratio 0.25: 2 of 2 right</span>' in problem

@@ -107,8 +107,12 @@ def test_runs_at_any_depth_are_listed_the_last_active_first(tmp_path):
     # A folder inside a run is none of its own: the first stage of two.
     make_run(tmp_path / "old" / "sft")
     (tmp_path / "empty").mkdir()
+    # Links lead to runs on other disks, and to where one came from.
+    make_run(tmp_path.parent / f"{tmp_path.name}-scratch" / "linked", age_s=9000)
+    (tmp_path / "link").symlink_to(tmp_path.parent / f"{tmp_path.name}-scratch" / "linked")
+    (tmp_path / "task" / "back").symlink_to(tmp_path)
     names = [run.name for run in list_runs(tmp_path)]
-    assert names == ["task/arm/seed_1", "task/arm/seed_0", "old"]
+    assert names == ["task/arm/seed_1", "task/arm/seed_0", "old", "link"]
     assert [run.name for run in list_runs(tmp_path / "old")] == ["old"]
 
 
@@ -430,7 +434,7 @@ def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
     torch = pytest.importorskip("torch")
     token_dump = pytest.importorskip("seele_verl.token_dump", reason="needs the bindings' libraries")
     names = ["responses", "advantages", "rollout_log_probs", "old_log_probs"]
-    columns = {name: torch.ones(1, 3) for name in names}
+    columns = {name: torch.ones(1, 2) for name in names}
     monkeypatch.setattr(token_dump, "read_columns", lambda _, read: {name: columns[name] for name in read})
     batch = SimpleNamespace(keys=["row"], tags=[{}], fields=names)
     tokens = token_dump.token_columns(batch, lambda ids: ["a"] * len(ids))["row"]
@@ -438,11 +442,13 @@ def test_the_tokens_of_a_line_come_last_as_the_browser_expects(monkeypatch):
         True, RIGHT, 1.0, {"said": '", "tokens": ["no"]'}, walk=Walk((Segment(0, 2, 0, True),), None)
     )
     visit = replace(VISIT, rollouts=(replace(VISIT.rollouts[0], grade=grade),))
-    (row,) = rollout_rows(visit, {0: 0.5}, {0: tokens})
+    (row,) = rollout_rows(visit, {0: 0.5}, {0: {name: ["hint", *column] for name, column in tokens.items()}})
     rest, _, _ = json.dumps(row, ensure_ascii=False).encode().partition(TOKENS)
     expected = json.loads(json.dumps({name: row[name] for name in row if name not in tokens}))
     assert json.loads(rest + b"}") == expected
     assert {"segments", "is_flagged", "reward_extra"} <= expected.keys() and len(tokens) == 3
+    # A hint in the response is not a part of the line's text.
+    assert {name: row[name] for name in tokens} == tokens
 
 
 def test_probes_count_as_rollouts_but_not_as_hinted_accuracy():

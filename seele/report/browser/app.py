@@ -22,6 +22,7 @@ from starlette.routing import Route
 from seele.records import AccuracyCurve, GradeReason
 from seele.report.browser.colours import COLOURS, coloured
 from seele.report.browser.drawings import Point, curve_points
+from seele.report.browser.history import page_in_work
 from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
 from seele.report.browser.run import ViewedRun
 from seele.report.page import render_template
@@ -49,12 +50,20 @@ def build_app(runs: Sequence[ViewedRun], *, hosts: Sequence[str]) -> Starlette:
     routes = {"/": pages.step, "/problem": pages.problem, "/compare": pages.compare, "/live": pages.live}
     return Starlette(
         routes=[
-            *(Route(path, page) for path, page in routes.items()),
+            *(Route(path, _ahead_of_index(page)) for path, page in routes.items()),
             *(Route(f"/{name}", _static(name, kind)) for name, kind in STATIC.items()),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
         exception_handlers={_BadQuery: _bad_query},
     )
+
+
+def _ahead_of_index(page: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    def respond(request: Request) -> Response:
+        with page_in_work():
+            return page(request)
+
+    return respond
 
 
 def keep_indexed(runs: Sequence[ViewedRun]) -> threading.Event:

@@ -1,5 +1,6 @@
 """Colours of a response's tokens, as classes of the page's style. Pure."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
@@ -48,5 +49,5 @@ def _milestone(rollout: ShownRollout, index: int) -> tuple[str, str]:
 
 
 def _signed(share: float) -> str:
-    level = min(_LEVELS, round(abs(share) * _LEVELS))
+    level = 0 if math.isnan(share) else round(min(1.0, abs(share)) * _LEVELS)
     return f"{'plus' if share > 0 else 'minus'}-{level}" if level else ""

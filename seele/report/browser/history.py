@@ -7,11 +7,13 @@ So the index is built once, in the background, with one row per round.
 import sqlite3
 import tempfile
 import threading
-from contextlib import closing
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from seele.report.browser.rollouts import ShownProblem, read_step
+from seele.report.browser.rollouts import ShownProblem, ShownRollout, group_rollouts, read_rollouts
 from seele.report.run_folder import rollout_files
 
 INDEX = Path("logs") / "view.sqlite"
@@ -32,6 +34,26 @@ create index by_step on rounds (step);
 pragma user_version = {_VERSION};
 commit;
 """
+
+
+_pages_in_work: list[None] = []
+
+
+@contextmanager
+def page_in_work() -> Iterator[None]:
+    """Let the index wait, which would take half of the time in which a page is made."""
+    _pages_in_work.append(None)
+    try:
+        yield
+    finally:
+        _pages_in_work.pop()
+
+
+def _after_pages(rollouts: Iterable[ShownRollout]) -> Iterator[ShownRollout]:
+    for rollout in rollouts:
+        while _pages_in_work:
+            time.sleep(0.002)
+        yield rollout
 
 
 @dataclass(frozen=True)
@@ -109,8 +131,9 @@ class History:
                 try:
                     stat = files[step].stat()
                     if known.get(step) != (stat.st_mtime_ns, stat.st_size):
+                        problems = group_rollouts(_after_pages(read_rollouts(files[step])))
                         _forget(base, step)
-                        _add(base, step, read_step(files[step]))
+                        _add(base, step, problems)
                         base.execute(
                             "insert into steps values (?, ?, ?)", (step, stat.st_mtime_ns, stat.st_size)
                         )

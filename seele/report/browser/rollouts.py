@@ -167,7 +167,7 @@ def read_step(file: Path) -> list[ShownProblem]:
 
     Tokens are a hundred times as large as the rest, and they are skipped: see ``with_tokens``.
     """
-    return group_rollouts(_records(file))
+    return group_rollouts(read_rollouts(file))
 
 
 def with_tokens(file: Path, problem: ShownProblem) -> ShownProblem:
@@ -189,7 +189,8 @@ def _with_tokens(lines: BinaryIO, rollout: ShownRollout) -> ShownRollout:
     return whole if whole and bare == rollout else rollout
 
 
-def _records(file: Path) -> Iterator[ShownRollout]:
+def read_rollouts(file: Path) -> Iterator[ShownRollout]:
+    """Yield the rollouts of a file, as ``read_step`` reads them."""
     start = 0
     with file.open("rb") as lines:
         for line in lines:
