@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Report of a run: one page with figures, and summary.json.
 #
-#   needs    $CKPT_DIR/ of a training run, finished or not (default: the newest under runs/)
+#   needs    $CKPT_DIR/ of a training run, finished or not (default: the newest run of runs/)
 #   writes   $OUT/{index.html,rollouts.html,summary.json,*.png}
 #
 #   bash scripts/report.sh
@@ -9,8 +9,8 @@
 source "$(dirname "$0")/lib/common.sh"
 
 # shellcheck disable=SC2012  # newest first is what ls is for
-: "${CKPT_DIR:=$(ls -td runs/* 2>/dev/null | head -n 1)}"
-CKPT_DIR=${CKPT_DIR:-runs/seele}
+: "${CKPT_DIR:=$(dirname "$(ls -t runs/*/resolved.yaml 2>/dev/null | head -n 1)")}"
+[ "$CKPT_DIR" != . ] || CKPT_DIR=runs/seele
 : "${OUT:=${CKPT_DIR}/report}"
 
 run seele report "$CKPT_DIR" --out "$OUT" "$@"

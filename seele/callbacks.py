@@ -6,7 +6,9 @@ the trainer's process.
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from seele.plugins import blame, find_part, require_members
 from seele.records import State
 
 KEY = "seele.callbacks"
+_OURS = re.compile(r"step$|val/|timing_s/")
 
 
 class Callback:
@@ -79,9 +82,9 @@ class Callbacks:
         for callback in self._by_name.values():
             with blame(callback, f"on_step_end at step {step}", key=KEY):
                 for name, value in (callback.on_step_end(step, metrics) or {}).items():
-                    if name in metrics or name in added or not isinstance(name, str):
+                    if not isinstance(name, str) or name in metrics or name in added or _OURS.match(name):
                         raise ValueError(f"the name {name!r} is taken; return other names")
-                    if not isinstance(value, (int, float)) or not math.isfinite(value):
+                    if not isinstance(value, Real) or not math.isfinite(value):
                         raise ValueError(f"{name!r} is {value!r}; return finite numbers")
                     added[name] = float(value)
         return added

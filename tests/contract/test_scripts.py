@@ -294,6 +294,21 @@ def test_eval_takes_a_folder_or_a_name_on_the_hub_without_merging(tmp_path: Path
     assert refused.returncode == 2 and "STEPS=all: these are checkpoints of CKPT_DIR, but" in refused.stderr
 
 
+@pytest.mark.parametrize("script", ["eval.sh", "report.sh"])
+def test_the_newest_run_is_the_default_and_not_a_newer_folder(tmp_path: Path, script: str) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+
+    def command() -> str:
+        return run_script(ROOT / "scripts" / script, root=tmp_path, OUT="", CKPT_DIR="").stdout
+
+    assert "runs/seele/" in command()
+    (tmp_path / "runs" / "a run").mkdir(parents=True)
+    (tmp_path / "runs" / "a run" / "resolved.yaml").touch()
+    (tmp_path / "runs" / "Qwen--Qwen2.5-1.5B" / "eval").mkdir(parents=True)
+    (tmp_path / "runs" / "notes.txt").touch()
+    assert "runs/a\\ run" in command()
+
+
 def test_eval_of_another_model_leaves_the_runs_own_evaluation_alone(tmp_path: Path) -> None:
     assert commands(MODEL=str(tmp_path), CKPT_DIR="runs/a") == [
         f"seele_eval.run --model {tmp_path} --run runs/a --out {tmp_path}/eval --seed 3"

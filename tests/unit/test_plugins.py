@@ -197,6 +197,10 @@ class Taken(Callback):
     def on_step_end(self, step, metrics):
         return {"reward/mean": 1.0}
 
+class Ours(Callback):
+    def on_step_end(self, step, metrics):
+        return {"step": 999}
+
 class Text(Callback):
     def on_step_end(self, step, metrics):
         return {"said": "a"}
@@ -245,6 +249,7 @@ def test_numbers_of_callbacks_join_the_steps_and_their_state_comes_back(named):
     ("name", "message", "line"),
     [
         ("Taken", "on_step_end at step 4: ValueError: the name 'reward/mean' is taken", "class Taken"),
+        ("Ours", "on_step_end at step 4: ValueError: the name 'step' is taken", "class Ours"),
         ("Text", "'said' is 'a'; return finite numbers", "class Text"),
         ("Raises", "on_step_end at step 4: KeyError: 'no such metric'", '"no such metric"'),
     ],
