@@ -367,8 +367,9 @@ def test_sockets_have_room_in_a_run_of_a_long_temporary_folder(tmp_path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert len(str(tmp_path)) > 40
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     with scratch_folder() as folder:
-        assert Path(folder).parent == Path("/tmp")
+        assert Path(folder).parent == Path("/tmp") == Path(os.environ["RAY_TMPDIR"])
 
 
 def test_a_user_without_a_name_has_a_folder_of_compiled_kernels(monkeypatch):

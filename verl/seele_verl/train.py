@@ -307,9 +307,10 @@ def describe_failure(cause: BaseException, folder: Path) -> str:
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).
 @hydra.main(config_path=str(Path(__file__).parent / "config"), config_name="seele", version_base=None)
 def _main(config: DictConfig) -> None:
-    if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
-        sys.exit(supervise(config, sys.argv[1:]))
     try:
+        if (config.trainer.max_restarts or config.trainer.watchdog_minutes) and not is_supervised():
+            check_verl_settings(config)
+            sys.exit(supervise(config, sys.argv[1:]))
         run(config, list(HydraConfig.get().overrides.task))
     except RunStopped as stopped:
         sys.stderr.write(f"{stopped}\n")

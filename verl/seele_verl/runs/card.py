@@ -77,7 +77,8 @@ def count_parameters(model: str) -> int:
     from safetensors import safe_open
 
     count = 0
-    for path in Path(model).glob("*.safetensors"):
+    # Mistral's folders hold the weights a second time.
+    for path in set(Path(model).glob("*.safetensors")) - set(Path(model).glob("consolidated*")):
         with safe_open(path, framework="numpy") as file:
             count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return count or _count_by_configuration(model)

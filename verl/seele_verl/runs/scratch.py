@@ -13,8 +13,8 @@ from seele_verl.environment import variables_set
 
 SCRATCH = "SEELE_SCRATCH"
 """Variable of a process whose temporary folder is already such a folder: a driver that has a parent."""
-MAX_CHARS = 40
-"""A socket's path must be shorter than 108 characters, of which vLLM's name takes 37."""
+MAX_CHARS = 39
+"""A socket's path must be shorter than 108 characters, of which Ray's session takes 68."""
 
 
 @contextmanager
@@ -27,11 +27,12 @@ def scratch_folder() -> Iterator[str]:
     if os.environ.get(SCRATCH) == usual:
         yield usual
         return
+    short = usual if len(usual) <= MAX_CHARS else "/tmp"
     kept = {
-        "RAY_TMPDIR": usual,
+        "RAY_TMPDIR": short,
         "TORCHINDUCTOR_CACHE_DIR": os.path.join(usual, f"torchinductor_{_user()}"),
     }
-    folder = tempfile.mkdtemp(prefix="seele-", dir=usual if len(usual) <= MAX_CHARS else "/tmp")
+    folder = tempfile.mkdtemp(prefix="seele-", dir=short)
     try:
         theirs = {name: os.environ.get(name) or path for name, path in kept.items()}
         with variables_set({"TMPDIR": folder, SCRATCH: folder, **theirs}):
