@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from seele.errors import ConfigError
+from seele.errors import CheckpointError, ConfigError
 from seele.report.run_folder import RunFolder
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -19,10 +19,10 @@ _IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 UNKNOWN = "unknown"
 LICENCE_FILES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
 _MARKS = {
-    "apache-2.0": ("apache license", "version 2.0"),
-    "mit": ("permission is hereby granted, free of charge",),
+    "apache-2.0": "apache license version 2.0, january 2004",
+    "mit": "permission is hereby granted, free of charge",
 }
-"""Phrases of a licence's text, in lower case, by its identifier on the hub."""
+"""A phrase of a licence's own text, in lower case, by its identifier on the hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,8 @@ def find_base_model(folder: RunFolder, *, hub_name: str | None = None) -> BaseMo
     """
     if hub_name is not None and not HUB_NAME.fullmatch(hub_name):
         raise ConfigError(f"--base-model {hub_name}: expected OWNER/NAME, such as Qwen/Qwen2.5-7B")
+    if not folder.base_model:
+        raise CheckpointError("resolved.yaml does not name a model (actor_rollout_ref.model.path)")
     found = _find(str(folder.base_model))
     if hub_name is None:
         return found
@@ -158,8 +160,8 @@ def _licence_of_file(folder: Path) -> Licence | None:
     text = texts[0].read_text(encoding="utf-8", errors="replace")
     words = " ".join(text.lower().split())
     source = f"As the base model's file {texts[0].name} states."
-    for identifier, marks in _MARKS.items():
-        if all(mark in words for mark in marks):
+    for identifier, mark in _MARKS.items():
+        if mark in words:
             return Licence(identifier=identifier, source=source)
     title = next((line.strip() for line in text.splitlines() if line.strip()), texts[0].name)
     return Licence(identifier="other", name=title, link=texts[0].name, source=source)

@@ -65,7 +65,7 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
         CheckpointError: If it is not a run folder, its settings are missing, or it has no such checkpoint.
         ConfigError: If an option is not allowed, or the folder holds something else; nothing is changed.
     """
-    run = read_run(wish.run)
+    run = read_run(wish.run, without=("rollouts", "controller"))
     form = read_prompt_form(run)
     base = find_base_model(run, hub_name=wish.base_model)
     licence = find_licence(base, wish.licence)

@@ -94,7 +94,7 @@ def training_files(run: Path, folder: RunFolder) -> list[Path]:
     first = run / FIRST_STAGE
     stages = [folder]
     if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
-        stages.insert(0, read_run(first))
+        stages.insert(0, read_run(first, without=("rollouts", "controller")))
     return [file for stage in stages for file in stage.train_files]
 
 
@@ -125,7 +125,7 @@ def read_progress(folder: Path, run: RunFolder, *, step: int | None) -> Progress
     """
     costs = _costs(run, step)
     if run.setting("seele.method") == "sft_rl" and (folder / FIRST_STAGE).is_dir():
-        first = read_run(folder / FIRST_STAGE).card.get("steps")
+        first = read_run(folder / FIRST_STAGE, without=("rollouts", "controller")).card.get("steps")
         if isinstance(first, int):
             costs = {"supervised steps before": f"{first:,}"} | costs
     return Progress(

@@ -198,13 +198,13 @@ def phase_seconds(run: RunFolder) -> Figure | None:
     if len(names) > MAX_PHASES:
         stack.append(("other", np.sum(seconds_by_phase[MAX_PHASES:], axis=0), GREY))
     figure, axes = new_chart()
-    below_S = np.zeros(len(rows))
+    # One shape a phase, with both edges of each step's bar: a bar a step is slow.
+    edges = np.add.outer(steps, [-0.5, 0.5]).ravel()
+    below = np.zeros(len(edges))
     for name, seconds_S, colour in stack:
-        # Edges in the bars' own colour close the hairlines between neighbouring steps.
-        axes.bar(
-            steps, seconds_S, 1.0, below_S, color=colour, edgecolor=colour, linewidth=0.4, label=plain(name)
-        )
-        below_S += seconds_S
+        above = below + np.repeat(seconds_S, 2)
+        axes.fill_between(edges, below, above, color=colour, linewidth=0.4, label=plain(name))
+        below = above
     total = by_step(run.metrics, PHASE + "step")
     if total:
         axes.plot(total.x, total.y, ".", color=INK, markersize=3, label="whole step")

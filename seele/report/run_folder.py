@@ -267,8 +267,8 @@ def read_metrics(file: Path, notes: list[str]) -> tuple[Metrics, ...]:
     repeated = 0
     for line in read_lines(file, notes):
         numbers = {key: float(value) for key, value in line.items() if _is_number(value)}
-        for key in line.keys() - numbers.keys():
-            if key.startswith("val/accuracy/") or key.endswith("_total"):
+        for key in line:
+            if key not in numbers and (key.startswith("val/accuracy/") or key.endswith("_total")):
                 at = f"metrics.jsonl, step {numbers.get('step', 0):.0f}"
                 notes.append(f"{at}: {key} is {line[key]}, so it is not read.")
         if "step" not in numbers:

@@ -257,6 +257,7 @@ def test_without_a_model_the_presets_that_fit_are_named():
     fits = findings(small, hardware="gpu1")["GPU memory"].because
     assert "model=tiny, model=smollm2_135m, model=qwen2_5_1_5b, " in fits
     assert "3b" not in fits and "7b" not in fits
+    assert "model=qwen2_5_7b" in findings(small, hardware="gpu1_24")["GPU memory"].because
 
 
 def test_least_memory_by_hand():

@@ -286,7 +286,8 @@ def test_the_base_models_card_states_the_licence(run):
 def test_or_else_its_licence_file(run, base):
     (base / "README.md").unlink()
     assert make(run)[2]["license"] == "apache-2.0"
-    write(base / "LICENSE", "Some Community Terms\n\nBe kind.\n")
+    terms = "Some Community Terms\n\nBe kind.\nBased in part on the Apache License Version 2.0.\n"
+    write(base / "LICENSE", terms)
     front = make(run)[2]
     assert (front["license"], front["license_name"]) == ("other", "Some Community Terms")
     assert (run / "export" / front["license_link"]).read_text().startswith("Some Community")

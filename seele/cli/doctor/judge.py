@@ -164,7 +164,9 @@ def judge_gpu_parts(
     if machine.gpus or machine.environment.devices:
         yield _judge_capability(machine)
     if machine.gpus:
-        yield _judge_gpu_memory(machine, gpus=gpus, nodes=nodes, model=model, needs=needs)
+        yield _judge_gpu_memory(
+            machine, gpus=gpus, nodes=nodes, model=model, needs=needs, offload_policy=offload_policy
+        )
     yield _judge_attention(machine)
     if gpus > 1 and machine.environment.cuda_build is not None:
         yield _judge_nccl(machine)
@@ -246,7 +248,7 @@ def _judge_capability(machine: Machine) -> Finding:
 
 
 def _judge_gpu_memory(
-    machine: Machine, *, gpus: int, nodes: int, model: str | None, needs: Needs | None
+    machine: Machine, *, gpus: int, nodes: int, model: str | None, needs: Needs | None, offload_policy: bool
 ) -> Finding:
     what = "GPU memory"
     smallest = min(gpu.memory_gib for gpu in machine.gpus)
@@ -254,7 +256,7 @@ def _judge_gpu_memory(
         fitting = [
             name
             for name, preset in PRESETS.items()
-            if least_memory(preset, gpus=gpus, nodes=nodes).gpu_gib <= smallest
+            if least_memory(preset, gpus=gpus, nodes=nodes, offload_policy=offload_policy).gpu_gib <= smallest
         ]
         because = (
             f"{smallest:.0f} GiB; weights, gradients and optimizer of these fit on {gpus * nodes} GPU"

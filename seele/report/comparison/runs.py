@@ -4,7 +4,7 @@ An arm is a method with its settings; its runs differ in their seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,7 @@ def _checked(folder: Path, run: RunFolder) -> RunFolder:
             f"{folder}: no un-hinted validation (val/accuracy/SPLIT in metrics.jsonl), so nothing to "
             "compare; omit it, or train with trainer.test_freq or trainer.val_before_train"
         )
-    # Rollouts are large and not needed here.
-    return replace(run, rollouts=(), controller={})
+    return run
 
 
 def _seed(folder: Path, run: RunFolder) -> int:
