@@ -9,7 +9,6 @@ are logged and texts are kept with the rollout. Any other return value and any e
 fault: a ``PluginError`` with its file and line and the problem's id.
 """
 
-import functools
 import inspect
 import math
 import reprlib
@@ -57,12 +56,6 @@ def load_function(spec: str, kwargs: Mapping[str, Any]) -> RewardFunction:
             f"{[*ARGUMENTS, *kwargs]}: {error}; give it these parameters, or **kwargs"
         ) from error
     return function
-
-
-def is_coroutine_function(function: RewardFunction) -> bool:
-    """Return True if a call returns something to be awaited."""
-    inner = function.func if isinstance(function, functools.partial) else function
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
 def item_of(text: str, instance: Instance, *, hint_steps: int) -> Item:
@@ -144,4 +137,9 @@ def _number(value: Any) -> float | None:
             value = value.item()
         except (TypeError, ValueError, RuntimeError):
             return None
-    return float(value) if isinstance(value, (int, float)) else None
+    if not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond the floats
+        return math.inf if value > 0 else -math.inf

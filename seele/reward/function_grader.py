@@ -5,6 +5,7 @@
 
 import asyncio
 import functools
+import inspect
 import json
 import os
 import sys
@@ -18,7 +19,6 @@ from seele.reward.function import (
     KEY,
     Item,
     grade_of,
-    is_coroutine_function,
     item_of,
     load_function,
     raised,
@@ -41,7 +41,7 @@ class FunctionGrader(ProblemGrader):
         """
         self._settings = settings
         self._function = load_function(settings.grader, settings.kwargs)
-        self._is_async = is_coroutine_function(self._function)
+        self._loop = _loop() if settings.isolation == "none" else None
         # The run's folder, from which a module may be imported, is only on this process's path.
         path = os.pathsep.join(each or os.getcwd() for each in sys.path)
         self._workers = WorkerPool(
@@ -72,14 +72,14 @@ class FunctionGrader(ProblemGrader):
     def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
         """Grade responses with one call per worker at a time; errors are those of ``grade_rollout``."""
         items = [item_of(text, instance, hint_steps=0) for text, instance in texts_and_instances]
-        if self._settings.isolation == "process":
+        if self._loop is None:
             return self._workers.ask_all(items, self._ask)
 
         async def call_all() -> list[Grade]:
             slots = asyncio.Semaphore(self._settings.num_workers)
             return await asyncio.gather(*(self._call(item, slots) for item in items))
 
-        return asyncio.run(call_all())
+        return asyncio.run_coroutine_threadsafe(call_all(), self._loop).result()
 
     def try_on(self, instance: Instance) -> None:
         """Call the function on an empty response and on a problem's worked solution, before a run depends on
@@ -114,11 +114,10 @@ class FunctionGrader(ProblemGrader):
         async with slots:
             try:
                 async with asyncio.timeout(self._settings.time_limit_s) as limit:
-                    if self._is_async:
-                        result = await function(**kwargs)
-                    else:
-                        # asyncio's threads are few: calls would wait for one while their limit runs.
-                        result = await asyncio.wrap_future(start_call(functools.partial(function, **kwargs)))
+                    # asyncio's threads are few: calls would wait for one while their limit runs.
+                    result = await asyncio.wrap_future(start_call(functools.partial(function, **kwargs)))
+                    if inspect.isawaitable(result):
+                        result = await result
             except Exception as error:
                 if isinstance(error, TimeoutError) and limit.expired():
                     return Grade(False, GradeReason.TIMEOUT)
@@ -137,6 +136,16 @@ class FunctionGrader(ProblemGrader):
         if "fault" in reply:
             raise PluginError(reply["fault"])
         return grade_of(reply["score"], reply["extra"], correct_from=self._settings.correct_from)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The running event loop of all blocking calls in this process. A client that lives as long as a
+    function's module belongs to one loop.
+    """
+    loop = asyncio.new_event_loop()
+    start_call(loop.run_forever)
+    return loop
 
 
 Grader = GraderPool | FunctionGrader

@@ -127,12 +127,14 @@ def main(
 def score_by(spec: str, kwargs: Mapping[str, Any]) -> Callable[[Item], dict[str, Any]]:
     """The user's function as a judge, which returns its reward and further values, or what it did wrong."""
     function = load_function(spec, kwargs)
+    # One event loop for all calls: a client that lives as long as the module belongs to one loop.
+    runner = asyncio.Runner()
 
     def score(item: Item) -> dict[str, Any]:
         try:
             result = function(**{**item, **kwargs})
             if inspect.isawaitable(result):
-                result = asyncio.run(_await(result))
+                result = runner.run(_await(result))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - the function is the user's

@@ -38,6 +38,15 @@ async def waits(data_source, solution_str, ground_truth, extra_info):
     await asyncio.sleep(float(solution_str or 0))
     return 0.5
 
+def passes_on(**arguments):
+    return waits(**arguments)
+
+client = asyncio.Queue()  # belongs to the event loop in which it first waits, as an HTTP client does
+
+async def asks(data_source, solution_str, ground_truth, extra_info):
+    asyncio.get_running_loop().call_later(0.01, client.put_nowait, 0.5)
+    return await client.get()
+
 told_to_end, ended = threading.Event(), threading.Event()
 
 def sleeps(data_source, solution_str, ground_truth, extra_info):
@@ -161,8 +170,10 @@ def test_further_arguments_are_passed_on(own, isolation):
 
 
 @ISOLATIONS
-def test_a_coroutine_function_is_awaited(own, isolation):
-    assert own("waits", isolation=isolation).grade_problem("", INSTANCE).reward == 0.5
+@pytest.mark.parametrize("name", ["waits", "passes_on", "asks"])
+def test_a_coroutine_is_awaited_call_after_call_in_one_event_loop(own, isolation, name):
+    grader = own(name, isolation=isolation, num_workers=1)
+    assert [grader.grade_problem("", INSTANCE).reward for _ in range(2)] == [0.5, 0.5]
 
 
 def test_in_this_process_as_many_calls_run_at_the_same_time_as_allowed(own):
@@ -223,6 +234,7 @@ NONSENSE = [
     ("float('nan')", "returned the score nan"),
     ("1.5", "returned the score 1.5"),
     ("-1", "returned the score -1"),
+    ("10**400", "returned the score inf"),
     ("{'acc': 1}", "returned a dict without 'score' but with ['acc']"),
     ("{'score': [1]}", "returned the score [1]"),
     ("{'score': 1, 'mean': 0.5}", "returned a value named 'mean', which a run logs itself"),
