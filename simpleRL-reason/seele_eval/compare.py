@@ -104,8 +104,8 @@ def compare(first: Path, second: Path) -> Comparison:
     """
     file_a, file_b = read_predictions(first), read_predictions(second)
     order, left_out_a = _read_scores(first)
-    groups_a = _by_benchmark(file_a.predictions, left_out_a)
-    groups_b = _by_benchmark(file_b.predictions, _read_scores(second)[1])
+    groups_a = _by_benchmark(file_a.predictions, order, left_out_a)
+    groups_b = _by_benchmark(file_b.predictions, *_read_scores(second))
     notes = differing(file_a.conditions, file_b.conditions, ignoring=_MAY_DIFFER)
     notes += [
         f"{folder}: unfinished: it has no {SCORES[0]}"
@@ -116,7 +116,7 @@ def compare(first: Path, second: Path) -> Comparison:
     rows, attempted, left_out = [], [], []
     # A benchmark's first temperature counts in the averages, as in A's scores.
     common = sorted(groups_a.keys() & groups_b.keys())
-    for key in [*(each for each in order if each in common), *(each for each in common if each not in order)]:
+    for key in [each for each in order if each in common] if order else common:
         whole, amiss = _pair(groups_a[key], groups_b[key])
         left_out += [f"{key[0]}: {each}" for each in amiss]
         if whole:
@@ -140,27 +140,37 @@ def compare(first: Path, second: Path) -> Comparison:
     )
 
 
-def _read_scores(folder: Path) -> tuple[list[tuple[str, float]], Mapping[str, Sequence[str]]]:
-    """The benchmarks and temperatures that were scored, in order, and the problems that the scores leave out,
-    by benchmark. Both are empty for an unfinished evaluation.
+def _read_scores(folder: Path) -> tuple[Mapping[tuple[str, float], int], Mapping[str, Sequence[str]]]:
+    """Samples per problem of each benchmark and temperature that was scored, in order, and the problems that
+    the scores leave out, by benchmark. Both are empty for an unfinished evaluation.
     """
     path = folder / SCORES[0]
     if not path.is_file():
-        return [], {}
+        return {}, {}
     try:
         written = json.loads(path.read_bytes())
-        order = [(score["benchmark"], score["temperature"]) for score in written.get("scores", ())]
+        scored = {(each["benchmark"], each["temperature"]): each["samples"] for each in written["scores"]}
         # Older files do not record it.
-        return order, written.get("left_out", {})
+        return scored, written.get("left_out", {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path}: is damaged ({error!r}); run the evaluation again to rewrite it"
         ) from error
 
 
-def _by_benchmark(predictions: Sequence[Prediction], left_out: Mapping[str, Sequence[str]]) -> Groups:
+def _by_benchmark(
+    predictions: Sequence[Prediction],
+    samples_scored: Mapping[tuple[str, float], int],
+    left_out: Mapping[str, Sequence[str]],
+) -> Groups:
+    """Samples that were scored, or all of an unfinished evaluation."""
     skipped = {(benchmark, name) for benchmark, names in left_out.items() for name in names}
-    scored = [each for each in predictions if (each.benchmark, each.instance_id) not in skipped]
+    scored = [
+        each
+        for each in predictions
+        if (each.benchmark, each.instance_id) not in skipped
+        and (not samples_scored or each.sample < samples_scored.get(each.key[:2], 0))
+    ]
     return {
         key: {samples[0].instance_id: samples for samples in group_by_problem(group)}
         for key, group in group_by_decoding(scored).items()

@@ -6,6 +6,7 @@ is moved to ``earlier_N``; an unfinished one is refused.
 """
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -121,7 +122,7 @@ class Ledger:
     """Finished samples, read and appended. Thread-safe; open in one process at a time."""
 
     def __init__(self, folder: Path, conditions: Mapping[str, Any]) -> None:
-        """Read the existing samples; ``__enter__`` makes the first change.
+        """Read the existing samples; ``append`` makes the first change.
 
         Raises:
             ConfigError: If the folder holds an unfinished evaluation under other conditions.
@@ -131,17 +132,18 @@ class Ledger:
         self._conditions = json.loads(json.dumps(conditions))
         self._is_other = False
         self._whole_bytes = self._total_bytes = 0
+        self._lock = threading.Lock()
+        self._has_begun = False
         self.done: dict[Key, Prediction] = {}
         """Finished samples by their key."""
         if not (folder / PREDICTIONS).is_file():
             return
         there = read_predictions(folder)
         self._whole_bytes, self._total_bytes = there.whole_bytes, there.total_bytes
-        differences = (
-            differing(there.conditions, self._conditions, ignoring=_DECIDES_NOTHING)
-            if there.whole_bytes
-            else []
-        )
+        if not there.predictions:  # no sample came before it was killed
+            self._whole_bytes = 0
+            return
+        differences = differing(there.conditions, self._conditions, ignoring=_DECIDES_NOTHING)
         self._is_other = bool(differences) and (folder / SCORES[0]).is_file()
         if differences and not self._is_other:
             raise ConfigError(
@@ -152,27 +154,24 @@ class Ledger:
             self.done = {prediction.key: prediction for prediction in there.predictions}
 
     def append(self, prediction: Prediction) -> None:
-        """Write one more sample, which survives a kill once this returns."""
+        """Write one more sample, which survives a kill once this returns. The first one sets an evaluation
+        under other conditions aside, and removes the scores, which no longer cover all samples.
+        """
+        with self._lock:
+            if not self._has_begun:
+                self._begin()
+                self._has_begun = True
         self._appender.append(json.dumps(asdict(prediction), ensure_ascii=False))
         self.done[prediction.key] = prediction
 
     def __enter__(self) -> Self:
-        """Open for appending, and remove the scores, which no longer cover all samples.
+        """Open for appending.
 
         Raises:
             ConfigError: If another process writes to the same folder, or has written meanwhile.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._appender = self._open()
-        if self._is_other:
-            self._set_aside()
-            self._appender.close()
-            self._whole_bytes = self._total_bytes = 0
-            self._appender = self._open()
-        for name in SCORES:
-            (self._folder / name).unlink(missing_ok=True)
-        if not self._whole_bytes:
-            self._appender.append(json.dumps({"conditions": self._conditions}, ensure_ascii=False))
         return self
 
     def __exit__(
@@ -184,6 +183,17 @@ class Ledger:
         return LineAppender(
             self._folder / PREDICTIONS, whole_bytes=self._whole_bytes, total_bytes=self._total_bytes
         )
+
+    def _begin(self) -> None:
+        if self._is_other:
+            self._set_aside()
+            self._appender.close()
+            self._whole_bytes = self._total_bytes = 0
+            self._appender = self._open()
+        for name in SCORES:
+            (self._folder / name).unlink(missing_ok=True)
+        if not self._whole_bytes:
+            self._appender.append(json.dumps({"conditions": self._conditions}, ensure_ascii=False))
 
     def _set_aside(self) -> None:
         names = (path.name.removeprefix("earlier_") for path in self._folder.glob("earlier_*"))

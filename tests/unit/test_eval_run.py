@@ -672,6 +672,17 @@ def test_a_failing_model_leaves_nothing_behind(model, problems, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_model_that_fails_before_its_first_response_changes_nothing(model, problems, tmp_path):
+    argv, out = of_file(model, problems, tmp_path / "out"), tmp_path / "out"
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(0), *argv)
+    evaluate(KnowsFour(), *argv, "--max-tokens", 9)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(0), *argv)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
 def test_a_model_without_weights_is_refused(model):
     (model / "model.safetensors").unlink()
     with pytest.raises(DataError, match="holds no weights"):

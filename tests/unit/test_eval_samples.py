@@ -98,6 +98,12 @@ def test_an_unfinished_evaluation_under_other_conditions_is_refused_with_what_di
         Ledger(tmp_path, CONDITIONS | {"seed": 1})
 
 
+def test_conditions_without_a_sample_bind_nothing(tmp_path):
+    (tmp_path / "predictions.jsonl").write_text(json.dumps({"conditions": CONDITIONS}) + "\n")
+    fill(tmp_path, prediction(0), conditions=CONDITIONS | {"seed": 1})
+    assert read_predictions(tmp_path).conditions["seed"] == 1
+
+
 def test_a_finished_one_is_set_aside_whole(tmp_path):
     fill(tmp_path, prediction(0))
     for round_number in (1, 2):

@@ -32,7 +32,7 @@ from seele_eval.estimates import (
     wilson_interval,
 )
 from seele_eval.harness import agree, greedy_by_prompt, main, read_samples
-from seele_eval.predictions import Ledger, Prediction
+from seele_eval.predictions import Ledger, Prediction, read_predictions
 from seele_eval.scores import average_scores, group_by_decoding, is_partial, score_predictions
 from seele_eval.tables import (
     LUFFY_COLUMNS,
@@ -516,8 +516,18 @@ def write(folder, corrects, *, benchmark="b", temperature=0.0, question="?", fin
                     )
                 )  # fmt: skip
     if finished:
-        (folder / "scores.json").write_text("{}")
+        write_scores(folder)
     return folder
+
+
+def write_scores(folder, order=None):
+    """Score all samples, in order of appearance or of these benchmarks and temperatures."""
+    groups = group_by_decoding(read_predictions(folder).predictions)
+    scores = [
+        {"benchmark": key[0], "temperature": key[1], "samples": 1 + max(each.sample for each in groups[key])}
+        for key in order or groups
+    ]
+    (folder / "scores.json").write_text(json.dumps({"scores": scores}))
 
 
 def test_differences_are_taken_problem_by_problem(tmp_path):
@@ -580,6 +590,19 @@ def test_problems_that_lack_samples_are_left_out(tmp_path):
     )
 
 
+def test_samples_of_a_killed_command_beside_those_scored_do_not_count(tmp_path):
+    scored = {f"p{n}": [n % 2, 0] for n in range(6)}
+    first, second = (write(tmp_path / name, scored) for name in "ab")
+    scores = (first / "scores.json").read_text()
+    write(first, {"p1": [None, None, 1, 1]}, finished=False)
+    write(first, {"q": [1]}, benchmark="killed", finished=False)
+    (first / "scores.json").write_text(scores)
+    write(second, {"q": [0], "r": [0]}, benchmark="killed")
+    comparison = compare(first, second)
+    assert [(row.benchmark, row.problems) for row in comparison.differences] == [("b", 6)]
+    assert comparison.notes == ()
+
+
 def test_pass_at_k_is_compared_on_the_same_problems_up_to_the_smaller_number_of_samples(tmp_path):
     first = write(tmp_path / "a", {"p": [1, 0, 0, 0], "q": [0, 0, 0, 0], "only": [1, 1, 1, 1]})
     second = write(tmp_path / "b", {"p": [1, 1], "q": [1, 0]})
@@ -630,8 +653,7 @@ def test_averages_are_of_the_first_temperature_that_was_scored(tmp_path, drawn_f
             for name in GENERAL:
                 solved = folder.name == "b" and temperature == 0.6
                 write(folder, {"p": [solved]}, benchmark=name, temperature=temperature)
-        scores = [{"benchmark": name, "temperature": each} for name in GENERAL for each in (0.6, 0.0)]
-        (folder / "scores.json").write_text(json.dumps({"scores": scores}))
+        write_scores(folder, [(name, each) for name in GENERAL for each in (0.6, 0.0)])
     assert compare(tmp_path / "a", tmp_path / "b").averages["general"].value == 1.0
     (tmp_path / "a/scores.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"a/scores.json: is damaged"):
