@@ -34,7 +34,7 @@ class Patience:
         longest_wait_s: float = 30.0,
         longest_retry_after_s: float = 600.0,
     ) -> None:
-        """Set the waits; the defaults give a server about three minutes to recover.
+        """Set the waits; the defaults give a server between one and three minutes to recover.
 
         Args:
             attempts: Total number of calls, at least 1.

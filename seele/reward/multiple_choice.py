@@ -125,15 +125,19 @@ def _label(text: str, num_options: int) -> int | None:
 
 
 def _unwrapped(text: str) -> str:
-    """The text without markup: LaTeX commands for text, sizes and blanks; runs of blanks become one."""
-    text = _ESCAPED.sub(r"\1\2", text)
+    """The text without markup: LaTeX commands for text, sizes and blanks, and outer braces; runs of
+    blanks become one.
+    """
+    text = _ESCAPED.sub(r"\1\2", text).strip()
     opened: list[re.Match[str]] = []
     dropped: list[tuple[int, int]] = []
     for brace in _BRACE.finditer(text):
         if brace[0] != "}":
             opened.append(brace)
-        elif opened and (opening := opened.pop())["command"]:
-            dropped += (opening.span(), brace.span())
+        elif opened:
+            opening = opened.pop()
+            if opening["command"] or (opening.start(), brace.end()) == (0, len(text)):
+                dropped += (opening.span(), brace.span())
     for start, end in sorted(dropped, reverse=True):
         text = text[:start] + text[end:]
     return " ".join(_DRESSING.sub(" ", text).split())

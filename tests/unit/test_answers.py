@@ -50,6 +50,8 @@ def names(answer: str | None, options: tuple[str, ...] = CITIES, gold: str = "C"
         "$C$",
         "**C**",
         r"\text{C}",
+        "{C}",
+        r"\boxed{{C}}",
         r"\textbf{(C)}",
         r"\boxed{C}",
         r"so \boxed{\text{(C) Oslo}}",
