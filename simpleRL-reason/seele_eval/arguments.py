@@ -88,7 +88,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--server", help="ask this OpenAI-compatible server for --model; ends in /v1")
     group.add_argument("--run", type=Path, help="run folder: its template, response limit, validation files")
     known = f"{', '.join([*BENCHMARKS, *GROUPS])}"
-    group.add_argument("--benchmarks", type=_names, default=(), help=f"with commas: {known}, or FILE.yaml")
+    group.add_argument("--benchmarks", type=names, default=(), help=f"with commas: {known}, or FILE.yaml")
     group.add_argument(
         "--data-dir", type=Path, help="folder with one subfolder per benchmark (default: the hub)"
     )
@@ -131,7 +131,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-tokens", type=positive, help=f"longest response (default without --run: {MAX_TOKENS})"
     )
-    group.add_argument("--seed", type=int, default=0)
+    group.add_argument("--seed", type=seed, default=0)
     group.add_argument(
         "--grader",
         default="mathruler",
@@ -259,7 +259,8 @@ def add_dtype(group: argparse._ActionsContainer) -> None:
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """Parse names between commas, as an argument's type."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -284,6 +285,22 @@ def share(text: str) -> float:
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"must be above 0 and at most 1, got {text}")
     return value
+
+
+def seed(text: str) -> int:
+    """Parse a seed that NumPy and vLLM take, as an argument's type."""
+    value = int(text)
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 4294967295 (2^32 - 1), got {text}")
+    return value
+
+
+def check_greedy(temperature: float, samples: int) -> None:
+    """Raise ``ConfigError`` if all of several samples would be the same."""
+    if temperature == 0 and samples > 1:
+        raise ConfigError(
+            f"--temperature 0 gives one sample, not {samples}; set --samples 1 or another temperature"
+        )
 
 
 def temperature(text: str) -> float:

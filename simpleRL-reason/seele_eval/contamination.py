@@ -18,6 +18,7 @@ from seele.data.storage.parquet import copy_rows
 from seele.data.storage.schema import iterate_problems
 from seele.errors import ConfigError, DataError
 from seele.rollout.templates import QUESTION
+from seele_eval.arguments import names
 from seele_eval.command import run_command
 from seele_eval.own_benchmarks import find_benchmarks
 from seele_eval.problems import Problem
@@ -133,7 +134,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="seele_eval.contamination", description=__doc__.splitlines()[0])
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="parquet files of problems")
     parser.add_argument(
-        "--benchmarks", default="all", help="comma-separated names, groups or your own (default: all nine)"
+        "--benchmarks",
+        type=names,
+        default=("all",),
+        help="comma-separated names, groups or your own (default: all nine)",
     )
     parser.add_argument("--data-dir", type=Path, help="folder with the benchmarks' files (default: the hub)")
     parser.add_argument("--any-row-count", action="store_true", help="accept incomplete benchmarks")
@@ -146,11 +150,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--min-shared",
-        type=float,
+        type=_portion,
         default=0.0,
-        help="smallest share of a question's n-grams that counts (default: any)",
+        help="smallest share of a question's n-grams that counts, from 0 to 1 (default: any)",
     )
-    parser.add_argument("--examples", type=int, default=2, help="per benchmark (default: %(default)s)")
+    parser.add_argument("--examples", type=_count, default=2, help="per benchmark (default: %(default)s)")
     parser.add_argument(
         "--remove", type=Path, metavar="OUT", help="folder for copies without the overlapping problems"
     )
@@ -158,12 +162,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(parser.parse_args(argv)))
 
 
+def _portion(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1, got {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
+    return value
+
+
 def _run(arguments: argparse.Namespace) -> str:
     if arguments.remove is not None:
         _check_targets(arguments.files, arguments.remove)
     if missing := [file for file in arguments.files if not file.is_file()]:
         raise DataError(f"{missing[0]}: no such file; expected parquet files of problems")
-    benchmarks = find_benchmarks(arguments.benchmarks.split(","))
+    benchmarks = find_benchmarks(arguments.benchmarks)
     tasks = [
         load_benchmark(
             name,

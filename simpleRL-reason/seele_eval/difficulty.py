@@ -14,7 +14,7 @@ from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_cou
 from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError
 from seele.records import Finish, GradeReason
-from seele_eval.arguments import Arguments, new_parser, to_arguments
+from seele_eval.arguments import Arguments, check_greedy, new_parser, to_arguments
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.grading import BOX
 from seele_eval.predictions import read_predictions
@@ -69,10 +69,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
         raise ConfigError(
             "sampling for a filter needs --out and the whole file; omit --benchmarks, --run and --limit"
         )
-    if temperature == 0 and samples > 1:
-        raise ConfigError(
-            f"--temperature 0 gives one sample, not {samples}; set --samples 1 or another temperature"
-        )
+    check_greedy(temperature, samples)
     evaluate(arguments, complete=complete)
     drawn = read_predictions(out)
     correct: Counter[str] = Counter()

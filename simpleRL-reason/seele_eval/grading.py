@@ -152,7 +152,7 @@ def judge_all(grader: Grader, problem: Problem, answer: str | None) -> Grade:
     is_read = whole.reason in (GradeReason.CORRECT, GradeReason.WRONG, GradeReason.ERROR)
     if bare is None or len(problem.answers) == 1 or not is_read:
         return whole
-    given, missing = split_answers(bare), list(problem.answers)
+    given, missing = split_answers(bare), split_answers(problem.answer)
     if len(given) != len(missing):
         # A grader that ignores commas takes 5100 for "5, 100".
         return Grade(False, GradeReason.WRONG) if whole.correct else whole

@@ -28,10 +28,12 @@ from seele_eval.arguments import (
     add_stop,
     advise,
     check_chat,
+    check_greedy,
     chosen_chat,
     chosen_stop,
     merge_chat,
     positive,
+    seed,
     temperature,
 )
 from seele_eval.command import check_folder, exit_quietly, run_command
@@ -231,9 +233,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="where to look for an answer: in a box, as in training; or, without a box, in the last "
         "'answer is ...' or number",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     add_dtype(parser)
     options = parser.parse_args(arguments)
+    check_greedy(options.temperature, options.samples)
     options.stop = chosen_stop(parser, options.stop)
     given = chosen_chat(parser, vars(options))
     check_chat(options.template, given)

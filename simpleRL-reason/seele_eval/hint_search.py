@@ -24,10 +24,12 @@ from seele_eval.arguments import (
     add_dtype,
     add_stop,
     check_chat,
+    check_greedy,
     chosen_chat,
     chosen_stop,
     merge_chat,
     positive,
+    seed,
     temperature,
 )
 from seele_eval.conditions import describe_chat, differing
@@ -290,7 +292,7 @@ def parser_of(prog: str, description: str, *, samples: int) -> argparse.Argument
     add_chat(parser)
     add_stop(parser)
     parser.add_argument("--max-tokens", type=positive, default=1024, help="longest response")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     add_dtype(parser)
     return parser
 
@@ -302,6 +304,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
         ConfigError: If the template would ignore the chat options.
     """
     options = parser.parse_args(arguments)
+    check_greedy(options.temperature, options.samples)
     options.stop = chosen_stop(parser, options.stop)
     given = chosen_chat(parser, vars(options))
     check_chat(options.template, given)

@@ -25,6 +25,7 @@ from seele.records import Instance
 from seele_eval import hint_search
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
+from seele_eval.problems import number_twins
 from seele_eval.prompts import Complete, Request
 
 OWN_SHARE = "own_share"
@@ -73,7 +74,8 @@ def _write(source: Path, out: Path, problems: Sequence[Instance], right: dict[st
         own_solution(each, right[each.instance_id]) if each.instance_id in right else (each, 0.0)
         for each in problems
     ]
-    rewrite_problems(source, out, [*enumerate(instance for instance, _ in own)], split=out.stem)
+    numbered = number_twins(instance for instance, _ in own)
+    rewrite_problems(source, out, [*enumerate(numbered)], split=out.stem)
     set_column(out, out, pa.field(OWN_SHARE, pa.float64()), [share for _, share in own])
     unhinted = sum(not each.hint_steps for each in right.values())
     mean = sum(share for _, share in own) / len(own)

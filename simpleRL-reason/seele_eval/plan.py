@@ -226,6 +226,8 @@ def _choose_model(arguments: Arguments) -> str:
     model = arguments.model or (arguments.run and not arguments.server and str(arguments.run / "merged"))
     if not model:
         raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
+    if not arguments.model and not Path(model).is_dir():
+        raise ConfigError(f"{model}: no such folder; write it with: seele merge {arguments.run}")
     return model
 
 

@@ -14,7 +14,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeVar
 
 from seele.records import Instance
 
@@ -49,6 +50,9 @@ class Problem:
     data_source: str = ""
     """Data set of a training problem; it may have its own checker."""
 
+    steps: tuple[str, ...] = ()
+    """Worked solution of a training problem."""
+
     columns: Mapping[str, Any] = field(default_factory=dict)
     """The row's values of the columns that scores are split by; None if the row lacks one."""
 
@@ -81,17 +85,21 @@ def choice_problem(question: str, options: dict[str, str], gold: str) -> Problem
 
 
 def from_instance(instance: Instance) -> Problem:
-    """A training problem without its worked solution."""
+    """A training problem."""
     return Problem(
         instance_id=instance.instance_id,
         question=instance.question,
         answers=(instance.answer,),
         level=instance.level,
         data_source=instance.data_source,
+        steps=instance.steps,
     )
 
 
-def number_twins(problems: Iterable[Problem]) -> list[Problem]:
+P = TypeVar("P", Problem, Instance)
+
+
+def number_twins(problems: Iterable[P]) -> list[P]:
     """Make ids unique: the second of two identical problems gets ``-2``, and so on."""
     seen: Counter[str] = Counter()
     numbered = []
@@ -128,7 +136,11 @@ def split_answers(text: str) -> list[str]:
     line ends. A part that begins with ``\pm`` counts as two. Braces around the whole set are dropped.
     """
     text = _DRESSING.sub("", text).strip()
-    text = re.sub(r"^\\\{(.*)\\\}$", r"\1", text, flags=re.DOTALL)
+    if text.startswith("\\{") and text.endswith("\\}"):
+        braces = re.findall(r"\\[{}]", text[2:-2])
+        depths = accumulate(1 if each == "\\{" else -1 for each in braces)
+        if min(depths, default=0) >= 0:  # the first brace and the last are a pair
+            text = text[2:-2]
     parts, depth = [""], 0
     for piece in _PIECE.finditer(_COMMA.sub(",", text)):
         depth += bool(piece["opening"]) - bool(piece["closing"])

@@ -151,6 +151,8 @@ def read_columns(columns: RowColumns) -> RowReader:
         options = look_up(row, columns.options)
         if isinstance(options, list):
             options = _lettered(options)
+        elif isinstance(options, Mapping):  # parquet fills up the labels that other rows have
+            options = {label: text for label, text in options.items() if text is not None}
         if not isinstance(options, Mapping) or not options or not all(map(_is_text, options.values())):
             raise DataError(f"{at}, column {columns.options!r}: expected texts, got {reprlib.repr(options)}")
         by_label = {str(label): text for label, text in options.items()}

@@ -7,10 +7,10 @@ come at the end: scores.md, and last scores.json, which marks a complete evaluat
 
 import json
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from threading import Event
 from typing import Any, NoReturn
 
 from seele.data.storage.files import write_atomically
@@ -158,20 +158,34 @@ def record(
     *,
     threads: int,
 ) -> None:
-    """Grade each response as it comes and append it, while the engine draws the next ones."""
+    """Grade each response as it comes and append it, while the engine draws the next ones. Once one cannot be
+    graded, or the user interrupts, none of those that wait is graded. An engine's error loses no response.
+    """
+    is_over = Event()
 
     def keep(draw: Draw, response: Response) -> None:
-        ledger.append(grade(draw, response, grader))
+        if is_over.is_set():
+            return
+        try:
+            ledger.append(grade(draw, response, grader))
+        except BaseException:
+            is_over.set()
+            raise
         progress.advance()
 
     with ThreadPoolExecutor(threads) as pool:
-        pending: deque[Future[None]] = deque()
-        for index, response in responses:
-            pending.append(pool.submit(keep, draws[index], response))
-            while pending and pending[0].done():
-                pending.popleft().result()
-        for future in pending:
-            future.result()
+        futures: list[Future[None]] = []
+        try:
+            for index, response in responses:
+                futures.append(pool.submit(keep, draws[index], response))
+                if is_over.is_set():
+                    break
+            wait(futures)
+        except KeyboardInterrupt:
+            is_over.set()
+            raise
+    for future in futures:
+        future.result()
 
 
 def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Prediction:
@@ -205,12 +219,12 @@ def grade(draw: Draw, response: Response, grader: Grader | FunctionGrader) -> Pr
 
 
 def _instance(task: Task, problem: Problem) -> Instance:
-    """The problem as a training reward function sees it, without a worked solution."""
+    """The problem as a training reward function sees it."""
     return Instance(
         instance_id=problem.instance_id,
         data_source=problem.data_source or task.name,
         question=problem.question,
-        steps=(),
+        steps=problem.steps,
         answer=problem.answer,
         level=problem.level,
     )

@@ -8,6 +8,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,9 @@ def _problem(benchmark: Benchmark, row: Any, at: str) -> Problem:
         ) from error
     question = benchmark.prompt.replace(QUESTION, problem.question)
     version = benchmark.version and f"-{benchmark.version[:8]}"
+    if not benchmark.may_be_published and benchmark.prompt != QUESTION:
+        # Samples without their question do not show that they answer another prompt.
+        version += f"-{sha256(benchmark.prompt.encode()).hexdigest()[:8]}"
     return replace(problem, question=question, instance_id=f"{problem.instance_id}{version}")
 
 

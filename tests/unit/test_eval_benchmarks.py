@@ -565,6 +565,8 @@ def test_samples_and_temperature_are_the_files(legs, model, tmp_path):
     score, asked = evaluate(model, legs, tmp_path / "out")
     assert (score.samples, score.temperature, len(asked)) == (3, 1.0, 12)
     assert {each.question for each in read_predictions(tmp_path / "out").predictions} == {""}
+    legs.write_text(legs.read_text().replace("One number.", "A number."))
+    assert len(evaluate(model, legs, tmp_path / "out")[1]) == 12, "another prompt"
     legs.write_text(f"{YAML}rows: 5\n")
     with pytest.raises(DataError, match="4 rows, but legs has 5"):
         load_own(legs)
@@ -581,6 +583,12 @@ def test_training_problems_that_it_asks_are_found_whatever_its_prompt(legs, tmp_
     assert contamination.main([str(tmp_path / "train.parquet"), "--benchmarks", str(legs)]) == 0
     said = capsys.readouterr().out
     assert "1 of 2 problems" in said and "row 0, a-0: legs 2, exact" in said
+    command = [str(tmp_path / "train.parquet"), "--benchmarks", f" {legs}, ", "--min-shared", "0"]
+    assert contamination.main(command) == 0
+    for option, value in (("--min-shared", "50"), ("--min-shared", "nan"), ("--examples", "-1")):
+        with pytest.raises(SystemExit):
+            contamination.main([*command, option, value])
+        assert f"argument {option}: must be" in capsys.readouterr().err
 
 
 def test_options_are_judged_by_their_label(tmp_path):
@@ -591,6 +599,9 @@ def test_options_are_judged_by_their_label(tmp_path):
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     (tmp_path / "colours.yaml").write_text("reference: rows.json\ncolumns: {options: options}\n")
     task = load_own(tmp_path / "colours.yaml")
+    rows[1]["options"]["3"] = None  # as parquet fills up what other rows have
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    assert load_own(tmp_path / "colours.yaml").problems == task.problems
     assert task.problems[0].question == "Which?\n\nA) red\nB) blue"
     assert task.problems[1].question == "Which?\n\n1) red\n2) blue"
     said = [
@@ -702,6 +713,8 @@ def test_names_are_not_taken_twice(legs, tmp_path):
         ("\\pm 2", ["2", "-2"]),
         ("\\frac{32}{9}, \\frac{1}{2}", ["\\frac{32}{9}", "\\frac{1}{2}"]),
         ("\\left(-\\frac{1}{2}, \\frac{7}{2}\\right)", ["(-\\frac{1}{2}, \\frac{7}{2})"]),
+        ("\\{1,2\\}, \\{3\\}", ["\\{1,2\\}", "\\{3\\}"]),
+        ("\\{\\{1,2\\}, \\{3\\}\\}", ["\\{1,2\\}", "\\{3\\}"]),
         ("1; 3", ["1", "3"]),
         ("1 \\quad 3", ["1", "3"]),
         ("x=1,\\qquad x=3", ["x=1", "x=3"]),
@@ -792,6 +805,22 @@ def test_each_reference_answer_is_used_up_by_one_answer():
     twice = open_problem("?", "2", "2", "3")
     assert verdict(twice, "2,3,2").correct
     assert not verdict(twice, "2,3,3").correct
+
+
+@pytest.mark.parametrize(
+    ("golds", "wrong"),
+    [
+        (("1,250", "3,400"), "1250, 3400"),
+        (("A or B", "C"), "A, C"),
+        (("\\{1,2\\}", "\\{3\\}"), "1, 2, 3"),
+        (("\\pm 2", "5"), "2, 5"),
+    ],
+)
+def test_an_answer_may_itself_be_a_list_or_a_set(golds, wrong):
+    problem = open_problem("?", *golds)
+    assert verdict(problem, problem.answer).correct
+    assert verdict(problem, ", ".join(reversed(golds))).correct
+    assert not verdict(problem, wrong).correct
 
 
 def test_answers_that_run_together_are_not_those_of_the_gold(grader):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +74,10 @@ class KnowsFour:
         for index in reversed(range(len(requests))):
             text = self.answer(requests[index].question)
             yield index, Response(text=text, num_tokens=2, finish=Finish.STOP)
+
+
+class Killed(Exception):
+    """In the place of a signal, which is tested with a real process."""
 
 
 class AlwaysFour(KnowsFour):
@@ -187,6 +192,11 @@ def test_a_validation_file_named_like_a_benchmark_is_not_taken_for_it(model, tra
     model.rename(trained_run / "merged")
     (score,) = evaluate(KnowsFour(), "--run", trained_run)
     assert score.benchmark == "val_math500"
+
+
+def test_a_run_whose_model_is_not_merged_is_told_how(trained_run):
+    with pytest.raises(ConfigError, match=rf"run/merged: no such folder; .*: seele merge {trained_run}$"):
+        evaluate(Untouchable(), "--run", trained_run)
 
 
 def test_options_go_before_what_the_run_says(model, trained_run, problems, tmp_path):
@@ -336,6 +346,40 @@ def test_a_reward_function_of_the_users_own_judges_whole_responses(model, proble
     assert found == {"chains/0": None, "chains/1": None, "chains/2": None, "chains/3": "4"}
 
 
+def test_a_reward_function_of_the_users_own_gets_the_worked_solution(model, problems, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def judge(data_source, solution_str, ground_truth, extra_info):\n"
+        "    return extra_info['steps'] == ['a\\n', 'b']\n"
+    )
+    options = ("--grader", f"{tmp_path}/own.py:judge")
+    assert evaluate(KnowsFour(), *of_file(model, problems, tmp_path / "out", *options))[0].accuracy == 1.0
+
+
+@pytest.mark.parametrize("error", [Killed, KeyboardInterrupt])
+def test_after_the_graders_error_or_an_interrupt_nothing_that_waits_is_graded(
+    model, problems, tmp_path, monkeypatch, error
+):
+    graded = []
+    grade = evaluation.grade
+
+    def slow(*given):
+        graded.append(time.sleep(0.2))
+        if error is Killed:
+            raise Killed
+        return grade(*given)
+
+    class Interrupted(KnowsFour):
+        def __call__(self, requests):
+            yield from super().__call__(requests)
+            if error is KeyboardInterrupt:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "grade", slow)
+    with pytest.raises(error):
+        evaluate(Interrupted(), *of_file(model, problems, tmp_path / "out", "--graders", "1"))
+    assert len(graded) == 1
+
+
 def test_a_runs_own_reward_function_judges_as_in_training(model, trained_run, tmp_path):
     (tmp_path / "own.py").write_text(
         "def half(data_source, solution_str, ground_truth, extra_info, right):\n"
@@ -477,10 +521,6 @@ def test_pass_at_k_is_a_table_and_a_figure_where_there_are_several_samples(model
 
 
 # Going on
-
-
-class Killed(Exception):
-    """In the place of a signal, which is tested with a real process."""
 
 
 class DiesAfter(KnowsFour):

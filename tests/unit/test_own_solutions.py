@@ -1,6 +1,7 @@
 """Worked solutions in a model's own words, from a made-up model."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,13 @@ def test_each_problem_is_asked_behind_as_short_a_hint_as_it_needs(draw):
     assert f"{sum(shares) / 3:.1%}" in said
 
 
+def test_two_problems_that_get_the_same_solution_stay_two(draw, tmp_path):
+    twins = [replace(instance("easy"), instance_id=name) for name in ("one", "two")]
+    write_problems(tmp_path / "problems.parquet", twins, split="train")
+    first, second = read_problems(draw(Model(easy=0))[1])
+    assert second == replace(first, instance_id=f"{first.instance_id}-2")
+
+
 def test_further_columns_stay(draw, tmp_path):
     file = tmp_path / "problems.parquet"
     topics, sources = ["sums", None, "sets"], [{"page": 1}, {"page": 2}, None]
@@ -120,6 +128,18 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     ledger.write_text("".join([head, "{\n", *others]))
     with pytest.raises(CheckpointError, match=r"own.parquet.samples.jsonl: is damaged .*; remove"):
         draw(done)
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_a_seed_is_one_that_the_engine_takes(draw, seed, capsys):
+    with pytest.raises(SystemExit):
+        draw(Model(), "--seed", seed)
+    assert "--seed: must be from 0 to 4294967295" in capsys.readouterr().err
+
+
+def test_greedy_samples_that_would_be_the_same_are_refused(draw):
+    with pytest.raises(ConfigError, match="--temperature 0 gives one sample, not 2; set --samples 1"):
+        draw(Model(), "--temperature", "0")
 
 
 @pytest.mark.parametrize("temperature", ["nan", "-1"])
