@@ -139,19 +139,23 @@ _CONTEXT = re.compile(
     r"\b(?:about|around|nearly|almost|approx\w*|roughly|round(?:s|ed|ing)?|estimat\w*|nearest|significant|sf"
     r"|[bp]?mod|modul[oa]r?|clock|base|bases|binary|octal|hexadecimal|remainders?|equiv|mathbb"
     r"|not|cannot|\w{2,9}n['\u2019]t|false|wrong|incorrect\w*|untrue|mistake\w*|errors?|invalid"
-    r"|contradict\w*|impossible|absurd|fails?|whether|true)\b|[\u2248\u2261]",
+    r"|contradict\w*|impossible|absurd|fails?|whether|true|digits?|[ZF](?:_|/|_\()?[0-9]{1,9}|GF"
+    r"|[a-z] {0,9}\* {0,9}[a-z] {0,9}= {0,9}\(?[0-9]{0,9}[a-z])\b|[\u2248\u2261]",
     re.IGNORECASE,
 )
-"""Words that may change the meaning of every equation in their line."""
+"""Words that may change the meaning of every equation in their line, and operations defined there."""
 _TAKEN = re.compile(
     r"(?<!total )(?<!sum )\b(?:of|at)\s*$"
     r"|\b(?:day|week|month|year|case|step|part|page|chapter|level|round)s?\s*$"
 )
 """``the price of 3 shirts + 5``, ``Weeks 1 + 2``: the first number belongs to the words before it."""
+_LABELLED = re.compile(r"(?:\b[A-Z]|\b(?i:in|for|from|on|the|both)\s{1,9})[^\W\d_]{1,20}[^\W\d_su]s\s*$")
+"""``Groups 1 + 2``, ``in games 1-5``: a plural before the first number of a sum without units."""
 _DOUBTFUL = _words("""
     half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
     sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root
-    percent percentage fraction ratio product difference log ln sin cos tan pi choose factorial dozen
+    percent percentage fraction ratio product difference log lg ln lim sin cos tan sqrt abs pi
+    choose factorial dozen
     than as minus plus less more by over into from under negative between divided multiplied per
     if let suppose no does am pm o'clock two three four five six seven eight nine ten eleven twelve twenty
     """)
@@ -186,6 +190,9 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     before = _BEFORE.search(plain, max(start - _FAR, 0), start)
     behind = _BEHIND.match(plain, end, end + _FAR)
     if before is None or behind is None or _TAKEN.search(before["words"].lower()):
+        return False
+    is_bare_sum = re.match(r"\(*[0-9]+[-+]", left) and not re.search(_WORD, found["left"])
+    if is_bare_sum and _LABELLED.search(before["words"]):
         return False
     if not _same_units(left, f"{found['left']}={found['right']}{behind['words']}"):
         return False

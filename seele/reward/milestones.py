@@ -49,7 +49,9 @@ def find_milestones(question: str, steps: Sequence[str], answer: str) -> tuple[M
     if _CHAIN_QUESTION.fullmatch(question.strip()) and (links := list(_CHAIN_STEP.finditer(text))):
         found = [Milestone(link["value"], link.end(), (link[0],)) for link in links]
         return (*found[:-1], replace(found[-1], value=answer, end=len(text)))
-    found, written, step_start = [], [], 0
+    found, step_start = [], 0
+    # What the question gives is never an error, even if it is false.
+    written = [equation.written for equation in equations(question) if equation.written]
     for step, stated in zip(steps, _stated(question, steps), strict=True):
         new = [equation for equation, is_new in stated if is_new]
         for equation, _ in stated:
@@ -170,7 +172,7 @@ def _free_events(milestones: Sequence[Milestone], text: str, hint: str) -> Itera
         start, end = equation.start - len(hint), equation.end - len(hint)
         if start < 0:
             continue
-        # An equation of the worked solution is never an error, even if it is false.
+        # An equation of the question or the worked solution is never an error, even if it is false.
         if equation.is_false and equation.written not in stated:
             left = equation.written.partition("=")[0]
             yield _Event(start, end, True, by_left.get(left, []))

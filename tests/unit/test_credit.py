@@ -343,6 +343,13 @@ def test_a_response_continues_its_hint(hint, response, passed, error):
     assert watch.chars_read == len(response)
 
 
+def test_what_the_question_gives_is_no_error():
+    milestones = find_milestones("If 5 + 3 = 28 and 9 + 1 = 810, what is 8 + 6?", (), "214")
+    watch = ErrorWatch(milestones, shown=0)
+    assert not watch.finds_error("We know that 5 + 3 = 28.\nAnd 9 + 1 = 810.\n")
+    assert watch.finds_error("Then 8 + 6 = 15.\n")
+
+
 # --- A walk of the user's own
 
 

@@ -403,6 +403,8 @@ FALSE = [
     "**Total**: 5 + 3 = 9",
     "1. **Cost of pens**: 5 * 3 = 16",
     "He has:\n5 + 3 = 9",
+    "He pays 5 + 3 = 9",
+    "Area = l * w = 5 * 3 = 16",
     "\\[ 5 + 3 = 9 \\]",
 ]
 TRUE_OR_UNSURE = [
@@ -540,6 +542,22 @@ TRUE_OR_UNSURE = [
     "Weeks 1 + 2 = 30 pages",
     "$1.000 + $500 = $1.500",
     "(10 + 5 * 2) = 30",
+    "c = sqrt (9 + 16) = 5",
+    "sqrt 16 + 2 = 6",
+    "abs (3 - 8) + 2 = 7",
+    "lg 100 + 3 = 5",
+    "In Z_10, 7 + 5 = 2",
+    "In Z_{10}, 7 + 5 = 2",
+    "In GF(7), 4 + 5 = 2",
+    "In F_7, 4 + 5 = 2",
+    "In Z/7, 4 + 5 = 2",
+    "The units digit: 7 * 7 = 9",
+    "7 * 8 = 6 (last digit)",
+    "Groups 1 + 2 = 30",
+    "Boxes 1 + 2 = 30",
+    "Games 1-5 = 50 points",
+    "In games 1-5 = 50",
+    "Since $a * b = a^2 + b$, we get $3 * 4 = 13$",
 ]
 NO_VALUES = [
     "y = 3x + 5.",
