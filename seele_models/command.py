@@ -33,7 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     fetching.add_argument("--revision", help="branch, tag or commit on the hub")
     fetching.set_defaults(make=_fetch)
     _add_warm_start(kinds.add_parser("warm-start", help=WARM_START, description=WARM_START))
-    return _run(parser.parse_args(argv))
+    arguments, more = parser.parse_known_args(argv)
+    # argparse takes no second group of positional arguments behind an option.
+    if more and hasattr(arguments, "settings") and all("=" in each and each[0] != "-" for each in more):
+        arguments.settings += more
+    elif more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    return _run(arguments)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -674,6 +674,18 @@ def test_a_warm_start_without_its_model_or_problems_is_refused(tmp_path, lacks, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_warm_start_takes_settings_behind_its_options(tmp_path, monkeypatch, capsys):
+    wishes = []
+    monkeypatch.setattr(command, "make_warm_start", lambda _, wish: wishes.append(wish) or tmp_path / "made")
+    arguments = ["warm-start", "m", "a=1", "--problems", "p", "--out", str(tmp_path)]
+    assert command.main([*arguments, "b=2", "+c=3"]) == 0
+    assert wishes[0].settings == ("a=1", "b=2", "+c=3")
+    for wrong in ("more", "--limt=3"):
+        with pytest.raises(SystemExit):
+            command.main([*arguments, wrong])
+        assert f"unrecognized arguments: {wrong}" in capsys.readouterr().err
+
+
 def test_a_warm_starts_settings_are_those_of_a_run(tmp_path):
     wish = warm_start_of(tmp_path / "it's, here", settings=("trainer.experiment_name=mine",))
     config = compose(wish.overrides(tmp_path / "run"))
