@@ -209,10 +209,11 @@ def prepare_gsm8k(
 
 def _steps_range(text: str) -> range:
     """Return the range that ``2-4`` or ``3`` stands for."""
-    low, _, high = text.partition("-")
-    if not (low.isdecimal() and (high or low).isdecimal() and 1 <= int(low) <= int(high or low)):
+    low, to, high = text.partition("-")
+    high = high if to else low
+    if not (low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high)):
         raise ConfigError(f"--steps {text}: expected a number or a range, such as 2-4")
-    return range(int(low), int(high or low) + 1)
+    return range(int(low), int(high) + 1)
 
 
 def _limited(instances: "list[Instance]", limit: TokenLimit | None) -> "Split":

@@ -235,12 +235,13 @@ def test_the_command_lists_every_source():
         ),
         ("hf://datasets/a/b?subset=x&ref=abc", HubReference(name="a/b", configs=("x",), revision="abc")),
         ("https://huggingface.co/datasets/a/b", HubReference(name="a/b")),
-        ("https://huggingface.co/datasets/a/b/tree/abc/data", HubReference(name="a/b", revision="abc")),
+        ("https://huggingface.co/datasets/a/b/tree/abc", HubReference(name="a/b", revision="abc")),
         (
-            "https://huggingface.co/datasets/a/b/viewer/x/test?p=0".replace("?p=0", ""),
+            "https://huggingface.co/datasets/a/b/viewer/x/test?p=0",
             HubReference(name="a/b", configs=("x",), split="test"),
         ),
         ("https://huggingface.co/datasets/a/b/viewer/default/train", HubReference(name="a/b", split="train")),
+        ("https://huggingface.co/datasets/a/b/viewer/x", HubReference(name="a/b", configs=("x",))),
         ("some/folder", Path("some/folder")),
     ],
 )
@@ -257,6 +258,9 @@ def test_a_reference_is_understood(text, expected):
         ("ftp://a/b", "expected hf://"),
         ("hf://a/b?cofnig=x", "unknown or empty parameter 'cofnig'"),
         ("hf://a/b?split=", "unknown or empty parameter 'split'"),
+        ("https://huggingface.co/datasets/a/b/blob/main/main/test.parquet", "cannot read 'blob/main/main/te"),
+        ("https://huggingface.co/datasets/a/b/tree/refs/pr/1", "cannot read 'tree/refs/pr/1'"),
+        ("hf://a/b/x/test", "cannot read 'x/test' behind OWNER/NAME; allowed are viewer/CONFIG"),
     ],
 )
 def test_a_bad_reference_is_refused(text, complaint):
@@ -466,6 +470,11 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
         ({"columns": {"solution": "a", "steps": "b"}}, "not both"),
         ({"columns": {"answer": None}}, "map its column"),
         ({"columns": {"steps": "a"}, "max_steps": 3}, "'a' is a list of steps"),
+        ({"columns": {"steps": "a"}, "thinking": "drop"}, "'a' is a list of steps; leave thinking out"),
+        (
+            {"columns": {"answer": None, "solution": "a"}, "solution_form": "gsm8k", "max_steps": 3},
+            "max_steps has no effect on solution_form 'gsm8k'",
+        ),
         ({"splits": {"train": 2022}}, r"hf://a/b.splits.train: expected str, got 2022"),
         ({"splits": {2022: "train"}}, r"hf://a/b.splits: expected str, got 2022"),
     ],
@@ -473,6 +482,14 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
 def test_bad_settings_are_refused(changes, complaint):
     with pytest.raises(ConfigError, match=complaint):
         find_settings("hf://a/b", changes=changes)
+
+
+def test_columns_that_are_set_are_not_looked_for(tmp_path):
+    file = tmp_path / "f.jsonl"
+    file.write_text('{"question": "no", "problem": "1 + 1?", "answer": "3", "gold": "2"}\n')
+    changes = {"columns": {"question": "problem", "answer": "gold"}}
+    (problem,) = read_source(str(file), changes=changes)
+    assert (problem.question, problem.answer) == ("1 + 1?", "2")
 
 
 def test_columns_are_given_in_one_place():

@@ -113,7 +113,8 @@ class Piece:
 def heading(*words: str) -> re.Pattern[str]:
     """Return a pattern for lines that begin with one of ``words`` and a number, also in bold."""
     return re.compile(
-        rf"^[ \t]*(?:#{{1,6}}[ \t]+)?[*_]{{0,3}}({'|'.join(words)})[ \t]+(\d+)[*_]{{0,3}}[.:)][*_]{{0,3}}",
+        rf"^[ \t]*(?:#{{1,6}}[ \t]+)?[*_]{{0,3}}({'|'.join(words)})[ \t]+"
+        r"(\d{1,3})[*_]{0,3}[.:)][*_]{0,3}",
         re.MULTILINE,
     )
 

@@ -56,11 +56,12 @@ def parse_reference(text: str) -> HubReference | Path:
     """Return what ``text`` refers to; a path need not exist.
 
     ``hf://owner/name`` and ``https://huggingface.co/datasets/owner/name``, the latter also as
-    ``.../viewer/config/split`` or ``.../tree/revision``, take ``config`` (several with commas), ``split`` and
-    ``revision`` as parameters. Anything without a scheme is a path.
+    ``.../viewer/config[/split]`` or ``.../tree/revision``, take ``config`` (several with commas),
+    ``split`` and ``revision`` as parameters. Anything without a scheme is a path.
 
     Raises:
-        ConfigError: For another scheme or host, a name that is not ``owner/name``, or an unknown parameter.
+        ConfigError: For another scheme or host, a name that is not ``owner/name``, another path, or an
+            unknown parameter.
     """
     parts = urlsplit(text)
     if "://" not in text:
@@ -73,10 +74,11 @@ def parse_reference(text: str) -> HubReference | Path:
         path = parts.path.removeprefix("/datasets/")
     else:
         raise ConfigError(f"{text}: expected {_FORM}")
-    owner, name, *rest = [*(unquote(part) for part in path.strip("/").split("/") if part), "", ""][:5]
+    owner, name, *rest = [*(unquote(part) for part in path.strip("/").split("/") if part), "", ""]
     if not owner or not name:
         raise ConfigError(f"{text}: expected OWNER/NAME; a reference is {_FORM}")
-    found = _from_path(rest) | _from_query(parts.query or parts.fragment, text)
+    in_path = _from_path([part for part in rest if part], text)
+    found = in_path | _from_query(parts.query or parts.fragment, text)
     return HubReference(
         name=f"{owner}/{name}",
         configs=tuple(config for config in found.get("config", "").split(",") if config),
@@ -97,19 +99,27 @@ def beside(folder: Path, reference: str) -> str:
     return str(folder / Path(reference).expanduser())
 
 
-def _from_path(rest: list[str]) -> dict[str, str]:
+def _from_path(rest: list[str], text: str) -> dict[str, str]:
     """Return the parameters in the path of a hub page."""
-    match [part for part in rest if part]:
-        case ["viewer", config, split]:
-            return {"split": split} | ({} if config == "default" else {"config": config})
-        case ["tree" | "blob" | "resolve", revision, *_]:
+    match rest:
+        case []:
+            return {}
+        case ["viewer", config, *split] if len(split) <= 1:
+            found = {} if config == "default" else {"config": config}
+            return found | ({"split": split[0]} if split else {})
+        case ["tree", revision]:
             return {"revision": revision}
-    return {}
+    raise ConfigError(
+        f"{text}: cannot read {'/'.join(rest)!r} behind OWNER/NAME; allowed are viewer/CONFIG, "
+        "viewer/CONFIG/SPLIT and tree/REVISION; name what you mean with ?config=...&split=...&revision=..."
+    )
 
 
 def _from_query(query: str, text: str) -> dict[str, str]:
     found = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
+        if key == "p":  # the page of the hub's viewer
+            continue
         if key not in _PARAMETERS or not value:
             raise ConfigError(f"{text}: unknown or empty parameter {key!r}; known are {sorted(_PARAMETERS)}")
         found[_PARAMETERS[key]] = value

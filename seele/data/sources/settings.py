@@ -130,6 +130,13 @@ class SourceSettings:
             raise ValueError(
                 f"max_steps is for solutions that are cut here, but {self.columns.steps!r} is a list of steps"
             )
+        if self.thinking == "drop" and self.columns.steps:
+            raise ValueError(
+                f"thinking is for a solution in one text, but {self.columns.steps!r} is a list of steps; "
+                "leave thinking out"
+            )
+        if self.max_steps is not None and self.solution_form == "gsm8k":
+            raise ValueError("max_steps has no effect on solution_form 'gsm8k': each line is a step")
         if unknown := [reason for reason in self.leave_out if reason not in list(Reason)]:
             raise ValueError(f"leave_out: unknown reasons {unknown}; known are {[*map(str, Reason)]}")
         for name in (self.data_source, *self.splits):
@@ -178,7 +185,10 @@ def find_settings(
         raw["solution_form"] = "text"
     if mapped:
         raw["columns"] = raw.get("columns", {}) | mapped
-    return from_mapping(SourceSettings, raw | dict(changes or {}), name_or_reference)
+    raw |= changes or {}
+    if changes and "columns" in changes and "detect" not in changes:
+        raw.pop("detect", None)
+    return from_mapping(SourceSettings, raw, name_or_reference)
 
 
 def _settings_of(name_or_reference: str) -> dict[str, Any]:
