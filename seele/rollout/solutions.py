@@ -212,10 +212,11 @@ def _encode_with_offsets(tokenizer: Tokenizer, text: str) -> tuple[list[int], li
     """Token ids, and where each token starts and ends, in characters; ends never decrease."""
     try:
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    except NotImplementedError as error:  # transformers' slow tokenizers
+    except (NotImplementedError, ValueError) as error:  # transformers' slow tokenizers; Mistral's own
         raise ConfigError(
-            "actor_rollout_ref.model.path: its tokenizer does not report where in a text a token is, which "
-            "hints and worked solutions need; save a fast one there (tokenizer.json)"
+            f"actor_rollout_ref.model.path: its tokenizer ({type(tokenizer).__name__}) does not report where "
+            "in a text a token is, which hints and worked solutions need; save a fast one there "
+            "(tokenizer.json)"
         ) from error
     offsets = encoded["offset_mapping"]
     ends = list(accumulate((end for _, end in offsets), max))

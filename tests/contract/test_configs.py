@@ -462,11 +462,11 @@ def test_what_verl_is_told_follows_from_the_settings(planned):
     assert stopping == ["mine:Mine", "seele_verl.engine.stopping:StopAtError"]
 
 
-def run_training_with(monkeypatch, run_ppo) -> DictConfig:
+def run_training_with(monkeypatch, run_ppo, validate_config=lambda **_: None) -> DictConfig:
     """Run training with a double for verl and Ray; return the plan."""
     config = OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"py_executable": None}}}})
     OmegaConf.set_readonly(config, True)
-    monkeypatch.setattr(runner, "validate_config", lambda **_: None)
+    monkeypatch.setattr(runner, "validate_config", validate_config)
     monkeypatch.setattr(runner, "need_reference_policy", lambda _: False)
     monkeypatch.setattr(runner, "need_critic", lambda _: False)
     monkeypatch.setattr(runner, "run_ppo", run_ppo)
@@ -494,6 +494,14 @@ def test_ray_is_started_again_where_it_did_not_start(monkeypatch, message, failu
     else:
         run_training_with(monkeypatch, run_ppo)
     assert len(begun) == (starts or failures)
+
+
+def test_all_that_verl_says_of_settings_that_it_refuses_is_told(monkeypatch):
+    def refuse(**_):
+        raise AssertionError("first line\nsecond line")
+
+    with pytest.raises(ConfigError, match=r"^verl refuses these settings: first line\nsecond line$"):
+        run_training_with(monkeypatch, lambda *_, **__: None, validate_config=refuse)
 
 
 def test_verl_gets_a_copy_and_the_interpreter_of_the_run(monkeypatch):

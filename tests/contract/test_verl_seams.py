@@ -30,6 +30,7 @@ from seele.methods.sources import build_source
 from seele.records import Completion, Finish, Grade, GradeReason, HintShare, Instance, Rollout, Visit
 from seele.rollout.solutions import EncodedProblem
 from seele_verl import columns, off_policy
+from seele_verl.checks.verl_settings import LOSSES
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
@@ -156,6 +157,12 @@ def test_one_batch_is_one_step_of_the_optimizer_and_none_of_the_learning_rates_s
     source = inspect.getsource(TrainingWorker.train_batch)
     assert 'tu.get(data, key="update_lr_scheduler", default=False)' in source
     assert "self.engine.train_batch(data, loss_function=self.loss_fn)" in source
+
+
+def test_the_policy_losses_are_those_that_verl_registers():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+
+    assert set(LOSSES) == set(POLICY_LOSS_REGISTRY)
 
 
 def test_the_engine_replica_is_chosen_by_name():

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -197,6 +198,14 @@ BAD_SETTINGS = [
         "trainer.total_epochs: has no effect with trainer.total_training_steps (30)",
     ),
     (
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+        "has no effect while actor_rollout_ref.actor.use_dynamic_bsz is true; set actor_rollout_ref.actor.",
+    ),
+    (
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=2",
+        "ref.log_prob_use_dynamic_bsz is true; set actor_rollout_ref.ref.log_prob_max_token_len_per_gpu",
+    ),
+    (
         "actor_rollout_ref.actor.strategy=megatron",
         "strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'",
     ),
@@ -218,6 +227,20 @@ BAD_SETTINGS = [
         "validated_training_problems must not be negative, got -1",
     ),
     ("actor_rollout_ref.actor.strategy=fsdp", "strategy: got 'fsdp'; allowed on a CPU is 'fsdp2'"),
+    ("trainer.device=gpu", "trainer.device: expected one of ['cpu', 'cuda'], got 'gpu'"),
+    (
+        "actor_rollout_ref.actor.checkpoint.save_contents=[hf_model]",
+        "checkpoint.save_contents: expected a list with ['model', 'optimizer', 'extra'], all of which",
+    ),
+    ("actor_rollout_ref.actor.checkpoint.load_contents=[model]", "load_contents: expected a list with"),
+    (
+        "actor_rollout_ref.actor.optim.lr_scheduler_type=linear",
+        "lr_scheduler_type: expected one of ['constant', 'cosine'], got 'linear'",
+    ),
+    (
+        "actor_rollout_ref.actor.policy_loss.loss_mode=gsop",
+        "actor_rollout_ref.actor.policy_loss.loss_mode: expected one of ['vanilla', ",
+    ),
     ("trainer.use_v1=false", "trainer.use_v1: expected true, as SEELE builds on that trainer, got False"),
     ("trainer.resume_mode=never", "expected one of ['auto', 'disable', 'resume_path'], got 'never'"),
     ("trainer.resume_mode=resume_path", "trainer.resume_from_path: expected a checkpoint folder"),
@@ -241,6 +264,10 @@ BAD_SETTINGS = [
     ("actor_rollout_ref.actor.loss_agg_mode=seq-mean", "loss_agg_mode: expected one of ['token-mean'"),
     ("actor_rollout_ref.actor.kl_loss_type=kk", "kl_loss_type: expected one of ['kl', 'k1'"),
     ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "(3) must divide the 1 ranks"),
+    (
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=3",
+        "actor.ulysses_sequence_parallel_size: got 3, which must divide the 32 attention heads of ",
+    ),
     ("seele.reward.grader=mathrulr", "unknown name 'mathrulr'; allowed are"),
     (
         "seele.curriculum.columns=level",
@@ -292,7 +319,8 @@ BAD_SETTINGS = [
     ),
     (
         "actor_rollout_ref.model.path=no/model",
-        "actor_rollout_ref.model.path: no model and tokenizer at 'no/model'",
+        "no model and tokenizer at 'no/model' (no folder, and the hub is switched off by HF_HUB_OFFLINE=1, "
+        "which hardware=cpu sets); run: seele model fetch no/model, and pass its folder",
     ),
     ("actor_rollout_ref.model.path=./mine", "actor_rollout_ref.model.path: no folder /"),
     ("actor_rollout_ref.model.path=models/tiny", "/models/tiny; allowed are a Hugging Face folder"),
@@ -424,6 +452,7 @@ BAD_SETTINGS_OF_A_CRITIC = [
     ("critic.strategy=megatron", "critic.strategy: expected one of ['fsdp', 'fsdp2'], got 'megatron'"),
     ("critic.loss_agg_mode=mean", "critic.loss_agg_mode: expected one of ['token-mean'"),
     ("critic.checkpoint.async_save=true", "critic.checkpoint.async_save: expected false"),
+    ("critic.checkpoint.save_contents=[model]", "critic.checkpoint.save_contents: expected a list with"),
     ("critic.ppo_mini_batch_size=3", "(8) must be a multiple of critic.ppo_mini_batch_size (3)"),
     (
         "critic.ppo_max_token_len_per_gpu=160",
@@ -532,6 +561,8 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
     for path in (run, checkpoint / "actor", checkpoint):  # the last was being written
         assert refusal(f"{resume}resume_path", path=path) == f"{expected} in it, got '{path}'"
     (checkpoint / "data.pt").touch()
+    assert "global_step_10: has no actor shards" in refusal(f"{resume}resume_path", path=checkpoint)
+    write(checkpoint / "actor" / "model_world_size_1_rank_0.pt")
     check(
         f"trainer.resume_from_path={checkpoint}", f"trainer.default_local_dir={run}", f"{resume}resume_path"
     )
@@ -870,6 +901,44 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, model, override, message)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("template", "typed", "warns"),
+    [
+        ("{{ messages }}", (), True),
+        ("{{ messages }}", ("seele.prompt.template=plain",), False),
+        ("{{ messages }}", ("model=tiny",), False),
+        (None, (), False),
+        ("ours", (), False),
+    ],
+)
+def test_a_model_with_a_chat_template_is_not_given_the_default_models_silently(
+    check, model, tmp_path, capsys, template, typed, warns
+):
+    from seele_models.tokenizer import byte_tokenizer
+
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    tokenizer = byte_tokenizer()
+    if template != "ours":
+        tokenizer.chat_template = template
+    tokenizer.save_pretrained(other)
+    check(f"{MODEL_PATH}={other}", *typed)
+    assert ("warning: seele.prompt.template: plain, the default" in capsys.readouterr().err) == warns
+
+
+def test_an_engines_gpus_share_attention_heads(check, model, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    config = json.loads((other / "config.json").read_text())
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 48}
+    (other / "config.json").write_text(json.dumps(config | heads))
+    run = (f"{MODEL_PATH}={other}", "trainer.n_gpus_per_node=4", "ray_kwargs.ray_init.num_cpus=14")
+    size = "actor_rollout_ref.rollout.tensor_model_parallel_size="
+    check(*run, f"{size}2")
+    with pytest.raises(ConfigError, match=r"got 4, which must divide the 6 attention heads of \S+other"):
+        check(*run, f"{size}4")
+
+
 # Memory and fused kernels
 
 
@@ -892,6 +961,28 @@ def test_fused_kernels_without_what_gathers_an_untied_output_layer_are_refused(c
     assert check(*fused).num_problems == 8
     with pytest.raises(ConfigError, match=r"external_lib: got 'json'; .* 'seele_verl.fused_head' must be"):
         check(*fused, "actor_rollout_ref.model.external_lib=json")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("final_logit_softcapping", 30.0),
+        ("logits_scaling", 8.0),
+        ("logit_scale", 0.25),
+        ("lm_head_bias", True),
+    ],
+)
+def test_fused_kernels_are_refused_where_they_would_leave_out_what_changes_logits(
+    check, model, tmp_path, setting, value
+):
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {setting: value}))
+    own = (f"{MODEL_PATH}={other}", "seele.packed_updates=false")
+    assert check(*own).num_problems == 8
+    with pytest.raises(ConfigError, match=rf"has {setting}={value}, .* set \S+use_fused_kernels=false$"):
+        check(*own, "actor_rollout_ref.model.use_fused_kernels=true")
 
 
 def test_what_a_packed_update_cannot_compute_is_refused(check, model):

@@ -89,7 +89,10 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool, nu
         return
     known = config.trainer.device == "cuda" and cluster_address(config) == LOCAL
     changes = possible_changes(
-        config, supervised=supervised, gpus_per_node=num_cards() if known else math.inf
+        config,
+        supervised=supervised,
+        heads=shape.num_attention_heads,
+        gpus_per_node=num_cards() if known else math.inf,
     )
     change = smallest_change(needs_with, changes)
     said = "memory: " + "; ".join(_shortage(need, machine) for need in short) + ". " + advice(change)

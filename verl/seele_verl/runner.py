@@ -16,6 +16,7 @@ from verl.utils.config import validate_config
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 import seele_verl.settings  # noqa: F401  verl resolves the configuration in this process
+from seele.errors import ConfigError
 from seele_verl.changes import with_changes
 from seele_verl.checks.cluster import (
     WAIT_S,
@@ -76,13 +77,19 @@ def run_training(
         is_restart: True to wait until a cluster has room: the run's earlier resources may not be free yet,
             and a lost node may come back.
         task_runner: ``SeeleTaskRunner``, or a class derived from it.
+
+    Raises:
+        ConfigError: verl refuses the configuration.
     """
     executable = {} if python == sys.executable else {PY_EXECUTABLE: python}
     patience = WAIT_S if is_restart else 0
     config = with_changes(config, executable | {PATIENCE: patience, SHARED: files_to_share(config)})
-    validate_config(
-        config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
-    )
+    try:
+        validate_config(
+            config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+        )
+    except Exception as error:
+        raise ConfigError(f"verl refuses these settings: {error}") from error
     runner: Any = ray.remote(task_runner)
     for start in range(RAY_STARTS):
         patient_agents = patient_raylet if start else nullcontext

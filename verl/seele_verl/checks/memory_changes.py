@@ -64,13 +64,14 @@ def smallest_change(
 
 
 def possible_changes(
-    config: DictConfig, *, supervised: bool, gpus_per_node: float = math.inf
+    config: DictConfig, *, supervised: bool, heads: int, gpus_per_node: float = math.inf
 ) -> list[list[Change]]:
     """Return possible changes in the order of their cost: kinds of changes, each with the smallest first.
 
     Args:
         config: The composed configuration.
         supervised: True if verl's SFT trainer runs.
+        heads: Number of the model's attention heads, which an engine's GPUs share.
         gpus_per_node: The most GPUs that a node of the run may have.
     """
     section = config.actor_rollout_ref
@@ -100,7 +101,8 @@ def possible_changes(
             [
                 {f"{ROLLOUT}.tensor_model_parallel_size": size}
                 for size in (2, 4, 8)
-                if section.rollout.tensor_model_parallel_size < size <= of_node and ranks % size == 0
+                if section.rollout.tensor_model_parallel_size < size <= of_node
+                and ranks % size == heads % size == 0
             ],
             # These help where host memory is short.
             [

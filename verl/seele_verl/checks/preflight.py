@@ -1,5 +1,6 @@
 """Every check that can be made before Ray starts, so that a run does not fail an hour later."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from seele.reward.reasoning import check_reference
 from seele.reward.walks import find_walk
 from seele.rollout.templates import CHAT, check_template
 from seele_models.command import command_that_makes
+from seele_models.tokenizer import byte_tokenizer
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
@@ -45,6 +47,16 @@ from seele_verl.sft.preflight import check_supervised
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
 FUSED_HEAD = "seele_verl.fused_head"
+CHANGES_LOGITS = {
+    "final_logit_softcapping": None,
+    "logits_scaling": 1,
+    "logit_scale": 1,
+    "lm_head_multiplier": 1,
+    "lm_head_bias": False,
+}
+"""What changes logits after the output layer's product in a model's configuration -> the value at which it
+does not.
+"""
 INSTEAD_UNDER_SFT = {
     "trainer.total_epochs": "set seele.sft.epochs",
     "actor_rollout_ref.actor.optim.lr_scheduler_type": "the schedule is half a cosine; "
@@ -53,6 +65,21 @@ INSTEAD_UNDER_SFT = {
     "actor_rollout_ref.actor.optim.lr_warmup_steps": "set seele.sft.warmup_ratio",
     "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "set seele.sft.warmup_ratio",
 }
+WITH_OUTPUT_BIAS = ("codegen", "ctrl", "gptj", "phi")
+"""Types of models in transformers whose output layer always has a bias."""
+
+OF_FIXED_MICRO_BATCHES = {
+    f"actor_rollout_ref.{section}_micro_batch_size_per_gpu": (
+        f"actor_rollout_ref.{switch}",
+        f"actor_rollout_ref.{section}_max_token_len_per_gpu",
+    )
+    for section, switch in (
+        ("actor.ppo", "actor.use_dynamic_bsz"),
+        ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
+        ("ref.log_prob", "ref.log_prob_use_dynamic_bsz"),
+    )
+}
+"""Rows of a micro-batch -> the switch under which they are not read, and what is read instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +156,9 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     tokenizer = _load_tokenizer(config, seele)
     check_value_head(config)
     check_model_runner(config, seele)
+    _check_template_is_meant(config, overrides, tokenizer)
     _check_window(config)
+    _check_heads(config)
     _check_fused_head(config)
     if seele.packed_updates:
         _check_packing(config)
@@ -252,6 +281,9 @@ def _check_keys(config: DictConfig, overrides: Sequence[str]) -> None:
                 f"{key}: has no effect with trainer.total_training_steps "
                 f"({config.trainer.total_training_steps}), which methods and jobs set; set that to null"
             )
+        switch, instead = OF_FIXED_MICRO_BATCHES.get(key, (None, None))
+        if switch is not None and OmegaConf.select(config, switch):
+            raise ConfigError(f"{key}: has no effect while {switch} is true; set {instead}")
     check_has_effect(overrides)
     missing = sorted(OmegaConf.missing_keys(config) - MISSING_IN_VERL)
     if missing:
@@ -447,6 +479,7 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
     remedy = f"run: {command}" if command else "allowed are a Hugging Face folder or a name on the hub"
     if _is_a_path(path) and not Path(path).exists():
         raise ConfigError(f"actor_rollout_ref.model.path: no folder {Path(path).absolute()}; {remedy}")
+    from huggingface_hub.constants import HF_HUB_OFFLINE
     from transformers import AutoTokenizer
 
     model = config.actor_rollout_ref.model
@@ -461,12 +494,31 @@ def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
+        if HF_HUB_OFFLINE and not Path(path).exists():
+            reason = "no folder, and the hub is switched off by HF_HUB_OFFLINE=1, which hardware=cpu sets"
+            remedy = f"run: {command or f'seele model fetch {path}'}, and pass its folder"
         raise ConfigError(
             f"actor_rollout_ref.model.path: no model and tokenizer at {str(path)!r} ({reason}); {remedy}"
         ) from error
     if seele.prompt.template == CHAT and tokenizer.chat_template is None:
         raise ConfigError(f"seele.prompt.template: 'chat', but the tokenizer of {path} has no chat template")
     return tokenizer
+
+
+def _check_template_is_meant(config: DictConfig, overrides: Sequence[str], tokenizer: Any) -> None:
+    """Warn where a model of one's own would get the template of the default one."""
+    typed = {override.lstrip("+").partition("=")[0] for override in overrides}
+    is_own = (
+        "actor_rollout_ref.model.path" in typed and not {"model", "recipe", "seele.prompt.template"} & typed
+    )
+    if not is_own or config.seele.prompt.template != "plain":
+        return
+    if tokenizer.chat_template not in (None, byte_tokenizer().chat_template):
+        sys.stderr.write(
+            "warning: seele.prompt.template: plain, the default model's, but the tokenizer of "
+            f"{config.actor_rollout_ref.model.path} has a chat template; set seele.prompt.template, and "
+            "seele.reward.truncated_is_wrong (docs/training.md), or model=NAME for one of our models\n"
+        )
 
 
 def _is_a_path(model: str) -> bool:
@@ -493,13 +545,49 @@ def _check_window(config: DictConfig) -> None:
         )
 
 
+def _check_heads(config: DictConfig) -> None:
+    """Raise ``ConfigError`` where a model's attention heads cannot be divided over GPUs."""
+    path, own = config.actor_rollout_ref.model.path, read_model_config(config).get_text_config()
+    heads = getattr(own, "num_attention_heads", None)
+    if heads is None:
+        return
+    size = config.actor_rollout_ref.rollout.tensor_model_parallel_size
+    if heads % size:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.tensor_model_parallel_size: got {size}, which must divide the "
+            f"{heads} attention heads of {path}"
+        )
+    of_keys = getattr(own, "num_key_value_heads", None) or heads
+    for name in ("actor", "ref"):
+        size = sequence_parallel_size(config.actor_rollout_ref[name])
+        if heads % size or (of_keys % size and size % of_keys):
+            raise ConfigError(
+                f"actor_rollout_ref.{name}.ulysses_sequence_parallel_size: got {size}, which must divide "
+                f"the {heads} attention heads of {path}, and divide or be a multiple of its {of_keys} "
+                "key-value heads"
+            )
+
+
 def _check_fused_head(config: DictConfig) -> None:
-    """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers."""
+    """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers, or
+    leave out what a model does to its logits: they compute only ``hidden @ lm_head.weight``.
+    """
     model = config.actor_rollout_ref.model
-    if not model.use_fused_kernels or config.actor_rollout_ref.actor.strategy != "fsdp2":
+    if not model.use_fused_kernels:
+        return
+    own = read_model_config(config)
+    values = {name: getattr(own, name, None) for name in CHANGES_LOGITS}
+    found = [f"{name}={is_}" for name, is_ in values.items() if is_ not in (None, CHANGES_LOGITS[name])]
+    if found or own.model_type in WITH_OUTPUT_BIAS:
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: {model.path} has {(found or ['an output bias'])[0]}, which "
+            "verl's fused kernels leave out, so another distribution would be trained; set "
+            "actor_rollout_ref.model.use_fused_kernels=false"
+        )
+    if config.actor_rollout_ref.actor.strategy != "fsdp2":
         return
     libraries = [model.external_lib] if isinstance(model.external_lib, str) else [*(model.external_lib or [])]
-    if FUSED_HEAD not in libraries and not read_model_config(config).tie_word_embeddings:
+    if FUSED_HEAD not in libraries and not own.tie_word_embeddings:
         raise ConfigError(
             f"actor_rollout_ref.model.external_lib: got {model.external_lib!r}; with use_fused_kernels and a "
             f"model whose output layer is not its embedding, {FUSED_HEAD!r} must be among them"

@@ -41,6 +41,17 @@ _RANK = _Allowed(
     "a whole number from 0 (no LoRA) to 512", lambda value: _is_whole(value) and 0 <= value <= 512
 )
 _STRATEGY = _one_of("fsdp", "fsdp2")
+_SAVED = ("model", "optimizer", "extra")
+_CONTENTS = _Allowed(
+    f"a list with {list(_SAVED)}, all of which a resumed run needs",
+    lambda value: isinstance(value, ListConfig) and {*value} >= {*_SAVED},
+)
+_SCHEDULE = _one_of("constant", "cosine")
+LOSSES = (
+    *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro"),
+    *("cispo", "bypass_mode"),
+)
+"""Names in verl's registry of policy losses."""
 _LOGGERS = ("console", "tensorboard", "wandb", "swanlab", "mlflow", "clearml", "trackio", "file")
 
 ALLOWED = {
@@ -73,12 +84,17 @@ ALLOWED = {
         "false, as FSDP cannot save otherwise and verl would mark no checkpoint complete",
         lambda value: not value,
     ),
+    "actor_rollout_ref.actor.checkpoint.save_contents": _CONTENTS,
+    "actor_rollout_ref.actor.checkpoint.load_contents": _CONTENTS,
+    "trainer.device": _one_of("cpu", "cuda"),
     "trainer.use_v1": _Allowed("true, as SEELE builds on that trainer", lambda value: value is True),
     "actor_rollout_ref.model.lora_rank": _RANK,
     "actor_rollout_ref.model.lora_alpha": _COUNT,
     "actor_rollout_ref.actor.strategy": _STRATEGY,
     "actor_rollout_ref.ref.strategy": _STRATEGY,
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": _SCHEDULE,
+    "actor_rollout_ref.actor.policy_loss.loss_mode": _one_of(*LOSSES),
     "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
     "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,
     "actor_rollout_ref.actor.kl_loss_type": _one_of(*_KL, *(f"{name}+" for name in _KL)),
@@ -99,6 +115,9 @@ ALLOWED_OF_A_CRITIC = {
     "critic.ppo_infer_max_token_len_per_gpu": _COUNT,
     "critic.loss_agg_mode": _AGGREGATION,
     "critic.checkpoint.async_save": _Allowed("false, as FSDP cannot save otherwise", lambda value: not value),
+    "critic.checkpoint.save_contents": _CONTENTS,
+    "critic.checkpoint.load_contents": _CONTENTS,
+    "critic.optim.lr_scheduler_type": _SCHEDULE,
 }
 
 

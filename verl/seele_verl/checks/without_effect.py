@@ -62,6 +62,8 @@ WITHOUT_EFFECT = {
     "sandbox_fusion.": _GRADED_HERE,
     "reward.reward_model.": _REWARD_MODEL,
     "reward_model.": _REWARD_MODEL,
+    "trainer.balance_batch": "every update is balanced over the ranks",
+    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir",
     "trainer.v1.colocate_async.": _SYNCHRONOUS,
     "trainer.v1.separate_async.": _SYNCHRONOUS,
 }

@@ -88,7 +88,13 @@ def _check_shards(config: DictConfig, checkpoint: Path, models: Sequence[str]) -
             )
         shards = (checkpoint / model).glob("model_world_size_*_rank_0.pt")
         saved = [path.name.split("_")[3] for path in shards]
-        if saved and str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
+        if not saved:
+            raise ConfigError(
+                f"{checkpoint}: has no {model or 'model'} shards (model_world_size_N_rank_0.pt), so a run "
+                "would go on with the base model's weights; resume from another checkpoint, use another "
+                "trainer.default_local_dir, or start from scratch with trainer.resume_mode=disable"
+            )
+        if str(trainer.nnodes * trainer.n_gpus_per_node) not in saved:
             raise ConfigError(
                 f"trainer.n_gpus_per_node: got {trainer.n_gpus_per_node} on {trainer.nnodes} nodes, but "
                 f"{checkpoint} was saved by {' and '.join(saved)} ranks; resume with that many, or merge the "
