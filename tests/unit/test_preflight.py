@@ -569,7 +569,7 @@ def test_a_checkpoint_to_resume_from_is_whole_and_of_such_a_run(check, tmp_path)
     for mode in ("auto", "disable"):
         assert f"has no effect with trainer.resume_mode={mode}" in refusal(f"{resume}{mode}", path=checkpoint)
     other = tmp_path / "other" / "global_step_5"
-    (other / "actor").mkdir(parents=True)
+    write(other / "actor" / "model_world_size_1_rank_0.pt")
     (other / "data.pt").touch()
     assert "is another run's, and" in refusal(f"{resume}resume_path", path=other)
 
