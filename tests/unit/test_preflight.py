@@ -963,6 +963,10 @@ def test_fused_kernels_without_what_gathers_an_untied_output_layer_are_refused(c
         check(*fused, "actor_rollout_ref.model.external_lib=json")
 
 
+def test_a_library_of_ones_own_may_register_a_loss(check):
+    check("actor_rollout_ref.actor.policy_loss.loss_mode=mine", "actor_rollout_ref.model.external_lib=json")
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

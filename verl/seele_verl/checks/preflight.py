@@ -31,7 +31,7 @@ from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.critic_settings import check_critic, check_value_head
 from seele_verl.checks.secrets import refuse_secrets
-from seele_verl.checks.verl_settings import check_profiler, check_verl_settings
+from seele_verl.checks.verl_settings import FUSED_HEAD, check_profiler, check_verl_settings
 from seele_verl.checks.without_effect import check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.lora import check_lora
@@ -46,7 +46,6 @@ from seele_verl.sft.preflight import check_supervised
 
 # verl sets no value for this key; it belongs to a reward model, which is off.
 MISSING_IN_VERL = {"reward.reward_model.rollout.name"}
-FUSED_HEAD = "seele_verl.fused_head"
 CHANGES_LOGITS = {
     "final_logit_softcapping": None,
     "logits_scaling": 1,

@@ -47,6 +47,7 @@ _CONTENTS = _Allowed(
     lambda value: isinstance(value, ListConfig) and {*value} >= {*_SAVED},
 )
 _SCHEDULE = _one_of("constant", "cosine")
+FUSED_HEAD = "seele_verl.fused_head"
 LOSSES = (
     *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro"),
     *("cispo", "bypass_mode"),
@@ -94,7 +95,6 @@ ALLOWED = {
     "actor_rollout_ref.ref.strategy": _STRATEGY,
     "actor_rollout_ref.actor.optim.lr": _POSITIVE,
     "actor_rollout_ref.actor.optim.lr_scheduler_type": _SCHEDULE,
-    "actor_rollout_ref.actor.policy_loss.loss_mode": _one_of(*LOSSES),
     "actor_rollout_ref.actor.ppo_mini_batch_size": _COUNT,
     "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,
     "actor_rollout_ref.actor.kl_loss_type": _one_of(*_KL, *(f"{name}+" for name in _KL)),
@@ -133,6 +133,15 @@ def check_verl_settings(config: DictConfig) -> None:
         files = OmegaConf.select(config, key)
         if not files or not all(isinstance(file, str) for file in files):
             raise DataError(f"{key}: expected a file or a list of files, got {files!r}")
+    loss, library = (
+        config.actor_rollout_ref.actor.policy_loss.loss_mode,
+        config.actor_rollout_ref.model.external_lib,
+    )
+    if loss not in LOSSES and library in (None, FUSED_HEAD):
+        raise ConfigError(
+            f"actor_rollout_ref.actor.policy_loss.loss_mode: expected one of {list(LOSSES)}, or what a "
+            f"library of yours (actor_rollout_ref.model.external_lib) registers, got {loss!r}"
+        )
     trainer = config.trainer
     ranks = trainer.nnodes * trainer.n_gpus_per_node
     share = config.actor_rollout_ref.rollout.tensor_model_parallel_size
