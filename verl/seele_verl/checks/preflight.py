@@ -25,7 +25,6 @@ from seele.reward.reasoning import check_reference
 from seele.reward.walks import find_walk
 from seele.rollout.templates import CHAT, check_template
 from seele_models.command import command_that_makes
-from seele_models.tokenizer import byte_tokenizer
 from seele_verl.checks.cluster import LOCAL, check_capability, check_cpus, cluster_address, cpus_by_ray
 from seele_verl.checks.command_line import OPEN_SECTIONS
 from seele_verl.checks.compositions import check_composition
@@ -512,6 +511,9 @@ def _check_template_is_meant(config: DictConfig, overrides: Sequence[str], token
     )
     if not is_own or config.seele.prompt.template != "plain":
         return
+    # Not above: it imports torch, which must see the run's variables.
+    from seele_models.tokenizer import byte_tokenizer
+
     if tokenizer.chat_template not in (None, byte_tokenizer().chat_template):
         sys.stderr.write(
             "warning: seele.prompt.template: plain, the default model's, but the tokenizer of "
