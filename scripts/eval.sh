@@ -38,9 +38,7 @@ if [[ -n "$MODEL" ]]; then
     folder=$(realpath -m "$MODEL")
     [[ ! "${folder##*/}" =~ ^(merged|export)$ || ! -e "${folder%/*}/resolved.yaml" ]] || default_out="${MODEL%/}_eval"
 else
-    # shellcheck disable=SC2012  # newest first is what ls is for
-    : "${CKPT_DIR:=$(dirname "$(ls -t runs/*/resolved.yaml 2>/dev/null | head -n 1)")}"
-    [[ "$CKPT_DIR" != . ]] || CKPT_DIR=runs/seele
+    : "${CKPT_DIR:=$(newest_run)}"
 fi
 [[ -z "${CKPT_DIR:-}" ]] || arguments+=(--run "$CKPT_DIR")
 [[ -z "$BENCHMARKS" ]] || arguments+=(--benchmarks "$BENCHMARKS")

@@ -8,9 +8,7 @@
 #   CKPT_DIR=runs/try OUT=report bash scripts/report.sh
 source "$(dirname "$0")/lib/common.sh"
 
-# shellcheck disable=SC2012  # newest first is what ls is for
-: "${CKPT_DIR:=$(dirname "$(ls -t runs/*/resolved.yaml 2>/dev/null | head -n 1)")}"
-[ "$CKPT_DIR" != . ] || CKPT_DIR=runs/seele
+: "${CKPT_DIR:=$(newest_run)}"
 : "${OUT:=${CKPT_DIR}/report}"
 
 run seele report "$CKPT_DIR" --out "$OUT" "$@"

@@ -10,6 +10,13 @@ run() {
     printf '+%s\n' "$(printf ' %q' "$@")"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
+# The folder of the newest run in runs/, or runs/seele.
+newest_run() {
+    local settings
+    # shellcheck disable=SC2012  # newest first is what ls is for
+    settings=$(ls -t runs/*/resolved.yaml 2>/dev/null | head -n 1) || true
+    dirname "${settings:-runs/seele/resolved.yaml}"
+}
 # A training run, which restarts by itself after a fault; your own override comes later and wins. It takes the script's
 # place, so that a signal to the script reaches the run: nothing after it is run.
 train() {

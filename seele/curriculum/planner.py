@@ -156,10 +156,11 @@ class StepPlanner:
         """Return True if rewards are equal within each part of a group that the baseline compares; a part of
         one keeps its reward, which must be 0.
         """
-        parts: dict[Any, list[float]] = defaultdict(list)
+        baseline = self._settings.advantage.baseline
+        parts: dict[tuple[int, bool], list[float]] = defaultdict(list)
         for rollout, reward in zip(rollouts, rewards, strict=True):
-            labels = {"per_round": rollout.round_index, "hinted_apart": rollout.hint_ratio > 0.0}
-            parts[labels.get(self._settings.advantage.baseline)].append(reward)
+            part = rollout.round_index if baseline == "per_round" else 0
+            parts[part, baseline == "hinted_apart" and rollout.hint_ratio > 0.0].append(reward)
         return all(len({*part}) == 1 and (len(part) > 1 or part == [0.0]) for part in parts.values())
 
     def _signal(self, visit: Visit, size_of_rollout: Mapping[int, float]) -> float:

@@ -73,7 +73,7 @@ def _find(folder: Path) -> Iterator[Path]:
             for entry in os.scandir(folder)
             if not entry.name.startswith(".")
             # A link may lead to a run, but is not searched: it could lead back.
-            and (entry.is_dir(follow_symlinks=False) or is_run_folder(Path(entry.path)))
+            and (is_run_folder(Path(entry.path)) if entry.is_symlink() else entry.is_dir())
         )
     except FileNotFoundError:  # removed meanwhile
         return

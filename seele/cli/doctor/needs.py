@@ -85,6 +85,11 @@ def least_memory(size: ModelSize, *, gpus: int, nodes: int = 1, offload_policy: 
     return Needs(gpu_gib=per_gpu * bytes_of, host_gib=max(loading, training) * bytes_of)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """Return a model's safetensors files without Mistral's ``consolidated``, which hold the weights again."""
+    return [path for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")]
+
+
 def find_model(name: str) -> ModelSize:
     """Return the size of the preset ``name``, or of the model in the folder ``name``.
 
@@ -95,8 +100,7 @@ def find_model(name: str) -> ModelSize:
         return PRESETS[name]
     folder = Path(name)
     config = folder / "config.json"
-    # Mistral's folders hold the weights twice.
-    weights = [path for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")]
+    weights = weight_files(folder)
     if not config.is_file() or not weights:
         raise ConfigError(
             f"--model: got {name!r}; allowed are a folder with config.json and *.safetensors, or one of "

@@ -155,11 +155,12 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
     check_value_head(config)
     check_model_runner(config, seele)
     _check_template_is_meant(config, overrides, tokenizer)
-    _check_window(config)
-    _check_heads(config)
-    _check_fused_head(config)
+    own = read_model_config(config)
+    _check_window(config, own)
+    _check_heads(config, own)
+    _check_fused_head(config, own)
     if seele.packed_updates:
-        _check_packing(config)
+        _check_packing(config, own)
     check_memory(config, seele, supervised=supervised, num_problems=len(training))
     check_unit(seele.hints, tokenizer)
     if seele.hints.kind == "tiers" and not any(instance.tiers for instance, _ in training):
@@ -512,9 +513,9 @@ def _check_template_is_meant(config: DictConfig, overrides: Sequence[str], token
     if not is_own or config.seele.prompt.template != "plain":
         return
     # Not above: it imports torch, which must see the run's variables.
-    from seele_models.tokenizer import byte_tokenizer
+    from seele_models.tokenizer import CHAT_TEMPLATE
 
-    if tokenizer.chat_template not in (None, byte_tokenizer().chat_template):
+    if tokenizer.chat_template not in (None, CHAT_TEMPLATE):
         sys.stderr.write(
             "warning: seele.prompt.template: plain, the default model's, but the tokenizer of "
             f"{config.actor_rollout_ref.model.path} has a chat template; set seele.prompt.template, and "
@@ -527,10 +528,10 @@ def _is_a_path(model: str) -> bool:
     return model.startswith(("/", "./", "../", "models/")) or model.count("/") > 1
 
 
-def _check_window(config: DictConfig) -> None:
+def _check_window(config: DictConfig, model_config: Any) -> None:
     """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have."""
     path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
-    own = getattr(read_model_config(config), "max_position_embeddings", None)
+    own = getattr(model_config, "max_position_embeddings", None)
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
     for name, window in windows.items():
@@ -546,9 +547,9 @@ def _check_window(config: DictConfig) -> None:
         )
 
 
-def _check_heads(config: DictConfig) -> None:
+def _check_heads(config: DictConfig, own: Any) -> None:
     """Raise ``ConfigError`` where a model's attention heads cannot be divided over GPUs."""
-    path, own = config.actor_rollout_ref.model.path, read_model_config(config).get_text_config()
+    path, own = config.actor_rollout_ref.model.path, own.get_text_config()
     heads = getattr(own, "num_attention_heads", None)
     if heads is None:
         return
@@ -569,16 +570,15 @@ def _check_heads(config: DictConfig) -> None:
             )
 
 
-def _check_fused_head(config: DictConfig) -> None:
+def _check_fused_head(config: DictConfig, own: Any) -> None:
     """Raise ``ConfigError`` where verl's fused kernels would meet an output layer that nothing gathers, or
     leave out what a model does to its logits: they compute only ``hidden @ lm_head.weight``.
     """
     model = config.actor_rollout_ref.model
     if not model.use_fused_kernels:
         return
-    own = read_model_config(config)
     values = {name: getattr(own, name, None) for name in CHANGES_LOGITS}
-    found = [f"{name}={is_}" for name, is_ in values.items() if is_ not in (None, CHANGES_LOGITS[name])]
+    found = [f"{key}={value}" for key, value in values.items() if value not in (None, CHANGES_LOGITS[key])]
     if found or own.model_type in WITH_OUTPUT_BIAS:
         raise ConfigError(
             f"actor_rollout_ref.model.path: {model.path} has {(found or ['an output bias'])[0]}, which "
@@ -595,10 +595,9 @@ def _check_fused_head(config: DictConfig) -> None:
         )
 
 
-def _check_packing(config: DictConfig) -> None:
+def _check_packing(config: DictConfig, own: Any) -> None:
     """Raise ``ConfigError`` where ``seele_verl.packed_engine`` cannot compute a group's rows together."""
     model, actor = config.actor_rollout_ref.model, config.actor_rollout_ref.actor
-    own = read_model_config(config)
     # Qwen2's configuration has a window even if the model does not use it.
     window = getattr(own, "sliding_window", None) if getattr(own, "use_sliding_window", True) else None
     layers = {*(getattr(own, "layer_types", None) or ()), "full_attention"}

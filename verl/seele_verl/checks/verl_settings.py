@@ -133,11 +133,8 @@ def check_verl_settings(config: DictConfig) -> None:
         files = OmegaConf.select(config, key)
         if not files or not all(isinstance(file, str) for file in files):
             raise DataError(f"{key}: expected a file or a list of files, got {files!r}")
-    loss, library = (
-        config.actor_rollout_ref.actor.policy_loss.loss_mode,
-        config.actor_rollout_ref.model.external_lib,
-    )
-    if loss not in LOSSES and library in (None, FUSED_HEAD):
+    loss = config.actor_rollout_ref.actor.policy_loss.loss_mode
+    if loss not in LOSSES and config.actor_rollout_ref.model.external_lib in (None, FUSED_HEAD):
         raise ConfigError(
             f"actor_rollout_ref.actor.policy_loss.loss_mode: expected one of {list(LOSSES)}, or what a "
             f"library of yours (actor_rollout_ref.model.external_lib) registers, got {loss!r}"

@@ -10,6 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from seele.cli.doctor.needs import weight_files
 from seele.data.storage.files import write_atomically
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.log import TOTALS, rows_of, totals_of
@@ -77,8 +78,7 @@ def count_parameters(model: str) -> int:
     from safetensors import safe_open
 
     count = 0
-    # Mistral's folders hold the weights a second time.
-    for path in set(Path(model).glob("*.safetensors")) - set(Path(model).glob("consolidated*")):
+    for path in weight_files(Path(model)):
         with safe_open(path, framework="numpy") as file:
             count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return count or _count_by_configuration(model)
