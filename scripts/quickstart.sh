@@ -3,7 +3,7 @@
 #
 #   needs    python3 (3.11 on a machine without a GPU) with venv and pip
 #   writes   .venv, data/prepared/chains/, models/, and $OUT: run, merged model, eval/, report/index.html
-#   takes    five minutes on two cores after setup (docs/quickstart.md)
+#   takes    five minutes on two cores (docs/quickstart.md)
 #
 #   bash scripts/quickstart.sh
 #   OUT=runs/grpo bash scripts/quickstart.sh method=grpo     # arguments are Hydra overrides
