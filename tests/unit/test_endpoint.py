@@ -631,12 +631,19 @@ def test_more_samples_and_problems_cost_only_themselves(server, tmp_path):
     assert read_counts(tmp_path / "samples" / "counts.jsonl").samples == 1
 
 
-def test_counts_of_other_samples_do_not_outlive_them(server, tmp_path):
+def test_the_first_other_sample_sets_counts_aside(server, tmp_path):
     write_problems(tmp_path / "in.parquet", PROBLEMS[:2], split="train")
     sample(*parse(sampler_arguments(server, tmp_path, "--samples", "1")))
+    others = parse(
+        sampler_arguments(server, tmp_path, "--samples", "1", "--max-tokens", "9", "--concurrency", "1")
+    )
     server.misbehave = lambda number: (400, "no more")
     with pytest.raises(ConfigError, match="no more"):
-        sample(*parse(sampler_arguments(server, tmp_path, "--samples", "1", "--max-tokens", "9")))
+        sample(*others)
+    assert (tmp_path / "samples" / "counts.jsonl").is_file()
+    server.misbehave = lambda number: (400, "no more") if number == 5 else None
+    with pytest.raises(ConfigError, match="no more"):
+        sample(*others)
     assert not (tmp_path / "samples" / "counts.jsonl").exists()
     assert (tmp_path / "samples" / "earlier_1" / "counts.jsonl").is_file()
 
