@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "seele" / "config"
 ROOT_CLASS = "SeeleConfig"
 _COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
+_TABLE_OF_ROWS = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th[^>]*></th>.*?</table>", re.S)
+_FIRST_CELL = re.compile(r"(<tr>\s*)<td[^>]*>(.*?)</td>", re.S)
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -47,6 +49,16 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"`{target.relative_to(ROOT)}`"
 
     return _LINK.sub(shown, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Mark the first column of a table as headers of its rows if it has no header of its own."""
+    return _TABLE_OF_ROWS.sub(lambda table: _FIRST_CELL.sub(r'\1<th scope="row">\2</th>', table[0]), html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's search for screen readers."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def notebook(page: str) -> str:

@@ -28,7 +28,7 @@ from seele.report.browser.run import ViewedRun
 from seele.report.page import render_template
 
 PER_PAGE = 50
-POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
 POLICY += "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 INDEX_PERIOD_S = 5.0
 Number = TypeVar("Number", int, float)
