@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
+from pymdownx.superfences import SuperFencesException
 from typer.main import get_command
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +24,25 @@ _COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
 _TABLE_OF_ROWS = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th[^>]*></th>.*?</table>", re.S)
 _FIRST_CELL = re.compile(r"(<tr>\s*)<td[^>]*>(.*?)</td>", re.S)
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Render blocks of formulas (```math, as on GitHub) as MathML, which needs no script."""
+    fences = [{"name": "math", "class": "math", "format": formula}]
+    config.mdx_configs["pymdownx.superfences"] = {"custom_fences": fences}
+    return config
+
+
+def formula(source: str, *_: Any, **__: Any) -> str:
+    """Return LaTeX as MathML.
+
+    Raises:
+        SuperFencesException: If the converter cannot read it; other exceptions would leave it as code.
+    """
+    try:
+        return f'<div class="formula" tabindex="0">{convert(source, display="block")}</div>'
+    except Exception as error:
+        raise SuperFencesException(f"formula: {error!r}: {source}") from error
 
 
 def on_files(files: Files, config: Any) -> Files:
