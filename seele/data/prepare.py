@@ -5,11 +5,15 @@ the preparation was killed while it replaced files and must be run again.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from seele.data.sources.rows import Counts
 from seele.data.split import Sample
@@ -59,7 +63,8 @@ def prepare(
 
     Args:
         out: Folder, created if needed. Its old files stay until all splits are complete; then files of
-            splits that an earlier preparation wrote, and this one does not, are removed.
+            splits that an earlier preparation of the same source wrote, and this one does not, are removed,
+            with a line on standard error.
         splits: Splits by name.
         about: First entries of the manifest: source, licence, settings.
         check_golds: Checks a sample of each split's reference answers; None skips the check.
@@ -68,21 +73,25 @@ def prepare(
         The manifest.
 
     Raises:
-        ConfigError: If a file of the source would be replaced or removed.
+        ConfigError: If a file would be replaced or removed that is an input, or that no earlier preparation
+            of the same source wrote.
         DataError: If a problem breaks the rules of ``seele.data.storage.schema``, a split has no problems, or
             ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.
     """
     earlier = [name for name in _splits_of(read_manifest(out)) if name not in splits]
-    _check_targets(out, (*splits, *earlier), splits.values())
+    _check_inputs(out, (*splits, *earlier), splits.values())
+    _check_targets(out, (*splits, *earlier), about.get("source"))
     entries: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         sinks = []
         for name, split in splits.items():
             sinks.append(stack.enter_context(ParquetSink(out / f"{name}.parquet", SCHEMA)))
             entries[name] = _write(sinks[-1], split, name, check_golds)
-        for name in earlier:
-            (out / f"{name}.parquet").unlink(missing_ok=True)
+        for file in (out / f"{name}.parquet" for name in earlier):
+            if file.exists():
+                file.unlink()
+                sys.stderr.write(f"{file}: removed; only an earlier preparation has this split\n")
         (out / MANIFEST).unlink(missing_ok=True)
         for sink in sinks:
             sink.commit()
@@ -126,13 +135,48 @@ def _splits_of(manifest: Any) -> dict[str, dict[str, Any]]:
     return {name: entry for name, entry in entries if isinstance(entry, dict) and "sha256" in entry}
 
 
-def _check_targets(out: Path, names: Iterable[str], splits: Iterable[Split]) -> None:
+def _check_inputs(out: Path, names: Iterable[str], splits: Iterable[Split]) -> None:
     targets = {(out / name).resolve() for name in (MANIFEST, *(f"{name}.parquet" for name in names))}
     for file in (file for split in splits for file in split.files):
         if file.resolve() in targets:
             raise ConfigError(
                 f"--out {out}: this would replace {file}, which is an input; choose another folder"
             )
+
+
+def _check_targets(out: Path, names: Iterable[str], source: object) -> None:
+    """Refuse to replace or remove what no preparation of this source wrote."""
+    manifest = read_manifest(out)
+    written = _splits_of(manifest)
+    if written and manifest.get("source") != source:
+        raise ConfigError(
+            f"--out {out}: has the problems of {manifest.get('source')!r} (manifest.json), and these are of "
+            f"{source!r}; choose another folder, or remove that one"
+        )
+    foreign = [out / MANIFEST] if (out / MANIFEST).exists() and not written else []
+    for name in names:
+        file = out / f"{name}.parquet"
+        if not file.exists():
+            continue
+        # A preparation that was killed while it replaced files leaves no manifest.
+        is_ours = (
+            written[name]["sha256"] == file_sha256(file)
+            if name in written
+            else not written and _has_our_schema(file)
+        )
+        foreign += [] if is_ours else [file]
+    if foreign:
+        raise ConfigError(
+            f"--out {out}: this would replace or remove {', '.join(map(str, foreign))}, which no preparation "
+            "wrote, or which has changed since; move it, or choose another folder"
+        )
+
+
+def _has_our_schema(file: Path) -> bool:
+    try:
+        return bool(pq.read_schema(file).equals(SCHEMA))
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds | None) -> dict[str, Any]:

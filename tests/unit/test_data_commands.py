@@ -567,12 +567,34 @@ def test_a_part_of_the_training_problems_is_held_out_whatever_their_order(tmp_pa
     assert "heldout_share takes 'heldout' out of 'train'" in capsys.readouterr().err
 
 
-def test_a_split_that_is_no_longer_held_out_leaves_the_folder(tmp_path):
+def test_a_split_that_is_no_longer_held_out_leaves_the_folder_and_is_named(tmp_path, capsys):
     source, out = write_source(tmp_path / "in.jsonl", 30), tmp_path / "out"
     assert run_prepare(source, "--out", out, *MAPPED, "--set", "heldout_share=0.3") == 0
     (out / "mine.parquet").touch()
     assert run_prepare(source, "--out", out, *MAPPED) == 0
     assert sorted(file.name for file in out.iterdir()) == ["manifest.json", "mine.parquet", "train.parquet"]
+    assert f"{out}/heldout.parquet: removed; only an earlier preparation has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["train.parquet", "heldout.parquet", "manifest.json"])
+def test_a_file_that_no_preparation_wrote_is_neither_replaced_nor_removed(tmp_path, capsys, name):
+    source, out = write_source(tmp_path / "in.jsonl", 30), tmp_path / "out"
+    if name == "heldout.parquet":
+        assert run_prepare(source, "--out", out, *MAPPED, "--set", "heldout_share=0.3") == 0
+    write_atomically(out / name, "my own")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert run_prepare(source, "--out", out, *MAPPED) == 2
+    assert f"would replace or remove {out / name}, which no preparation wrote" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_problems_of_another_source_are_not_replaced(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run_prepare(write_source(tmp_path / "a.jsonl", 3), "--out", out, *MAPPED) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert run_prepare(write_source(tmp_path / "b.jsonl", 3), "--out", out, *MAPPED) == 2
+    assert f"--out {out}: has the problems of 'a' (manifest.json)" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_a_bad_row_leaves_what_was_there(tmp_path, capsys):
