@@ -1,5 +1,7 @@
 """Annotation: over real HTTP, from a reply to steps, and in a process that is killed."""
 
+import errno
+import fcntl
 import json
 import math
 import os
@@ -543,6 +545,24 @@ def test_a_line_that_does_not_fit_the_disk_leaves_no_half_line_before_the_next(t
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         lines.append("third")
     assert path.read_text() == "first\nthird\n"
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_without_locks_is_named_and_written_to(tmp_path, monkeypatch, capsys, code):
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    path = tmp_path / "calls.jsonl"
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"):
+            LineAppender(path, whole_bytes=0, total_bytes=0)
+        return
+    with LineAppender(path, whole_bytes=0, total_bytes=0) as lines:
+        lines.append("first")
+    assert path.read_text() == "first\n"
+    error = capsys.readouterr().err
+    assert f"{path}: not locked ({os.strerror(code)})" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"event": "reply", "key": "no"}', '{"event": "x"}'])

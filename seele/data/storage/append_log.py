@@ -5,8 +5,10 @@ is removed before anything is appended, and nothing else in the file is ever cha
 content of the lines.
 """
 
+import errno
 import fcntl
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from seele.errors import ConfigError
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class LineAppender:
     def __init__(self, path: Path, *, whole_bytes: int, total_bytes: int) -> None:
         """Open the file, creating it if needed, and cut off a partial line at its end.
 
+        Where the file system has no locks, a line on standard error says so, and the file stays unlocked.
+
         Args:
             path: The file; its folder must exist.
             whole_bytes: As returned by ``read_whole_lines``.
@@ -50,6 +56,7 @@ class LineAppender:
 
         Raises:
             ConfigError: If another process writes to the file, or has written since it was read.
+            OSError: If the file cannot be opened or locked.
         """
         self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -60,6 +67,12 @@ class LineAppender:
             raise ConfigError(
                 f"{path}: another process is writing to it; wait for it, or name another file or folder"
             ) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(self._descriptor)
+                raise
+            said = "only one command at a time may write to it"
+            sys.stderr.write(f"{path}: not locked ({error.strerror}); {said}\n")
         if os.fstat(self._descriptor).st_size != total_bytes:
             os.close(self._descriptor)
             raise ConfigError(f"{path}: another process has written to it meanwhile; rerun the command")
