@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from seele.child import run_module
 from seele.data.storage.files import file_sha256
 from seele.errors import CheckpointError, DataError
 from seele.host import computes_in_bfloat16
@@ -127,7 +128,7 @@ def _call(module: str, *arguments: str, output: int | TextIO) -> None:
 
     Raises:
         CheckpointError: If it fails.
+        SystemExit: As in ``run_module``.
     """
-    result = subprocess.run([sys.executable, "-m", module, *arguments], stdout=output, check=False)
-    if result.returncode:
-        raise CheckpointError(f"python -m {module} failed (status {result.returncode}); see above")
+    if status := run_module(module, arguments, stdout=output):
+        raise CheckpointError(f"python -m {module} failed (status {status}); see above")

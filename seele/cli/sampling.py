@@ -1,10 +1,10 @@
 """Run sampling commands in another process, because ``seele`` must not import an engine."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import typer
+
+from seele.child import run_module
 
 
 def run_sampler(module: str, arguments: Sequence[str]) -> None:
@@ -12,7 +12,7 @@ def run_sampler(module: str, arguments: Sequence[str]) -> None:
 
     Raises:
         typer.Exit: If it failed; with its exit status.
+        SystemExit: As in ``run_module``.
     """
-    status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
-    if status:
-        raise typer.Exit(status if status > 0 else 128 - status)
+    if status := run_module(module, arguments):
+        raise typer.Exit(status)

@@ -1,6 +1,7 @@
 """``seele data`` and ``seele grade``: arguments, prepared folders, inspection."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from seele.child import run_module
 from seele.cli.main import main
 from seele.data.prepare import Split, prepare
 from seele.data.statistics import describe_problems
@@ -756,6 +758,38 @@ def test_a_preparation_killed_anywhere_and_run_again_gives_the_same_bytes(tmp_pa
         subprocess.run([*command, str(out)], check=True, capture_output=True)
         assert {path.name: path.read_bytes() for path in out.iterdir()} == expected
     assert killed
+
+
+NAPPER = """
+import os, subprocess, sys, time
+inner = subprocess.Popen(["sleep", "60"])
+print(os.getpid(), inner.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_told_to_end_leaves_no_process_behind_and_says_nothing(tmp_path, number, status):
+    (tmp_path / "napper.py").write_text(NAPPER)
+    program = "from seele.cli.sampling import run_sampler; run_sampler('napper', [])"
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-c", program]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, **pipes) as process:
+        inner = [*map(int, process.stdout.readline().split())]
+        process.send_signal(number)
+        assert (process.communicate(timeout=30)[1], process.returncode) == ("", status)
+    for pid in inner:
+        while Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("code", "status"), [("", 0), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+def test_the_status_of_a_module_is_that_of_a_shell(tmp_path, monkeypatch, capfd, code, status):
+    (tmp_path / "module.py").write_text(f"import os, sys\nprint(sys.argv[1:], __name__)\n{code}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert run_module("module", ["a", "b"]) == status
+    assert status != 0 or capfd.readouterr().out == "['a', 'b'] __main__\n"
 
 
 def test_the_ten_rows_that_are_shipped_are_the_quickstarts_first(tmp_path):
