@@ -414,6 +414,34 @@ def test_a_column_that_no_row_has_is_a_mistake(tmp_path, columns, complaint):
         list(read_source(str(tmp_path / "f.jsonl"), columns=columns))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "hub"])
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            {"answer": "Answr"},
+            r"'Answr' \(for answer\) in any row .*\['Question', 'Ans\.', 'meta', 'meta.lvl'\]",
+        ),
+        ({"question": "Question", "answer": "answr"}, r'COLUMN", perhaps "answer=Ans\."; answer='),
+        ({"question": "a", "answer": "b"}, r'COLUMN", perhaps "question=Question answer=Ans\."; answer='),
+        ({}, r'COLUMN", perhaps "question=Question answer=Ans\."; answer='),
+        ({"question": "Question", "answer": "Ans.", "level": "lvl"}, r'perhaps "level=meta.lvl"; answer='),
+    ],
+)
+def test_a_column_of_another_name_is_proposed_among_all_that_there_are(
+    tmp_path, monkeypatch, kind, columns, said
+):
+    table = pa.Table.from_pylist([{"Question": "q?", "Ans.": "7", "meta": {"lvl": 1}}])
+    pq.write_table(table, tmp_path / "f.parquet")
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset(table))
+    reference = "hf://owner/name" if kind == "hub" else str(tmp_path / "f.parquet")
+    with pytest.raises(DataError, match=said):
+        list(read_source(reference, columns=columns))
+    [found] = read_source(reference, columns={"question": "Question", "answer": "Ans."})
+    assert (found.question, found.answer) == ("q?", "7")
+
+
 def test_a_column_that_is_there_may_be_empty(tmp_path):
     rows = [GOOD | {"extra": {"proof": None}}, {"question": "q2?", "answer": "2", "extra": None}]
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -2,8 +2,9 @@
 files.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from seele.data.sources.reference import HubReference, is_function, open_functio
 from seele.data.sources.rows import Counts, to_instances
 from seele.data.sources.settings import SourceSettings, find_settings, source_names
 from seele.data.storage.files import file_sha256
-from seele.data.storage.hub import HubSource, commit_of, iterate_hub_rows, open_configs
+from seele.data.storage.hub import ChooseColumns, HubSource, commit_of, iterate_hub_rows, open_configs
 from seele.errors import ConfigError
 from seele.records import Instance
 
@@ -89,24 +90,24 @@ def open_split(settings: SourceSettings, split: str, *, source: Path | None = No
         rows, made_by = open_function(settings.reference, split)
         return OpenSplit(rows=rows, origin=made_by)
     reference = parse_reference(settings.reference)
-    columns = None if settings.detect else _top_level(settings)
+    choose = None if settings.detect else partial(_columns_to_read, settings)
     configs = reference.configs if isinstance(reference, HubReference) else ()
     if isinstance(reference, HubReference) and source is None:
-        return _open_hub(reference, split, columns)
+        return _open_hub(reference, split, choose)
     path = source if source is not None else Path(settings.reference).expanduser()
     files = find_files(path, split, configs)
     # With the folder's name, the manifest would differ from machine to machine.
     root = path if path.is_dir() else path.parent
     return OpenSplit(
-        rows=chain.from_iterable(iterate_file(file, columns) for file in files),
+        rows=chain.from_iterable(iterate_file(file, choose) for file in files),
         origin={"files": {file.relative_to(root).as_posix(): file_sha256(file) for file in files}},
         files=tuple(files),
     )
 
 
-def _open_hub(reference: HubReference, split: str, columns: list[str] | None) -> OpenSplit:
+def _open_hub(reference: HubReference, split: str, choose: ChooseColumns | None) -> OpenSplit:
     source = HubSource(reference.name, split, reference.revision)
-    opened = open_configs(source, reference.configs, instead=_INSTEAD, columns=columns)
+    opened = open_configs(source, reference.configs, instead=_INSTEAD, choose=choose)
     commits = {commit_of(rows) for rows, _ in opened} - {None}
     return OpenSplit(
         rows=chain.from_iterable(iterate_hub_rows(rows, each) for rows, each in opened),
@@ -119,6 +120,7 @@ def _open_hub(reference: HubReference, split: str, columns: list[str] | None) ->
     )
 
 
-def _top_level(settings: SourceSettings) -> list[str]:
-    """Return the columns to read: a path may itself be a column name."""
-    return [name for path in settings.columns.named.values() for name in {path, str(parse_path(path)[0])}]
+def _columns_to_read(settings: SourceSettings, names: Sequence[str]) -> list[str]:
+    """Return those of a source's columns that the settings name; all if one is missing, for the message."""
+    needed = {path if path in names else parse_path(path)[0] for path in settings.columns.named.values()}
+    return [name for name in names if name in needed or not needed.issubset(names)]

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from seele.data.storage.files import iterate_json_lines
 from seele.data.storage.floats import shorten_floats
+from seele.data.storage.hub import ChooseColumns
 from seele.data.storage.schema import REQUIRED_COLUMNS
 from seele.errors import DataError
 
@@ -45,16 +46,16 @@ def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
     return found
 
 
-def iterate_file(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+def iterate_file(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
     """Yield each row of a file with its location for messages.
 
     Args:
         path: A parquet, JSONL or JSON file. A JSON file is a list of rows and is read at once.
-        columns: Columns that are needed; other columns of a parquet file are not read. None for all.
+        choose: Returns the columns of a parquet file that are read; None for all.
 
     Raises:
         DataError: If the file has another format, cannot be read, or is a parquet file of problems and
-            ``columns`` is None.
+            ``choose`` is None.
     """
     match path.suffix:
         case ".jsonl":
@@ -62,7 +63,7 @@ def iterate_file(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
         case ".json":
             yield from _rows_of_json(path)
         case ".parquet":
-            yield from _rows_of_parquet(path, columns)
+            yield from _rows_of_parquet(path, choose)
         case suffix:
             raise DataError(f"{path}: expected one of {SUFFIXES}, got {suffix!r}; convert it")
 
@@ -86,18 +87,17 @@ def _rows_of_json(path: Path) -> Iterator[Row]:
         yield f"{path}: row {number} (counted from 0)", row
 
 
-def _rows_of_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+def _rows_of_parquet(path: Path, choose: ChooseColumns | None) -> Iterator[Row]:
     number = 0
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
-        if columns is None and set(REQUIRED_COLUMNS).issubset(file.schema_arrow.names):
+        names = file.schema_arrow.names
+        if choose is None and set(REQUIRED_COLUMNS).issubset(names):
             raise DataError(
                 f"{path}: is a file of problems already; use it as it is, or map its columns (--map "
                 '"question=question answer=answer steps=steps") to make other problems of it'
             )
-        wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
-        if not wanted and columns is not None:
-            raise DataError(f"{path}: none of the columns {sorted(columns)}; has {file.schema_arrow.names}")
+        wanted = choose(names) if choose else names
         shorten = shorten_floats(file.schema_arrow)
         for batch in file.iter_batches(batch_size=256, columns=wanted, use_threads=False):
             for row in map(shorten, batch.to_pylist()):

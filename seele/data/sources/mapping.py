@@ -12,6 +12,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any
 
 from seele.data.sources.settings import Columns, SourceSettings
@@ -101,6 +102,20 @@ _ANSWERS = (
 )
 _SOLUTIONS = ("steps", "solution", "worked_solution", "generated_solution", "rationale", "reasoning")
 _LEVELS = ("level", "difficulty")
+
+
+def similar(path: str, holds: str, columns: Sequence[str]) -> str | None:
+    """Return the column that is most like ``path``, or like a usual name of what it ``holds``; None if none
+    is. Case and punctuation do not count.
+    """
+    plain = {_letters(column): column for column in columns}
+    usual = {"question": _QUESTIONS, "answer": _ANSWERS, "level": _LEVELS}.get(holds, _SOLUTIONS)
+    close = (get_close_matches(_letters(name), plain, n=1) for name in (path, *usual))
+    return next((plain[found[0]] for found in close if found), None)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def with_columns(rows: Rows, settings: SourceSettings) -> tuple[Rows, SourceSettings]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seele.data.sources.mapping import as_level, as_text, look_up, with_columns
+from seele.data.sources.mapping import as_level, as_text, look_up, similar, with_columns
 from seele.data.sources.settings import Reason, SourceSettings
 from seele.data.steps.cutting import join_steps, split_steps
 from seele.data.storage.row_rules import check_unicode, shown
@@ -95,10 +95,13 @@ def to_instances(
 
 def _refuse_columns(unseen: Mapping[str, str], at: str, row: Mapping[str, Any]) -> None:
     wrong = ", ".join(f"{path!r} (for {name})" for path, name in unseen.items())
+    paths = _paths(row)
+    close = [f"{name}={found}" for path, name in unseen.items() if (found := similar(path, name, paths))]
     raise DataError(
-        f"{at}: no column {wrong} in any row so far; this row has {_paths(row)}; "
-        'map the columns with --map "question=COLUMN answer=COLUMN solution=COLUMN"; answer= '
-        "without a column reads the last box of the solution"
+        f"{at}: no column {wrong} in any row so far; this row has {paths}; "
+        'map the columns with --map "question=COLUMN answer=COLUMN solution=COLUMN"'
+        + (f', perhaps "{" ".join(close)}"' if close else "")
+        + "; answer= without a column reads the last box of the solution"
     )
 
 

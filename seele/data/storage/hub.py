@@ -30,6 +30,9 @@ _NO_ACCESS = re.compile(r"gated|cannot be accessed|must be authenticated|ask for
 
 LATEST = "main"
 
+ChooseColumns = Callable[[Sequence[str]], list[str]]
+"""Takes the names of all columns; returns those to read."""
+
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
@@ -77,7 +80,7 @@ def open_configs(
     configs: Sequence[str],
     *,
     instead: str,
-    columns: Sequence[str] | None = None,
+    choose: ChooseColumns | None = None,
 ) -> list[tuple[Any, HubSource]]:
     """Return ``open_hub_rows`` of each of ``configs``, with its source. If none is named, open the only or
     the default configuration, and otherwise all of them.
@@ -88,7 +91,7 @@ def open_configs(
 
     def open_each(names: Sequence[str | None]) -> list[tuple[Any, HubSource]]:
         sources = [replace(source, config=name) for name in names]
-        return [(open_hub_rows(each, instead=instead, columns=columns), each) for each in sources]
+        return [(open_hub_rows(each, instead=instead, choose=choose), each) for each in sources]
 
     if configs:
         return open_each(configs)
@@ -104,7 +107,7 @@ def open_configs(
         return open_each(names)
 
 
-def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | None = None) -> Any:
+def open_hub_rows(source: HubSource, *, instead: str, choose: ChooseColumns | None = None) -> Any:
     """Return the data set from ``datasets``, fetched or cached, but not yet read.
 
     Network failures are retried after each of ``RETRY_DELAYS_S``; with ``HF_HUB_OFFLINE=1`` there are no
@@ -113,7 +116,7 @@ def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | N
     Args:
         source: What to fetch.
         instead: What to do without a network, for the message.
-        columns: Columns to read, if they exist; None for all.
+        choose: Returns the columns to read; None for all.
 
     Raises:
         DataError: As in ``read_hub_rows``, or if the cache holds another revision.
@@ -135,9 +138,9 @@ def open_hub_rows(source: HubSource, *, instead: str, columns: Sequence[str] | N
             f"{source}: the hub cannot be reached, and the cache of 'datasets' holds revision {commit}; "
             f"ask for that one (revision={commit}), or run once with a network. {instead}"
         )
-    if columns is None or not hasattr(rows, "select_columns"):
+    if choose is None or not hasattr(rows, "select_columns"):
         return rows
-    return rows.select_columns([name for name in rows.column_names if name in columns])
+    return rows.select_columns(choose(rows.column_names))
 
 
 def iterate_hub_rows(rows: Any, source: HubSource) -> Iterator[tuple[str, Any]]:
