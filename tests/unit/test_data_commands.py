@@ -569,6 +569,19 @@ def test_a_part_of_the_training_problems_is_held_out_whatever_their_order(tmp_pa
     assert "heldout_share takes 'heldout' out of 'train'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.0001, "heldout: heldout_share=0.0001 gives it none of 3 problems; raise the share"),
+        (0.9999, "train: heldout_share=0.9999 gives it none of 3 problems; lower the share"),
+    ],
+)
+def test_a_share_that_leaves_a_part_empty_is_named(tmp_path, capsys, share, said):
+    source = write_source(tmp_path / "in.jsonl", 3)
+    assert run_prepare(source, "--out", tmp_path / "out", *MAPPED, "--set", f"heldout_share={share}") == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_split_that_is_no_longer_held_out_leaves_the_folder_and_is_named(tmp_path, capsys):
     source, out = write_source(tmp_path / "in.jsonl", 30), tmp_path / "out"
     assert run_prepare(source, "--out", out, *MAPPED, "--set", "heldout_share=0.3") == 0

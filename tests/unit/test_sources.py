@@ -336,9 +336,20 @@ def test_a_folder_gives_the_files_of_a_split(tmp_path):
     assert found == ["train-0", "train-1"]
     with pytest.raises(DataError, match=r"no dev\[-\*\] or data/dev\[-\*\] with one of"):
         list(read_source(str(tmp_path), split="dev"))
+    with pytest.raises(DataError, match=r"but \['test\.jsonl', 'train-0\.jsonl', .*name the file itself"):
+        list(read_source(str(tmp_path), split="dev"))
     (tmp_path / "train.json").write_text("[]")
     with pytest.raises(DataError, match=r"exists as \['\.json', '\.jsonl'\]; name one file"):
         list(read_source(str(tmp_path)))
+
+
+def test_the_current_folder_gives_its_files_and_its_name(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    with pytest.raises(DataError, match=r"^\.: a folder without a file that ends in one of"):
+        list(read_source("."))
+    (tmp_path / "mine" / "rows.jsonl").write_text(json.dumps(GOOD))
+    assert [each.data_source for each in read_source(".")] == ["mine"]
 
 
 GOOD = {"question": "q?", "answer": "1"}
@@ -498,6 +509,7 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
         ({"columns": {"solution": "a", "steps": "b"}}, "not both"),
         ({"columns": {"answer": None}}, "map its column"),
         ({"columns": {"steps": "a"}, "max_steps": 3}, "'a' is a list of steps"),
+        ({"columns": {"solution": "a"}, "separator": " "}, "separator has no effect without a list of steps"),
         ({"columns": {"steps": "a"}, "thinking": "drop"}, "'a' is a list of steps; leave thinking out"),
         (
             {"columns": {"answer": None, "solution": "a"}, "solution_form": "gsm8k", "max_steps": 3},
@@ -863,6 +875,15 @@ def test_steps_that_would_have_to_be_cut_are_refused_without_a_traceback(tmp_pat
     file = write_rows(tmp_path / "f.jsonl", {"solution": ["First.", "Then."]})
     assert prepare(file, "--out", tmp_path / "out", "--set", "max_steps=5") == 2
     assert "f.jsonl: max_steps is for solutions that are cut here, but 'solution'" in capsys.readouterr().err
+
+
+def test_a_separator_is_refused_where_no_list_of_steps_is_found(tmp_path):
+    changes = {"separator": " "}
+    [found] = read_source(str(write_rows(tmp_path / "a.jsonl", {"solution": ["1.", "2."]})), changes=changes)
+    assert found.steps == ("1. ", "2.")
+    text = write_rows(tmp_path / "b.jsonl", {"solution": "1."})
+    with pytest.raises(ConfigError, match="separator has no effect without a list of steps"):
+        list(read_source(str(text), changes=changes))
 
 
 def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Rows of local parquet, JSON and JSONL files, a few at a time."""
 
 import json
+import reprlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,17 @@ def find_files(path: Path, split: str, configs: Sequence[str]) -> list[Path]:
         raise DataError(f"{path}: no such file or folder; check the path")
     folders = [path / config for config in configs] or [path, path / "data"]
     found = [file for folder in folders for file in _files_of_split(folder, split)]
-    if not found and not configs:
-        every = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES]
-        found = every if len(every) == 1 else []
     if not found:
-        wanted = " or ".join(f"{folder.relative_to(path) / split}[-*]" for folder in folders)
-        raise DataError(f"{path}: no {wanted} with one of {SUFFIXES}; name the file itself, or another split")
+        found = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES]
+        if not found:
+            raise DataError(f"{path}: a folder without a file that ends in one of {SUFFIXES}; name another")
+        if configs or len(found) > 1:
+            wanted = " or ".join(f"{folder.relative_to(path) / split}[-*]" for folder in folders)
+            there = reprlib.repr([file.relative_to(path).as_posix() for file in found])
+            raise DataError(
+                f"{path}: no {wanted} with one of {SUFFIXES}, but {there}; name the file itself, or its "
+                "split with --split train=NAME"
+            )
     if len(kinds := {file.suffix for file in found}) > 1:
         raise DataError(f"{path}: {split!r} exists as {sorted(kinds)}; name one file")
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 from seele.data.prepare import CheckGolds, Split, prepare
 from seele.data.sources import Counts, SourceSettings, open_split
+from seele.data.sources.reference import plain_name
 from seele.data.sources.rows import to_instances
 from seele.data.split import is_in_first_part
 from seele.errors import DataError
@@ -73,16 +74,29 @@ def prepare_source(
 
 
 def _part_of(instances: Iterable[Instance], share: float, *, heldout: bool) -> Iterator[Instance]:
-    """Yield the problems that are, or are not, in the share that is held out."""
+    """Yield the problems that are, or are not, in the share that is held out.
+
+    Raises:
+        DataError: At the end, if there are problems and none is in this part.
+    """
+    num_problems, is_empty = 0, True
     for instance in instances:
+        num_problems += 1
         if is_in_first_part(instance.instance_id, share=share, seed=0) is heldout:
+            is_empty = False
             yield instance
+    if num_problems and is_empty:
+        part, change = ("heldout", "raise") if heldout else ("train", "lower")
+        raise DataError(
+            f"{part}: heldout_share={share} gives it none of {num_problems} problems; {change} the share, or "
+            "take held-out problems from another split or file (--split heldout=NAME)"
+        )
 
 
 def _about(settings: SourceSettings) -> Mapping[str, Any]:
     """Return the manifest's entries about a source; for a local file, its name without the folder."""
     said = asdict(settings)
     if "://" not in settings.reference:
-        said["reference"] = Path(settings.reference).name
+        said["reference"] = plain_name(Path(settings.reference))
     first = {"source": said.pop("data_source"), "title": said.pop("title"), "licence": said.pop("licence")}
     return first | {"reference": said.pop("reference"), "settings": said}

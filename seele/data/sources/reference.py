@@ -5,6 +5,7 @@ yields one row per problem, a mapping of columns.
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,11 @@ def parse_reference(text: str) -> HubReference | Path:
         split=found.get("split"),
         revision=found.get("revision", LATEST),
     )
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file or folder, also of ``.``."""
+    return Path(os.path.abspath(path)).name
 
 
 def beside(folder: Path, reference: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from seele.config.build import from_mapping
-from seele.data.sources.reference import HubReference, beside, is_function, parse_reference
+from seele.data.sources.reference import HubReference, beside, is_function, parse_reference, plain_name
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError
 from seele.plugins import find_part, installed_names
@@ -135,6 +135,10 @@ class SourceSettings:
                 f"thinking is for a solution in one text, but {self.columns.steps!r} is a list of steps; "
                 "leave thinking out"
             )
+        if self.separator != "\n" and not self.columns.steps and "solution" not in self.detect:
+            raise ValueError(
+                "separator has no effect without a list of steps: map steps=COLUMN, or leave it out"
+            )
         if self.max_steps is not None and self.solution_form == "gsm8k":
             raise ValueError("max_steps has no effect on solution_form 'gsm8k': each line is a step")
         if unknown := [reason for reason in self.leave_out if reason not in list(Reason)]:
@@ -238,7 +242,7 @@ def _settings_of_reference(reference: str) -> dict[str, Any]:
     elif is_function(reference):
         name, split = reference.rpartition(":")[2], "train"
     elif parsed.exists():
-        name, split = parsed.name.removesuffix(parsed.suffix), "train"
+        name, split = plain_name(parsed).removesuffix(parsed.suffix), "train"
     else:
         raise ConfigError(
             f"{reference}: neither a file or folder nor a source; sources are "
