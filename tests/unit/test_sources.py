@@ -17,10 +17,11 @@ import yaml
 
 from seele import plugins
 from seele.cli.main import main
-from seele.data.sources import Counts, find_settings, open_split, read_source, source_names
+from seele.data.sources import Counts, find_settings, open_split, source_names
 from seele.data.sources.mapping import as_level, as_text, look_up, parse_path
 from seele.data.sources.prepare_source import prepare_source
 from seele.data.sources.reference import HubReference, parse_reference
+from seele.data.sources.rows import to_instances
 from seele.data.storage.files import file_sha256
 from seele.data.storage.hub import HubSource, open_configs
 from seele.data.storage.schema import read_problems
@@ -104,6 +105,13 @@ def copy_of_hub(tmp_path):
         return tmp_path / source
 
     return write
+
+
+def read_source(reference, *, split="train", source=None, columns=None, changes=None, counts=None):
+    """Yields the problems of a split."""
+    settings = find_settings(str(reference), columns=columns, changes=changes)
+    opened = open_split(settings, settings.splits.get(split, split), source=source)
+    yield from to_instances(opened.rows, settings, Counts() if counts is None else counts)
 
 
 def read(source: str, folder: Path, *, changes=None, **options):
@@ -309,7 +317,7 @@ def test_a_local_file_is_read_by_a_mapping(tmp_path, suffix):
         case _:
             pq.write_table(pa.Table.from_pylist(rows), path)
     columns = {"question": "problem", "answer": "meta.gold", "steps": "parts", "level": "hard"}
-    found = list(read_source(str(path), columns=columns))
+    found = list(read_source(path, columns=columns))
     assert [(each.question, each.answer, each.level, "".join(each.steps)) for each in found] == [
         (f"What is {n}+1?", str(n + 1), n, f"add one\nso {n + 1}") for n in range(3)
     ]
@@ -323,7 +331,7 @@ def test_ids_follow_the_content_and_not_the_file(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     changes = {"data_source": "same"}
     first, second = (
-        [each.instance_id for each in read_source(str(tmp_path / f"{name}.jsonl"), changes=changes)]
+        [each.instance_id for each in read_source(tmp_path / f"{name}.jsonl", changes=changes)]
         for name in "ab"
     )
     assert first == second[::-1] and first[0] != first[1]
@@ -332,15 +340,15 @@ def test_ids_follow_the_content_and_not_the_file(tmp_path):
 def test_a_folder_gives_the_files_of_a_split(tmp_path):
     for name in ("train-1", "train-0", "training", "test"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": name, "answer": "1"}))
-    found = [each.question for each in read_source(str(tmp_path))]
+    found = [each.question for each in read_source(tmp_path)]
     assert found == ["train-0", "train-1"]
     with pytest.raises(DataError, match=r"no dev\[-\*\] or data/dev\[-\*\] with one of"):
-        list(read_source(str(tmp_path), split="dev"))
+        list(read_source(tmp_path, split="dev"))
     with pytest.raises(DataError, match=r"but \['test\.jsonl', 'train-0\.jsonl', .*name the file itself"):
-        list(read_source(str(tmp_path), split="dev"))
+        list(read_source(tmp_path, split="dev"))
     (tmp_path / "train.json").write_text("[]")
     with pytest.raises(DataError, match=r"exists as \['\.json', '\.jsonl'\]; name one file"):
-        list(read_source(str(tmp_path)))
+        list(read_source(tmp_path))
 
 
 def test_the_current_folder_gives_its_files_and_its_name(tmp_path, monkeypatch):
@@ -385,7 +393,7 @@ GOOD = {"question": "q?", "answer": "1"}
 def test_a_bad_row_ends_the_reading_with_its_place(tmp_path, rows, complaint):
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DataError, match=rf"f\.jsonl: .*{complaint}"):
-        list(read_source(str(tmp_path / "f.jsonl")))
+        list(read_source(tmp_path / "f.jsonl"))
 
 
 def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
@@ -400,7 +408,7 @@ def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
     reasons = ("duplicate", "other_answer", "no_question", "too_long")
     counts = Counts()
     changes = {"leave_out": reasons, "max_chars": 20}
-    [kept] = read_source(str(tmp_path / "f.jsonl"), changes=changes, counts=counts)
+    [kept] = read_source(tmp_path / "f.jsonl", changes=changes, counts=counts)
     assert kept.question == "q?" and counts.left_out == dict.fromkeys(reasons, 1)
 
 
@@ -422,7 +430,7 @@ def test_rows_are_left_out_for_the_reasons_that_are_named(tmp_path):
 def test_a_column_that_no_row_has_is_a_mistake(tmp_path, columns, complaint):
     (tmp_path / "f.jsonl").write_text(json.dumps(GOOD | {"extra": {"proof": None}}))
     with pytest.raises(DataError, match=complaint):
-        list(read_source(str(tmp_path / "f.jsonl"), columns=columns))
+        list(read_source(tmp_path / "f.jsonl", columns=columns))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "hub"])
@@ -456,7 +464,7 @@ def test_a_column_of_another_name_is_proposed_among_all_that_there_are(
 def test_a_column_that_is_there_may_be_empty(tmp_path):
     rows = [GOOD | {"extra": {"proof": None}}, {"question": "q2?", "answer": "2", "extra": None}]
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = list(read_source(str(tmp_path / "f.jsonl"), columns={"solution": "extra.proof"}))
+    found = list(read_source(tmp_path / "f.jsonl", columns={"solution": "extra.proof"}))
     assert [each.steps for each in found] == [(), ()]
 
 
@@ -465,8 +473,8 @@ def test_a_solution_that_is_no_text_is_refused_and_not_dropped(tmp_path):
     with pytest.raises(
         DataError, match=r"line 1, column 'proof': expected a text, got .*\(list\); map a list"
     ):
-        list(read_source(str(tmp_path / "f.jsonl"), columns={"solution": "proof"}))
-    [found] = read_source(str(tmp_path / "f.jsonl"), columns={"solution": "proof[0]"})
+        list(read_source(tmp_path / "f.jsonl", columns={"solution": "proof"}))
+    [found] = read_source(tmp_path / "f.jsonl", columns={"solution": "proof[0]"})
     assert found.steps == ("First.\n", "Then.")
 
 
@@ -495,7 +503,7 @@ def test_a_parquet_text_that_is_no_utf_8_is_refused(tmp_path):
     bad = pa.array([b"\xff\xfe"]).view(pa.string())
     pq.write_table(pa.table({"question": bad, "answer": ["1"]}), tmp_path / "f.parquet")
     with pytest.raises(DataError, match=r"f\.parquet: cannot be read as parquet .*utf-8"):
-        list(read_source(str(tmp_path / "f.parquet")))
+        list(read_source(tmp_path / "f.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -528,7 +536,7 @@ def test_columns_that_are_set_are_not_looked_for(tmp_path):
     file = tmp_path / "f.jsonl"
     file.write_text('{"question": "no", "problem": "1 + 1?", "answer": "3", "gold": "2"}\n')
     changes = {"columns": {"question": "problem", "answer": "gold"}}
-    (problem,) = read_source(str(file), changes=changes)
+    (problem,) = read_source(file, changes=changes)
     assert (problem.question, problem.answer) == ("1 + 1?", "2")
 
 
@@ -606,13 +614,13 @@ def test_a_yaml_file_of_ones_own_is_a_source_whose_paths_begin_beside_it(own, mo
 
 
 def test_a_mapping_and_a_function_are_sources_by_import_path(own, monkeypatch):
-    from_yaml = list(read_source(str(own / "mine.yaml"), changes={"data_source": "table"}))
+    from_yaml = list(read_source(own / "mine.yaml", changes={"data_source": "table"}))
     assert list(read_source(f"{own}/table.py:SOURCE")) == from_yaml
     function = list(read_source(f"{own}/table.py:read", split="all"))
     assert [problem.steps for problem in function] == [problem.steps for problem in from_yaml]
     monkeypatch.syspath_prepend(str(own))
     changes = {"reference": "table:read"}
-    assert list(read_source(str(own / "mine.yaml"), changes=changes | {"data_source": "table"})) == from_yaml
+    assert list(read_source(own / "mine.yaml", changes=changes | {"data_source": "table"})) == from_yaml
 
 
 def test_an_installed_package_names_sources(own, monkeypatch):
@@ -680,12 +688,12 @@ def test_an_error_in_a_function_is_named_with_file_line_and_row_and_nothing_is_w
 def test_a_mistake_in_an_own_source_is_named_with_its_file(own, text, complaint):
     (own / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=complaint):
-        list(read_source(str(own / "mine.yaml")))
+        list(read_source(own / "mine.yaml"))
 
 
 def test_a_copy_of_the_files_is_no_help_to_a_function(own):
     with pytest.raises(ConfigError, match=r"--source .*: the rows come from a function, .*table.py:read"):
-        list(read_source(str(own / "mine.yaml"), source=own))
+        list(read_source(own / "mine.yaml", source=own))
 
 
 # --- References to data sets of the hub, as other projects write them: their columns, their configurations
@@ -868,7 +876,7 @@ def write_rows(path: Path, *rows: dict) -> Path:
 def test_a_column_with_texts_and_lists_of_solutions_is_refused_and_not_dropped(tmp_path):
     file = write_rows(tmp_path / "f.jsonl", {"solution": "First.\nThen."}, {"solution": ["First."]})
     with pytest.raises(DataError, match=r"line 2, column 'solution': expected a text, got .*; map a list"):
-        list(read_source(str(file)))
+        list(read_source(file))
 
 
 def test_steps_that_would_have_to_be_cut_are_refused_without_a_traceback(tmp_path, capsys):
@@ -879,11 +887,11 @@ def test_steps_that_would_have_to_be_cut_are_refused_without_a_traceback(tmp_pat
 
 def test_a_separator_is_refused_where_no_list_of_steps_is_found(tmp_path):
     changes = {"separator": " "}
-    [found] = read_source(str(write_rows(tmp_path / "a.jsonl", {"solution": ["1.", "2."]})), changes=changes)
+    [found] = read_source(write_rows(tmp_path / "a.jsonl", {"solution": ["1.", "2."]}), changes=changes)
     assert found.steps == ("1. ", "2.")
     text = write_rows(tmp_path / "b.jsonl", {"solution": "1."})
     with pytest.raises(ConfigError, match="separator has no effect without a list of steps"):
-        list(read_source(str(text), changes=changes))
+        list(read_source(text, changes=changes))
 
 
 def test_what_was_found_is_said_and_recorded(serve, tmp_path, capsys):

@@ -2,7 +2,7 @@
 files.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -12,12 +12,11 @@ from typing import Any
 from seele.data.sources.local import find_files, iterate_file
 from seele.data.sources.mapping import parse_path
 from seele.data.sources.reference import HubReference, is_function, open_function, parse_reference
-from seele.data.sources.rows import Counts, to_instances
+from seele.data.sources.rows import Counts
 from seele.data.sources.settings import SourceSettings, find_settings, source_names
 from seele.data.storage.files import file_sha256
 from seele.data.storage.hub import ChooseColumns, HubSource, commit_of, iterate_hub_rows, open_configs
 from seele.errors import ConfigError
-from seele.records import Instance
 
 __all__ = [
     "Counts",
@@ -25,7 +24,6 @@ __all__ = [
     "SourceSettings",
     "find_settings",
     "open_split",
-    "read_source",
     "source_names",
 ]
 
@@ -45,35 +43,6 @@ class OpenSplit:
     """Where the rows come from, the same on every machine: name and commit, or files and checksums."""
     files: tuple[Path, ...] = ()
     """Local files that hold the rows."""
-
-
-def read_source(
-    name_or_reference: str,
-    *,
-    split: str = "train",
-    source: Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    changes: Mapping[str, Any] | None = None,
-    counts: Counts | None = None,
-) -> Iterator[Instance]:
-    """Yield the problems of a named source, a data set on the hub, or a local file.
-
-    Args:
-        name_or_reference: As in ``find_settings``.
-        split: Our name of the split: ``train``, or another one in the settings.
-        source: Local copy of the source's files; None reads them from the reference.
-        columns: As in ``find_settings``.
-        changes: As in ``find_settings``.
-        counts: Filled while reading.
-
-    Raises:
-        ConfigError: If a name or setting is unknown.
-        DataError: If the rows are unavailable, or one of them gives no problem.
-        DependencyError: If the hub is needed and ``datasets`` is not installed.
-    """
-    settings = find_settings(name_or_reference, columns=columns, changes=changes)
-    opened = open_split(settings, settings.splits.get(split, split), source=source)
-    yield from to_instances(opened.rows, settings, Counts() if counts is None else counts)
 
 
 def open_split(settings: SourceSettings, split: str, *, source: Path | None = None) -> OpenSplit:
