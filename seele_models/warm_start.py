@@ -83,14 +83,27 @@ def _quoted(path: Path) -> str:
 
 
 def fingerprint(wish: WarmStart) -> str:
-    """Hash of model, problems, settings and the libraries' versions; no path counts."""
+    """Hash of model, problems, the run's whole configuration and the libraries' versions; no path counts.
+
+    Raises:
+        CheckpointError: The settings give no configuration; why is on the terminal.
+    """
     anywhere = dataclasses.replace(wish, model=Path("/model"), problems=Path("/problems"))
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     files = sorted(file for file in wish.model.iterdir() if file.is_file())
     files = [file for file in files if file.name not in _NO_PART_OF_A_MODEL]
     contents = {file.name: file_sha256(file) for file in files} | {"problems": file_sha256(wish.problems)}
-    facts = [anywhere.overrides(Path("/run")), versions, contents]
+    facts = [_composed(anywhere.overrides(Path("/run"))), versions, contents]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _composed(overrides: list[str]) -> str:
+    """The whole configuration of a run, also of what no override sets, as text."""
+    command = [sys.executable, "-m", "seele_verl.train", "--cfg", "job", *overrides]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if result.returncode:
+        raise CheckpointError(f"the settings give no configuration (status {result.returncode}); see above")
+    return result.stdout
 
 
 def warm_name(model: Path) -> str:

@@ -646,7 +646,15 @@ def warm_start_of(folder, **changes):
     return dataclasses.replace(WarmStart(model=model, problems=problems), **changes)
 
 
-def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(tmp_path):
+@pytest.fixture
+def composed(monkeypatch):
+    """Stands in for the composition of a run's configuration, which takes seconds; may be changed."""
+    begin = ["defaults"]
+    monkeypatch.setattr(warm_start, "_composed", lambda overrides: json.dumps(begin + overrides))
+    return begin
+
+
+def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(tmp_path, composed):
     here = warm_start_of(tmp_path / "here")
     assert warm_start.fingerprint(here) == warm_start.fingerprint(warm_start_of(tmp_path / "there"))
     names = {warm_start.fingerprint(here), warm_start.fingerprint(dataclasses.replace(here, seed=1))}
@@ -654,9 +662,21 @@ def test_a_warm_start_is_named_after_contents_and_settings_and_not_after_places(
     for file in (here.problems, here.model / "model.safetensors", here.model / "tokenizer.json"):
         file.write_text("others")
         names.add(warm_start.fingerprint(here))
-    assert len(names) == 6
+    composed.append("another default")
+    names.add(warm_start.fingerprint(here))
+    assert len(names) == 7
 
 
+def test_a_warm_start_is_named_after_what_its_settings_compose(tmp_path, capfd):
+    here = warm_start_of(tmp_path / "here")
+    same = dataclasses.replace(here, settings=("seele.sft.warmup_ratio=0.1",))
+    assert warm_start.fingerprint(here) == warm_start.fingerprint(same)
+    with pytest.raises(CheckpointError, match="the settings give no configuration"):
+        warm_start.fingerprint(dataclasses.replace(here, settings=("seele.sft.epoch=1",)))
+    assert "seele.sft.epoch" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("composed")
 def test_a_warm_start_of_a_made_model_is_found_again(tmp_path):
     wish = warm_start_of(tmp_path)
     made = tmp_path / f"model-warm-{warm_start.fingerprint(wish)}"
