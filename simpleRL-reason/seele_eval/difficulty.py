@@ -29,12 +29,15 @@ TEMPERATURE = 0.6
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Exit status: 0, or 2 for an error that the user can fix."""
-    file, arguments = parse(argv)
-    return run_command(lambda: sample(file, arguments))
+    return run_command(lambda: sample(*parse(argv)))
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
-    """Parse the file's path and the arguments of its evaluation."""
+    """Parse the file's path and the arguments of its evaluation.
+
+    Raises:
+        ConfigError: If ``--problems`` names other problems.
+    """
     parser = new_parser(
         "seele_eval.difficulty",
         "Count how often a model solves each problem of a file, by default in "
@@ -45,6 +48,8 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
     parser.set_defaults(samples=SAMPLES, temperature=[TEMPERATURE], answers=BOX)
     values = vars(parser.parse_args(argv))
     file = values.pop("file")
+    if values["problems"]:
+        raise ConfigError(f"--problems: the problems are those of {file}; omit it")
     return file, to_arguments(parser, values | {"problems": [(TASK, file)]})
 
 

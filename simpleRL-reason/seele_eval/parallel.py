@@ -47,7 +47,7 @@ def share_gpus(gpus: Sequence[str], *, tensor_parallel: int, copies: int | None)
     Raises:
         ConfigError: If there are too few GPUs.
     """
-    if not gpus and copies in (None, 1):
+    if not gpus and tensor_parallel == 1 and copies in (None, 1):
         return [()]
     possible = len(gpus) // tensor_parallel
     if not possible or possible < (copies or 1):

@@ -42,6 +42,11 @@ from seele_eval.sources import Task, load_benchmark, load_problem_file
 DEFAULT_TEMPLATE = "r1_zero"
 """The paper's template (arXiv:2509.06923, section 5.1)."""
 
+OF_ENGINE = ("revision", "data_parallel", "tensor_parallel", "gpu_memory_share", "dtype")
+"""Arguments that a server ignores."""
+OF_SERVER = ("concurrency",)
+"""Arguments that only a server needs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
@@ -86,6 +91,7 @@ def make_plan(arguments: Arguments) -> Plan:
     """
     defaults = read_run_defaults(arguments.run) if arguments.run else None
     model, out = _choose_model(arguments), _choose_out(arguments)
+    _check_where(arguments, model)
     template = arguments.template or (defaults.template if defaults else DEFAULT_TEMPLATE)
     check_template(template)
     settings = EngineSettings(
@@ -229,6 +235,21 @@ def _choose_model(arguments: Arguments) -> str:
     if not arguments.model and not Path(model).is_dir():
         raise ConfigError(f"{model}: no such folder; write it with: seele merge {arguments.run}")
     return model
+
+
+def _check_where(arguments: Arguments, model: str) -> None:
+    """Raise ``ConfigError`` for an option that the place of the model ignores."""
+    ignored = OF_ENGINE if arguments.server else OF_SERVER
+    unset = Arguments()
+    for name in ignored:
+        if (value := getattr(arguments, name)) != getattr(unset, name):
+            where = "this machine's engine, not --server" if arguments.server else "--server"
+            raise ConfigError(f"--{name.replace('_', '-')} {value}: concerns only {where}; omit it")
+    if arguments.revision and Path(model).is_dir():
+        raise ConfigError(
+            f"--revision {arguments.revision}: concerns only a model on the hub, but {model} is a "
+            "folder; omit it"
+        )
 
 
 def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: str) -> tuple[str, ...]:

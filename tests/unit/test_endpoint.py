@@ -654,6 +654,7 @@ def test_the_first_other_sample_sets_counts_aside(server, tmp_path):
         (("--temperature", "0"), "gives one sample, not 8"),
         (("--limit", "3"), "needs --out and the whole file"),
         (("--benchmarks", "gsm8k"), "needs --out and the whole file"),
+        (("--problems", "a=other.parquet"), r"--problems: the problems are those of .*in\.parquet; omit it"),
     ],
 )
 def test_what_is_no_sampling_of_a_file_is_refused(server, tmp_path, more, complaint):

@@ -662,6 +662,30 @@ BAD = [
         id="the name of an average",
     ),
     pytest.param(("--run", "{empty}", "--model", "{model}"), "resolved.yaml", id="no run"),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--revision", "v1"),
+        "--revision v1: concerns only a model on the hub, but ",
+        id="revision of a folder",
+    ),
+    pytest.param(
+        ("--model", "{model}", "--problems", "a={problems}", "--concurrency", "8"),
+        "--concurrency 8: concerns only --server; omit it",
+        id="concurrency without a server",
+    ),
+    *(
+        pytest.param(
+            ("--server", "http://none/v1", "--model", "m", "--problems", "a={problems}", option, value),
+            f"{option} {value}: concerns only this machine's engine, not --server; omit it",
+            id=f"{option} with a server",
+        )
+        for option, value in (
+            ("--revision", "v1"),
+            ("--data-parallel", "1"),
+            ("--tensor-parallel", "2"),
+            ("--gpu-memory-share", "0.5"),
+            ("--dtype", "float32"),
+        )
+    ),
 ]
 
 

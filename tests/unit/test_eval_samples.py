@@ -298,7 +298,9 @@ def test_gpus_are_shared_out(gpus, tensor_parallel, copies, shares):
     assert share_gpus(list(gpus), tensor_parallel=tensor_parallel, copies=copies) == shares
 
 
-@pytest.mark.parametrize(("gpus", "tensor_parallel", "copies"), [("", 1, 2), ("01", 2, 2), ("0", 2, None)])
+@pytest.mark.parametrize(
+    ("gpus", "tensor_parallel", "copies"), [("", 1, 2), ("", 2, None), ("01", 2, 2), ("0", 2, None)]
+)
 def test_too_few_gpus_are_refused(gpus, tensor_parallel, copies):
     with pytest.raises(ConfigError, match=f"this machine has {len(gpus)}"):
         share_gpus(list(gpus), tensor_parallel=tensor_parallel, copies=copies)
