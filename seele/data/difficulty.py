@@ -37,7 +37,7 @@ class Count:
     truncated: int
     """Samples that ended at the token limit: long is not the same as hard."""
     no_answer: int | None = None
-    """Samples without an answer; None in older files, which do not count them."""
+    """Samples without an answer; None if unknown: a user's reward function judged, or the file is older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

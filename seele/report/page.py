@@ -200,7 +200,7 @@ def _score_cells(score: ScoreLine) -> tuple[str, ...]:
         f"{share(low)} to {share(high)}",
         f"{score.mean_response_tokens:.1f}",
         share(score.truncated_share),
-        share(score.no_answer_share),
+        "-" if score.no_answer_share is None else share(score.no_answer_share),
     )
 
 

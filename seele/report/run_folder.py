@@ -9,7 +9,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
@@ -63,7 +64,8 @@ class ScoreLine:
     interval_95: tuple[float, float]
     mean_response_tokens: float
     truncated_share: float
-    no_answer_share: float
+    no_answer_share: float | None
+    """None if unknown."""
 
 
 Record = TypeVar("Record", RolloutLine, ScoreLine)
@@ -322,7 +324,13 @@ def _read_records(
     types = get_type_hints(cls)
     for line in lines:
         try:
-            records.append(cls(**{name: kind(line[name]) for name, kind in types.items()}))
+            records.append(cls(**{name: _converted(line[name], kind) for name, kind in types.items()}))
         except (KeyError, TypeError, ValueError) as error:
             notes.append(f"{where} holds an entry that cannot be read ({type(error).__name__}: {error}).")
     return tuple(records)
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    if isinstance(kind, UnionType):
+        return None if value is None else get_args(kind)[0](value)
+    return kind(value)

@@ -14,6 +14,7 @@ from seele.data.difficulty import COUNTS, SAMPLES, Count, problem_key, write_cou
 from seele.data.storage.schema import read_problems
 from seele.errors import ConfigError
 from seele.records import Finish, GradeReason
+from seele.reward.graders import GRADERS
 from seele_eval.arguments import Arguments, check_greedy, new_parser, to_arguments
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.grading import BOX
@@ -96,7 +97,7 @@ def sample(file: Path, arguments: Arguments, *, complete: Complete | None = None
             instance_id=instance.instance_id,
             correct=correct[instance.instance_id],
             truncated=truncated[instance.instance_id],
-            no_answer=no_answer[instance.instance_id],
+            no_answer=no_answer[instance.instance_id] if arguments.grader in GRADERS else None,
         )
         for instance in read_problems(file)
     ]

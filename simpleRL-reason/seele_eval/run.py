@@ -17,6 +17,7 @@ from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError
 from seele.records import Instance
 from seele.reward.function_grader import FunctionGrader, open_grader
+from seele.reward.graders import GRADERS
 from seele.rollout.unanswered import find_unanswered, warn_of_unanswered
 from seele_eval.arguments import Arguments, advise, parse_arguments
 from seele_eval.benchmarks import GENERAL, MATH
@@ -239,7 +240,12 @@ def make_report(plan: Plan, predictions: Sequence[Prediction]) -> Report:
     return Report(
         name=plan.name,
         scores=tuple(
-            score_predictions(group, template=plan.template, answers=plan.conditions["answers"])
+            score_predictions(
+                group,
+                template=plan.template,
+                answers=plan.conditions["answers"],
+                knows_answers=plan.reward.grader in GRADERS,
+            )
             for group in groups.values()
         ),
         averages=average_scores(first_of_each),

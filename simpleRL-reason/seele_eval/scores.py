@@ -58,8 +58,10 @@ class Score:
     mean_response_tokens: float
     truncated_share: float
     """Share of samples that the token limit stopped."""
-    no_answer_share: float
-    """Share of samples in which no answer was found where ``answers`` looks for one."""
+    no_answer_share: float | None
+    """Share of samples in which no answer was found where ``answers`` looks for one; None if a user's reward
+    function judged, which alone knows where it looks.
+    """
     ungraded_share: float
     """Share of samples counted as wrong because the grader reached no verdict."""
     template: str
@@ -75,8 +77,13 @@ class Score:
     """One part for each value of each requested column, in order; ``NO_VALUE`` comes last."""
 
 
-def score_predictions(predictions: Sequence[Prediction], *, template: str, answers: str = BOX) -> Score:
-    """Score one benchmark at one temperature. Every problem has the same number of samples."""
+def score_predictions(
+    predictions: Sequence[Prediction], *, template: str, answers: str = BOX, knows_answers: bool = True
+) -> Score:
+    """Score one benchmark at one temperature. Every problem has the same number of samples.
+
+    ``knows_answers`` is false if a user's reward function judged.
+    """
     first, by_problem = predictions[0], group_by_problem(predictions)
     samples = len(predictions) // len(by_problem)
     measures = {f"avg@{samples}": [accuracy_of(each) for each in by_problem]}
@@ -86,7 +93,10 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
         measures[f"maj@{samples}"] = [_majority(each) for each in by_problem]
     measures["response_tokens"] = [fmean(p.response_tokens for p in each) for each in by_problem]
     measures["truncated"] = [fmean(p.finish is Finish.LENGTH for p in each) for each in by_problem]
-    measures["no_answer"] = [fmean(p.reason is GradeReason.NO_ANSWER for p in each) for each in by_problem]
+    if knows_answers:
+        measures["no_answer"] = [
+            fmean(p.reason is GradeReason.NO_ANSWER for p in each) for each in by_problem
+        ]
     estimates = {
         name: estimate(np.array(values), generator_for(first.benchmark), is_share=name != "response_tokens")
         for name, values in measures.items()
@@ -102,7 +112,7 @@ def score_predictions(predictions: Sequence[Prediction], *, template: str, answe
         interval_95=accuracy.interval_95,
         mean_response_tokens=estimates["response_tokens"].value,
         truncated_share=estimates["truncated"].value,
-        no_answer_share=estimates["no_answer"].value,
+        no_answer_share=estimates["no_answer"].value if knows_answers else None,
         ungraded_share=fmean(p.reason in UNGRADED for p in predictions),
         template=template,
         answers=answers,

@@ -615,6 +615,12 @@ def test_samples_without_an_answer_are_counted_and_warned_of(server, tmp_path, c
     assert [(count.no_answer, count.truncated) for count in counts] == [(2, 0), (2, 0)]
     error = capsys.readouterr().err
     assert "(problems: 100.0% of 4)" in error and '"It is 2."' in error and "--template chat" in error
+    # A reward function of one's own may look for answers anywhere.
+    (tmp_path / "own.py").write_text("def judge(*, solution_str, **_):\n    return '2' in solution_str\n")
+    own = ("--samples", "2", "--grader", f"{tmp_path / 'own.py'}:judge")
+    sample(*parse(sampler_arguments(server, tmp_path, *own)))
+    counts = read_counts(tmp_path / "samples" / "counts.jsonl").by_problem.values()
+    assert [(count.correct, count.no_answer) for count in counts] == [(2, None), (2, None)]
 
 
 def test_more_samples_and_problems_cost_only_themselves(server, tmp_path):

@@ -157,7 +157,7 @@ def run(tmp_path):
         saved.write_text(json.dumps(state))
     evaluation = {
         "conditions": {"model": "merged", "weights_sha256": {"model.safetensors": "ab12"}},
-        "scores": [score_line(), score_line(temperature=1.0, samples=4, accuracy=0.5)],
+        "scores": [score_line(), score_line(temperature=1.0, samples=4, accuracy=0.5, no_answer_share=None)],
     }
     (folder / "eval").mkdir()
     (folder / "eval" / "scores.json").write_text(json.dumps(evaluation))
