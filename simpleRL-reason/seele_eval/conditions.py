@@ -13,6 +13,7 @@ from typing import Any
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
+from seele.rollout.templates import TEMPLATES
 from seele_eval.grading import BOX
 
 DISTRIBUTIONS = (
@@ -119,8 +120,21 @@ def installed_versions() -> dict[str, str]:
 def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, ignoring: Set[str]) -> list[str]:
     """One sentence for each condition in which the two sets differ."""
     before, now = {**UNLESS_RECORDED, **before}, {**UNLESS_RECORDED, **now}
+    decided, decides = deciding(before), deciding(now)
     return [
         f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
         for name in sorted({*before, *now} - ignoring)
-        if before.get(name) != now.get(name)
+        if decided.get(name) != decides.get(name)
     ]
+
+
+def deciding(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """The conditions by which samples are compared: of a user's own template and reward function what they
+    hold, whatever the path.
+    """
+    kept = dict(conditions)
+    if kept.get("template_text") and kept.get("template") not in TEMPLATES:
+        del kept["template"]
+    if "grader_sha256" in kept:
+        kept["grader"] = str(kept["grader"]).rpartition(":")[2]
+    return kept

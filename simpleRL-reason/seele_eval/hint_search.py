@@ -32,7 +32,7 @@ from seele_eval.arguments import (
     seed,
     temperature,
 )
-from seele_eval.conditions import describe_chat, differing
+from seele_eval.conditions import deciding, describe_chat, differing
 from seele_eval.generation import EngineSettings, find_model, find_settings, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
 from seele_eval.grading import BOX, Reading, extract_boxed, judge_found, judge_one
@@ -50,9 +50,6 @@ from seele_eval.prompts import (
 
 AT_A_TIME = 256
 """Problems whose samples are drawn together, and lost together if the command is killed."""
-
-
-_NOT_IN_OLDER_LEDGERS = ("files", "template_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,14 +212,16 @@ def _open(ledger: Path, conditions: Mapping[str, Any]) -> tuple[list[Tried], Lin
     read = read_whole_lines(ledger)
     try:
         before, *lines = [*map(json.loads, read.lines)] or [conditions]
-        before = {key: conditions[key] for key in _NOT_IN_OLDER_LEDGERS} | before
+        is_known = before["template"] == conditions["template"]
+        assumed = ("files", "template_text") if is_known else ("files",)
+        before = {key: conditions[key] for key in assumed} | before
         found = [Tried(instance_id=key, hint_steps=steps, text=text) for key, steps, text in lines]
-    except (ValueError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{ledger}: is damaged ({error}); remove the damaged line, or the file to draw all samples again"
         ) from error
-    if before != conditions:
-        differs = sorted(key for key in {*before, *conditions} if before.get(key) != conditions.get(key))
+    decided, decides = deciding(before), deciding(conditions)
+    if differs := sorted(key for key in {*decided, *decides} if decided.get(key) != decides.get(key)):
         raise ConfigError(
             f"{ledger}: its samples were drawn with other {', '.join(differs)}; name another --out, or "
             "remove it"

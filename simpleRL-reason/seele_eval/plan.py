@@ -15,7 +15,7 @@ from seele.records import Chat
 from seele.reward.function import load_function
 from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
-from seele.rollout.templates import CHAT, NO_CHAT, check_template, template_text
+from seele.rollout.templates import CHAT, NO_CHAT, absolute_template, check_template, template_text
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.command import check_folder
@@ -103,10 +103,11 @@ def make_plan(arguments: Arguments) -> Plan:
         dtype=arguments.dtype,
     )
     tasks = choose_tasks(arguments, defaults)
-    stop = _choose_stop(arguments, defaults, template)
+    is_runs = defaults and absolute_template(template) == absolute_template(defaults.template)
+    trained = defaults if is_runs else None
+    stop = _choose_stop(arguments, trained, template)
     check_chat(template, arguments.chat)
-    of_run = defaults.chat if defaults and template == defaults.template else NO_CHAT
-    chat = merge_chat(of_run, arguments.chat)
+    chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
     reading = _choose_reading(arguments, template, chat)
     reward = _choose_reward(arguments, defaults, reading)
     _check_judges(tasks, reward.grader)
@@ -252,11 +253,11 @@ def _check_where(arguments: Arguments, model: str) -> None:
         )
 
 
-def _choose_stop(arguments: Arguments, defaults: RunDefaults | None, template: str) -> tuple[str, ...]:
-    """The command's stop strings, else the run's if its template is used, else the template's."""
+def _choose_stop(arguments: Arguments, trained: RunDefaults | None, template: str) -> tuple[str, ...]:
+    """The command's stop strings, else those of the run with this template, else the template's."""
     chosen = arguments.stop
-    if chosen is None and defaults and template == defaults.template:
-        chosen = defaults.stop
+    if chosen is None and trained:
+        chosen = trained.stop
     folder = _chat_folder(arguments, template) if chosen is None else None
     return stop_of(template, chosen, folder)
 

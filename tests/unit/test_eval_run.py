@@ -16,6 +16,7 @@ from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError, SeeleError
 from seele.records import Finish, Instance
+from seele.rollout.templates import template_text
 from seele_eval import run as evaluation
 from seele_eval.arguments import parse_arguments
 from seele_eval.command import run_command
@@ -182,6 +183,17 @@ def test_a_run_folder_gives_template_length_and_validation_files(model, trained_
     (score,) = evaluate(KnowsFour(), "--run", trained_run)
     assert (score.benchmark, score.template) == ("heldout", "plain")
     assert written(trained_run / "eval")["conditions"]["max_tokens"] == 24
+
+
+def test_a_runs_stop_strings_go_with_its_template_by_any_path(model, trained_run, tmp_path, monkeypatch):
+    (tmp_path / "mine.txt").write_text("Q: {question}")
+    settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
+    settings["seele"]["prompt"] = {"template": f"{tmp_path}/mine.txt", "stop": ["Q:"]}
+    (trained_run / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.chdir(tmp_path)
+    engine = KnowsFour()
+    evaluate(engine, "--run", trained_run, "--model", model, "--template", "mine.txt", "--out", "out")
+    assert {each.stop for each in engine.requests} == {("Q:",)}
 
 
 def test_a_validation_file_named_like_a_benchmark_is_not_taken_for_it(model, trained_run, problems):
@@ -421,6 +433,27 @@ def test_no_verdict_of_a_reward_function_outlives_its_code(model, problems, tmp_
     assert evaluate(engine, *argv)[0].accuracy == 0.0
     assert len(engine.requests) == 4
     assert written(tmp_path / "out")["conditions"]["grader_sha256"] == [file_sha256(own)]
+
+
+def test_files_are_compared_by_what_they_hold(model, problems, tmp_path, monkeypatch):
+    code = "def {}(data_source, solution_str, ground_truth, extra_info):\n    return 1.0\n"
+    (tmp_path / "own.py").write_text(code.format("judge") + code.format("other"))
+    (template := tmp_path / "mine.txt").write_text("Q: {question}")
+    argv = of_file(model, problems, tmp_path / "out")
+    with pytest.raises(Killed):
+        evaluate(DiesAfter(3), *argv, "--template", template, "--grader", f"{tmp_path}/own.py:judge")
+    monkeypatch.chdir(tmp_path)
+    named = ("--template", "mine.txt", "--grader")
+    with pytest.raises(ConfigError, match=r"conditions: grader was '.*own.py:judge' and is 'own.py:other'\."):
+        evaluate(Untouchable(), *argv, *named, "own.py:other")
+    engine = KnowsFour()
+    evaluate(engine, *argv, *named, "own.py:judge")
+    assert len(engine.requests) == 1
+    template.write_text("A: {question}")
+    template_text.cache_clear()
+    (tmp_path / "out/scores.json").unlink()
+    with pytest.raises(ConfigError, match=r"conditions: template_text was 'Q: {question}' and is 'A: "):
+        evaluate(Untouchable(), *argv, *named, "own.py:judge")
 
 
 def test_what_stands_behind_a_stop_string_is_no_answer(model, problems, tmp_path):

@@ -125,6 +125,14 @@ def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_pat
     ledger.write_text("".join([json.dumps(conditions | {"template_text": "Q: {question}"}) + "\n", *others]))
     with pytest.raises(ConfigError, match="were drawn with other template_text; name another --out"):
         draw(done)
+    # The path does not decide, unless the text is unknown.
+    (tmp_path / "mine.txt").write_text("Q: {question}")
+    named = {"template": "elsewhere.txt", "template_text": "Q: {question}"}
+    ledger.write_text("".join([json.dumps(conditions | named) + "\n", *others]))
+    draw(done, "--template", str(tmp_path / "mine.txt"))
+    ledger.write_text("".join([json.dumps(conditions | {"template": "elsewhere.txt"}) + "\n", *others]))
+    with pytest.raises(ConfigError, match="were drawn with other template, template_text; name another"):
+        draw(done, "--template", str(tmp_path / "mine.txt"))
     ledger.write_text("".join([head, "{\n", *others]))
     with pytest.raises(CheckpointError, match=r"own.parquet.samples.jsonl: is damaged .*; remove"):
         draw(done)
