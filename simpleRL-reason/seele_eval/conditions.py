@@ -102,6 +102,20 @@ def read_run_defaults(run: Path) -> RunDefaults:
     )
 
 
+def merged_checkpoint(run: Path) -> str:
+    """A line that says which checkpoint ``RUN/merged`` is of, and whether the run has a newer one; "" if
+    unknown.
+    """
+    merged, newest = (
+        int(text) if file.is_file() and (text := file.read_text().strip()).isdigit() else None
+        for file in (run / "merged" / "merged_step.txt", run / "latest_checkpointed_iteration.txt")
+    )
+    if merged is None:
+        return ""
+    newer = f"; the newest is of step {newest}: seele merge {run}" if newest and newest > merged else ""
+    return f"{run / 'merged'}: the checkpoint of step {merged}{newer}\n"
+
+
 def _select(config: Any, dotted: str) -> Any:
     """Return the value under a dotted key, or None."""
     for key in dotted.split("."):

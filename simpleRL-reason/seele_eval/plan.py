@@ -1,5 +1,6 @@
 """From the command line to a checked plan: tasks, samples, engine, conditions."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +20,13 @@ from seele.rollout.templates import CHAT, NO_CHAT, absolute_template, check_temp
 from seele_eval.arguments import MAX_TOKENS, Arguments, check_chat, merge_chat
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.command import check_folder
-from seele_eval.conditions import RunDefaults, describe_chat, installed_versions, read_run_defaults
+from seele_eval.conditions import (
+    RunDefaults,
+    describe_chat,
+    installed_versions,
+    merged_checkpoint,
+    read_run_defaults,
+)
 from seele_eval.generation import EngineSettings, complete_here, find_model, find_settings, find_weights
 from seele_eval.grading import (
     BOX,
@@ -92,6 +99,8 @@ def make_plan(arguments: Arguments) -> Plan:
     defaults = read_run_defaults(arguments.run) if arguments.run else None
     model, out = _choose_model(arguments), _choose_out(arguments)
     _check_where(arguments, model)
+    if arguments.run and Path(model).resolve() == (arguments.run / "merged").resolve():
+        sys.stderr.write(merged_checkpoint(arguments.run))
     template = arguments.template or (defaults.template if defaults else DEFAULT_TEMPLATE)
     check_template(template)
     settings = EngineSettings(

@@ -185,6 +185,20 @@ def test_a_run_folder_gives_template_length_and_validation_files(model, trained_
     assert written(trained_run / "eval")["conditions"]["max_tokens"] == 24
 
 
+def test_a_run_says_which_checkpoint_is_evaluated_and_whether_it_is_the_newest(model, trained_run, capsys):
+    model.rename(merged := trained_run / "merged")
+    evaluate(KnowsFour(), "--run", trained_run)
+    assert "checkpoint" not in capsys.readouterr().err
+    (merged / "merged_step.txt").write_text("80")
+    (tracker := trained_run / "latest_checkpointed_iteration.txt").write_text("80")
+    evaluate(KnowsFour(), "--run", trained_run)
+    assert f"{merged}: the checkpoint of step 80\n" in capsys.readouterr().err
+    tracker.write_text("160")
+    evaluate(KnowsFour(), "--run", trained_run)
+    said = f"{merged}: the checkpoint of step 80; the newest is of step 160: seele merge {trained_run}\n"
+    assert said in capsys.readouterr().err
+
+
 def test_a_runs_stop_strings_go_with_its_template_by_any_path(model, trained_run, tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("Q: {question}")
     settings = yaml.safe_load((trained_run / "resolved.yaml").read_text())
