@@ -664,6 +664,12 @@ def test_a_run_without_steps_says_so(tmp_path):
         assert "No step has been logged yet" in get(f"{site}/")
 
 
+def test_a_step_that_does_not_exist_is_told_which_do(run):
+    with served(run) as site:
+        assert "Step 99 has no rollouts; 4 steps from 1 to 4 have some." in get(f"{site}/?step=99")
+        assert "has no rollouts" not in get(f"{site}/")
+
+
 def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
     for step in range(5, 15):
         write_step(run, step, [each for name in range(40) for each in problem_lines(str(name))])
