@@ -98,7 +98,9 @@ def judge(machine: Machine, *, hardware: str, model: str | None, size: ModelSize
         findings += [_training_on_gpus("gpu1" if hardware == "cpu" else hardware, parts), *parts]
     else:
         what = "training on GPUs (hardware=gpu1, gpu8)"
-        findings.append(replace(_judge_gpus(machine, gpus=1), what=what))
+        gpus_here = _judge_gpus(machine, gpus=1)
+        asked = f"; --hardware gpu1 or gpu8 shows what {model} needs" if model else ""
+        findings.append(replace(gpus_here, what=what, because=f"{gpus_here.because}{asked}"))
     return findings + list(_judge_the_rest(machine))
 
 
