@@ -18,7 +18,7 @@ from seele.export.base_model import find_base_model, find_licence, licence_files
 from seele.export.card import CardFacts, render_card
 from seele.export.evaluation import find_evaluations, weight_files
 from seele.export.prompt import read_prompt_form
-from seele.export.training import changed_settings, describe_training_files, read_progress, training_files
+from seele.export.training import changed_settings, describe_training_files, read_progress, read_stages
 from seele.report.run_folder import read_run
 
 CARD, RECORD = "README.md", "seele_export.json"
@@ -66,7 +66,7 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
         ConfigError: If an option is not allowed, or the folder holds something else; nothing is changed.
     """
     run = read_run(wish.run, without=("rollouts", "controller"))
-    form = read_prompt_form(run)
+    form, stages = read_prompt_form(run), read_stages(wish.run, run)
     base = find_base_model(run, hub_name=wish.base_model)
     licence = find_licence(base, wish.licence)
     changed = changed_settings(run, defaults(str(run.setting("seele.method"))))
@@ -82,10 +82,10 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
             name=(wish.name or _name(wish)).rpartition("/")[2],
             loads_as=wish.name or _shown(wish.out),
             run=run,
-            progress=read_progress(wish.run, run, step=step),
+            progress=read_progress(stages, step=step),
             base=base,
             licence=licence,
-            files=describe_training_files(training_files(wish.run, run)),
+            files=describe_training_files([file for stage in stages for file in stage.train_files]),
             changed=changed,
             evaluations=evaluations,
             prompt=form,

@@ -14,7 +14,7 @@ from seele.data.storage.files import file_sha256
 from seele.data.storage.schema import read_columns
 from seele.errors import DataError
 from seele.export.base_model import HUB_NAME
-from seele.report.run_folder import FIRST_STAGE, RunFolder, read_run
+from seele.report.run_folder import FIRST_STAGE, LARGE_PARTS, RunFolder, is_run_folder, read_run
 from seele.report.series import has_totals, token_totals
 
 UNKNOWN = "unknown"
@@ -89,13 +89,16 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def training_files(run: Path, folder: RunFolder) -> list[Path]:
-    """The files that a run was trained on; with two stages, the first stage's before the second's."""
-    first = run / FIRST_STAGE
-    stages = [folder]
-    if folder.setting("seele.method") == "sft_rl" and (first / "resolved.yaml").is_file():
-        stages.insert(0, read_run(first, without=("rollouts", "controller")))
-    return [file for stage in stages for file in stage.train_files]
+def read_stages(folder: Path, run: RunFolder) -> list[RunFolder]:
+    """The run, and before it its first stage if it has two, without the latter's large parts.
+
+    Args:
+        folder: The run folder.
+        run: Its contents.
+    """
+    first = folder / FIRST_STAGE
+    has_two = run.setting("seele.method") == "sft_rl" and is_run_folder(first)
+    return [*([read_run(first, without=LARGE_PARTS)] if has_two else ()), run]
 
 
 SECONDS_PER_HOUR = 3600
@@ -115,19 +118,12 @@ class Progress:
     """A sentence if the run is unfinished, or continued after this checkpoint."""
 
 
-def read_progress(folder: Path, run: RunFolder, *, step: int | None) -> Progress:
-    """Return the progress of the run at ``step``.
-
-    Args:
-        folder: The run folder.
-        run: Its contents.
-        step: Step of the checkpoint.
-    """
+def read_progress(stages: Sequence[RunFolder], *, step: int | None) -> Progress:
+    """Return the progress of the last stage at ``step``, the step of its checkpoint."""
+    *before, run = stages
     costs = _costs(run, step)
-    if run.setting("seele.method") == "sft_rl" and (folder / FIRST_STAGE).is_dir():
-        first = read_run(folder / FIRST_STAGE, without=("rollouts", "controller")).card.get("steps")
-        if isinstance(first, int):
-            costs = {"supervised steps before": f"{first:,}"} | costs
+    if before and isinstance(steps := before[0].card.get("steps"), int):
+        costs = {"supervised steps before": f"{steps:,}"} | costs
     return Progress(
         step=step,
         steps="an unknown number of steps" if step is None else f"{step:,} steps",
