@@ -233,14 +233,17 @@ def read_json(path: Path, where: str, notes: list[str], consequence: str) -> Map
 
 def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
     if not file.is_file():
-        notes.append("resolved.yaml is missing, so the settings are unknown.")
+        notes.append(f"{file.name} is missing, so the settings are unknown.")
         return {}
     try:
         value = yaml.load(file.read_text(encoding="utf-8"), Loader=_SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         notes.append(f"{file.name} is not YAML ({error}), so the settings are unknown.")
         return {}
-    return value if isinstance(value, Mapping) else {}
+    if not isinstance(value, Mapping) or not value:
+        notes.append(f"{file.name} holds no settings, so they are unknown.")
+        return {}
+    return value
 
 
 def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
@@ -295,7 +298,10 @@ def _is_number(value: Any) -> bool:
 def _read_rollouts(file: Path, notes: list[str]) -> tuple[RolloutLine, ...]:
     # Groups also hold worked solutions and earlier successes, which this step did not generate.
     lines = (line for line in read_lines(file, notes) if line.get("origin", "policy") == "policy")
-    return _read_records(RolloutLine, lines, file.name, notes)
+    records = _read_records(RolloutLine, lines, file.name, notes)
+    if not records:
+        notes.append(f"{file.name} holds no rollouts of the policy, so there are no examples.")
+    return records
 
 
 def read_evaluation(

@@ -1,7 +1,7 @@
 """One run as pandas frames, for notebooks: ``seele.load_run``."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ class Run:
 
     folder: Path
     files: RunFolder
+    _damaged: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
+    """Notes on rollouts read so far; each counts once."""
 
     @property
     def card(self) -> Mapping[str, Any]:
@@ -50,8 +52,8 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Missing and damaged parts, one sentence each."""
-        return self.files.notes
+        """Missing and damaged parts, one sentence each; of the rollouts, once they have been read."""
+        return (*self.files.notes, *self._damaged)
 
     def setting(self, dotted: str) -> Any:
         """The setting under a dotted key such as ``seele.hints.rounds``, or None if it is missing."""
@@ -115,8 +117,9 @@ class Run:
 
     def _read_rollouts(self, steps: list[int]) -> "DataFrame":
         files = rollout_files(self.folder)
-        damaged: list[str] = []
+        damaged = [] if steps else ["There are no rollouts (rollouts/step_N.jsonl)."]
         rows = [{"step": step, **line} for step in steps for line in read_lines(files[step], damaged)]
+        self._damaged.update(dict.fromkeys(damaged))
         return _pandas().DataFrame(rows) if rows else _pandas().DataFrame(columns=["step"])
 
 

@@ -420,8 +420,10 @@ def test_a_cut_off_last_line_is_left_out_and_noted(run):
         ("run_card.json", "{", "run_card.json is not JSON"),
         ("run_card.json", "[]", "run_card.json is not a JSON object"),
         ("resolved.yaml", "a: [", "resolved.yaml is not YAML"),
+        ("resolved.yaml", "", "resolved.yaml holds no settings"),
         ("eval/scores.json", '{"scores": [{"benchmark": "a"}]}', "eval/scores.json holds an entry"),
         (f"rollouts/step_{NUM_STEPS}.jsonl", '{"step": 60}\n', f"step_{NUM_STEPS}.jsonl holds an entry"),
+        (f"rollouts/step_{NUM_STEPS}.jsonl", "", f"step_{NUM_STEPS}.jsonl holds no rollouts of the policy"),
     ],
 )
 def test_a_damaged_part_is_noted_and_the_rest_is_shown(run, file, content, note):

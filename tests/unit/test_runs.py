@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -282,6 +283,19 @@ def test_rollouts_are_read_when_they_are_asked_for(run):
         CheckpointError, match=r"no rollouts of step 7; the steps with rollouts are \[1, 2, 3\]"
     ):
         loaded.rollouts_of(7)
+
+
+def test_damaged_and_missing_rollouts_are_noted_once_they_are_read(run):
+    loaded = seele.load_run(run)
+    before = loaded.notes
+    (run / "rollouts" / "step_2.jsonl").write_text("{\n")
+    for _ in range(2):
+        loaded.rollouts_of(2)
+    assert len(loaded.rollouts) == 4
+    assert loaded.notes == (*before, "step_2.jsonl, line 1, is cut off or not JSON and was skipped.")
+    shutil.rmtree(run / "rollouts")
+    loaded = seele.load_run(run)
+    assert loaded.rollouts.empty and loaded.notes[-1] == "There are no rollouts (rollouts/step_N.jsonl)."
 
 
 def test_card_settings_and_what_is_missing_are_there(run):
