@@ -403,7 +403,7 @@ def planned(tmp_path, monkeypatch):
 
     monkeypatch.setattr("seele_verl.runs.stages.check_run", check_run)
     monkeypatch.setattr(train, "_train", go)
-    monkeypatch.setattr(train, "count_parameters", lambda path: 1)
+    monkeypatch.setattr(train, "count_parameters", lambda path, **_: 1)
 
     def run(*overrides):
         typed = ["hardware=cpu", "job=tiny", "trainer.default_local_dir=runs/x", *overrides]

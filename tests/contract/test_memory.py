@@ -110,7 +110,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
     def becomes(card_gib: float | None) -> None:
         monkeypatch.setattr(memory, "card_memory", lambda: None if card_gib is None else card_gib * GIB)
         monkeypatch.setattr(memory, "host_memory", lambda: 1024.0 * GIB)
-        monkeypatch.setattr(memory, "shape_of", lambda model: SHAPES[HUB_NAMES[model]])
+        monkeypatch.setattr(memory, "shape_of", lambda model, **_: SHAPES[HUB_NAMES[model]])
         disk = SimpleNamespace(free=4096 * GIB)
         monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: disk)
 

@@ -268,6 +268,11 @@ BAD_SETTINGS = [
         "actor_rollout_ref.actor.ulysses_sequence_parallel_size=3",
         "actor.ulysses_sequence_parallel_size: got 3, which must divide the 32 attention heads of ",
     ),
+    (
+        "actor_rollout_ref.rollout.response_length=7",
+        "rollout.response_length: got 7; set data.max_response_length, which is ",
+    ),
+    ("actor_rollout_ref.rollout.prompt_length=7", "rollout.prompt_length: got 7; set data.max_prompt_length"),
     ("seele.reward.grader=mathrulr", "unknown name 'mathrulr'; allowed are"),
     (
         "seele.curriculum.columns=level",
@@ -435,6 +440,10 @@ def test_every_setting_without_effect_is_one_of_verls():
 
 
 BAD_SETTINGS_OF_A_CRITIC = [
+    (
+        "critic.fsdp.ulysses_sequence_parallel_size=3",
+        "critic.fsdp.ulysses_sequence_parallel_size: got 3, which must divide the 32 attention heads",
+    ),
     ("critic.enable=false", "critic.enable: got False; leave it null"),
     (
         "algorithm.adv_estimator=grpo",

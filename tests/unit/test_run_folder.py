@@ -380,6 +380,38 @@ def test_the_cost_of_a_run_is_that_of_its_last_step(tmp_path):
     assert run_card.describe_cost(tmp_path, 7) == cost
 
 
+OWN_CODE = """
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+
+class OwnConfig(Qwen2Config):
+    model_type = "own"
+
+
+class OwnModel(Qwen2ForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_parameters_of_a_model_with_code_are_counted_where_its_code_is_trusted(tmp_path, monkeypatch):
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    settings = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Qwen2Config(vocab_size=32, num_key_value_heads=2, **settings)
+    config.save_pretrained(tmp_path / "own")
+    written = json.loads((tmp_path / "own" / "config.json").read_text())
+    code = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    (tmp_path / "own" / "config.json").write_text(
+        json.dumps(written | {"model_type": "own", "auto_map": code})
+    )
+    (tmp_path / "own" / "own.py").write_text(OWN_CODE)
+    config.save_pretrained(tmp_path / "plain")
+    plain = run_card.count_parameters(str(tmp_path / "plain"))
+    assert run_card.count_parameters(str(tmp_path / "own"), trust_remote_code=True) == plain
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        run_card.count_parameters(str(tmp_path / "own"))
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_parameters_are_counted_without_the_weights_too(tmp_path, tied):
     transformers = pytest.importorskip("transformers")

@@ -320,7 +320,7 @@ def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
     checkpoint.mkdir(parents=True)
     (checkpoint / "data.pt").touch()
     begun = []
-    monkeypatch.setattr(train, "count_parameters", lambda model: 1)
+    monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)
     monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.val_before_train))
     train.run(*configure("grpo", f"trainer.val_only={val_only}", "trainer.test_freq=-1"))
     assert begun == [validates]
@@ -332,7 +332,7 @@ def test_a_finished_run_is_left_as_it_is(configure, tmp_path, monkeypatch, capsy
     (run / "global_step_3" / "data.pt").touch()
     (run / "latest_checkpointed_iteration.txt").write_text("3")
     RunLog(run).append(3, {"val/accuracy/a/b": 0.5})
-    monkeypatch.setattr(train, "count_parameters", lambda model: 1)
+    monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)
     begun = []
     monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.total_training_steps))
 

@@ -66,7 +66,8 @@ def check_memory(config: DictConfig, seele: SeeleConfig, *, supervised: bool, nu
     """
     if seele.memory.check == "off":
         return
-    shape = shape_of(config.actor_rollout_ref.model.path)
+    model = config.actor_rollout_ref.model
+    shape = shape_of(model.path, trust_remote_code=model.trust_remote_code)
     if shape is None:
         return
     machine = this_machine(config, seele)
@@ -185,14 +186,14 @@ def plan_of(
     )
 
 
-def shape_of(model: str) -> ModelShape | None:
+def shape_of(model: str, *, trust_remote_code: bool = False) -> ModelShape | None:
     """Return the shape of a model in a folder, in the hub's cache or on the hub; None if it is not a dense
     transformer of a known type, or cannot be reached.
     """
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(model)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
     except (OSError, ValueError):
         return SHAPES[HUB_NAMES[model]] if model in HUB_NAMES else None
     return shape_from(config)

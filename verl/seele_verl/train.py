@@ -181,7 +181,8 @@ def _run_stage(
         "status": "running",
     }
     write_run_card(folder, card)
-    parameters = count_parameters(config.actor_rollout_ref.model.path)
+    model = config.actor_rollout_ref.model
+    parameters = count_parameters(model.path, trust_remote_code=model.trust_remote_code)
     started = time.monotonic()
     try:
         with sigterm_stops(folder):

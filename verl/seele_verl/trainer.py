@@ -166,8 +166,13 @@ class SeeleTrainer(PPOTrainerSync):
         """Kinds of responses that were checked for a warning, which is given once per kind."""
         self._line: dict[str, float] = {}
         """The part of the step's metrics that is known when the step is saved."""
-        self._parameters = count_parameters(config.actor_rollout_ref.model.path)
-        self._critic_parameters = count_critic_parameters(config.critic.model.path) if self.use_critic else 0
+        own, critic = config.actor_rollout_ref.model, config.critic.model
+        self._parameters = count_parameters(own.path, trust_remote_code=own.trust_remote_code)
+        self._critic_parameters = (
+            count_critic_parameters(critic.path, trust_remote_code=critic.trust_remote_code)
+            if self.use_critic
+            else 0
+        )
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Run verl's loop.

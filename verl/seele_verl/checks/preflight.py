@@ -529,10 +529,18 @@ def _is_a_path(model: str) -> bool:
 
 
 def _check_window(config: DictConfig, model_config: Any) -> None:
-    """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have."""
-    path, given = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout.max_model_len
-    own = getattr(model_config, "max_position_embeddings", None)
+    """Raise ``ConfigError`` unless prompt and response fit the window that the engine will have, and have the
+    same limits there as in the data.
+    """
+    path, rollout = config.actor_rollout_ref.model.path, config.actor_rollout_ref.rollout
+    given, own = rollout.max_model_len, getattr(model_config, "max_position_embeddings", None)
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    for name, expected in {"prompt_length": prompt, "response_length": response}.items():
+        if rollout[name] != expected:
+            raise ConfigError(
+                f"actor_rollout_ref.rollout.{name}: got {rollout[name]}; set data.max_{name}, "
+                f"which is {expected}"
+            )
     windows = {f"the window of {path}": own, "actor_rollout_ref.rollout.max_model_len": given}
     for name, window in windows.items():
         if window is not None and prompt + response > window:
@@ -560,13 +568,16 @@ def _check_heads(config: DictConfig, own: Any) -> None:
             f"{heads} attention heads of {path}"
         )
     of_keys = getattr(own, "num_key_value_heads", None) or heads
-    for name in ("actor", "ref"):
-        size = sequence_parallel_size(config.actor_rollout_ref[name])
+    sizes = {
+        f"actor_rollout_ref.{name}": sequence_parallel_size(config.actor_rollout_ref[name])
+        for name in ("actor", "ref")
+    }
+    sizes["critic.fsdp"] = config.critic.fsdp.ulysses_sequence_parallel_size
+    for name, size in sizes.items():
         if heads % size or (of_keys % size and size % of_keys):
             raise ConfigError(
-                f"actor_rollout_ref.{name}.ulysses_sequence_parallel_size: got {size}, which must divide "
-                f"the {heads} attention heads of {path}, and divide or be a multiple of its {of_keys} "
-                "key-value heads"
+                f"{name}.ulysses_sequence_parallel_size: got {size}, which must divide the {heads} attention "
+                f"heads of {path}, and divide or be a multiple of its {of_keys} key-value heads"
             )
 
 

@@ -71,7 +71,7 @@ def describe_cost(run: Path, parameters: int) -> dict[str, Any]:
     }
 
 
-def count_parameters(model: str) -> int:
+def count_parameters(model: str, *, trust_remote_code: bool = False) -> int:
     """Return the number of parameters of a Hugging Face folder, from its safetensors files, or else from its
     configuration, which is all that is available for a name on the hub before the weights are downloaded.
     """
@@ -81,25 +81,28 @@ def count_parameters(model: str) -> int:
     for path in weight_files(Path(model)):
         with safe_open(path, framework="numpy") as file:
             count += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return count or _count_by_configuration(model)
+    return count or _count_by_configuration(model, trust_remote_code)
 
 
-def count_critic_parameters(model: str) -> int:
+def count_critic_parameters(model: str, *, trust_remote_code: bool = False) -> int:
     """Return the number of parameters of the critic that starts from this model and predicts one value per
     token.
     """
     from transformers import AutoModelForTokenClassification
 
-    return _count_by_configuration(model, AutoModelForTokenClassification, num_labels=1)
+    return _count_by_configuration(model, trust_remote_code, AutoModelForTokenClassification, num_labels=1)
 
 
-def _count_by_configuration(model: str, auto_class: Any = None, **changes: Any) -> int:
+def _count_by_configuration(
+    model: str, trust_remote_code: bool, auto_class: Any = None, **changes: Any
+) -> int:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     with torch.device("meta"):
         weightless = (auto_class or AutoModelForCausalLM).from_config(
-            AutoConfig.from_pretrained(model, **changes)
+            AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code, **changes),
+            trust_remote_code=trust_remote_code,
         )
     return sum(parameter.numel() for parameter in weightless.parameters())
 

@@ -121,7 +121,8 @@ class StepLog:
         self._trainer = trainer
         self._tracking = tracking
         # The module has only this rank's shard of the parameters under actor.strategy=fsdp.
-        self._parameters = count_parameters(trainer.config.model.path)
+        model = trainer.config.model
+        self._parameters = count_parameters(model.path, trust_remote_code=model.trust_remote_code)
         self._log = RunLog(Path(trainer.config.trainer.default_local_dir))
         self._log.rewind(trainer.resume_global_step)
 
