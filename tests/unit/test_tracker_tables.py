@@ -1,7 +1,11 @@
 """Histograms of hints and tables of rollouts, as trackers store them."""
 
 import json
+import os
+import sqlite3
+import subprocess
 import sys
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -56,6 +60,42 @@ def test_wandb_stores_the_table_and_the_histogram(tmp_path, monkeypatch):
     table = json.loads(stored.read_text())
     assert table["columns"] == list(COLUMNS) and len(table["data"]) == NUM_ROLLOUTS
     assert table["data"][0][0] == "p0" and table["data"][-1][0] == "p99"
+
+
+def test_mlflow_stores_its_tables(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with mlflow.start_run() as run:
+        for step in (1, 2, 10):
+            log_rollouts({"mlflow": mlflow}, step, ROWS)
+    stored = {
+        name: mlflow.load_table(f"{name}.json", run_ids=[run.info.run_id])
+        for name in (f"{HINTS}/step_2", f"{ROLLOUTS}/step_10")
+    }
+    assert [table.shape for table in stored.values()] == [(90, 1), (NUM_ROLLOUTS, len(COLUMNS))]
+    artifacts = mlflow.MlflowClient().list_artifacts(run.info.run_id, ROLLOUTS)
+    assert [each.path for each in artifacts] == ["rollouts/step_1.json", "rollouts/step_10.json"]
+
+
+def test_trackio_stores_the_table_and_the_histogram(tmp_path):
+    pytest.importorskip("trackio")
+    # It decides where it writes when it is imported.
+    code = "import sys, json, trackio; from seele_verl.runs.tracker_tables import log_rollouts\n"
+    code += "trackio.init(project='p', name='r'); rows = json.load(sys.stdin)\n"
+    code += "for step in (1, 2, 10): log_rollouts({'trackio': trackio}, step, rows)\n"
+    code += "trackio.finish()\n"
+    environment = {**os.environ, "TRACKIO_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, input=json.dumps(ROWS), text=True, env=environment, check=True, timeout=120)
+    with closing(sqlite3.connect(tmp_path / "p.db")) as stored:
+        lines = [json.loads(line) for (line,) in stored.execute("SELECT metrics FROM metrics ORDER BY step")]
+    assert [sum(line[HINTS]["values"]) for line in lines] == [90, 90, 90]
+    assert [len(line[ROLLOUTS]["_value"]) if ROLLOUTS in line else 0 for line in lines] == [
+        NUM_ROLLOUTS,
+        0,
+        NUM_ROLLOUTS,
+    ]
 
 
 def test_mlflow_and_trackio_get_theirs_by_their_documented_signatures(monkeypatch):
