@@ -27,7 +27,7 @@ class RunState(StrEnum):
     STOPPED = "stopped"
     """It was told to stop, and has saved."""
     INTERRUPTED = "interrupted"
-    """It was killed: its card says running, and no process holds its lock."""
+    """Killed, or ended by Ctrl-C: its card says running, and no process holds its lock."""
     BROKEN = "broken"
     """Its state is unknown; ``RunSummary.note`` says why."""
 

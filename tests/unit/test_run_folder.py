@@ -82,6 +82,14 @@ def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
     said = train.describe_failure(RuntimeError("boom"), tmp_path)
     assert said.startswith("training stopped: RuntimeError: boom; see ") and "busy" not in said
     assert said.endswith("The same command resumes from the last checkpoint")
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    full = "5 worker(s) were killed due to the node running low on memory. 22.55GB used / 23.54GB limit.\n..."
+    said = train.describe_failure(OutOfMemoryError(f"{full}\nRefer to the documentation on ..."), tmp_path)
+    assert "OutOfMemoryError: 5 worker(s) were killed" in said and "22.55GB used / 23.54GB limit" in said
+    assert "Refer to" not in said and "end other programs there" in said
     by_ray = RuntimeError(
         "It died.\n\tclass_name: Grader\n\tactor_id: 33\n\tpid: 7\n\tip: 10.0.0.2\nIt is dead."
     )

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -44,7 +45,7 @@ from seele_verl.runs.card import (
     write_run_card,
 )
 from seele_verl.runs.checkpoints import damaged_checkpoints, last_complete_step
-from seele_verl.runs.log import RunLog, tracking, tracking_variables
+from seele_verl.runs.log import RunLog, last_step, tracking, tracking_variables
 from seele_verl.runs.overlong import count_fits, describe_fits
 from seele_verl.runs.progress import follow_metrics, terminal_apart_from
 from seele_verl.runs.references import has_references, prepare_references
@@ -67,6 +68,8 @@ REASON_CHARS = 300
 """Maximum length of a fault's message on the terminal; Ray's continue with guesses at the cause."""
 FULL_BYTES = 64 << 20
 """A disk with less free space is reported as full when a run has failed."""
+NODE_IS_FULL = "node running low on memory"
+"""What Ray says of processes that its memory monitor killed."""
 _DEAD_ACTOR = re.compile(r"class_name: (\S+).*?\bpid: (\d+).*?\bip: (\S+)", re.DOTALL)
 """What Ray says of an actor whose process died."""
 
@@ -137,7 +140,7 @@ def _run_stage(
     resumed_at = find_start(config)
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
-    last_card = read_run_card(folder)
+    last_card, dropped = read_run_card(folder), last_step(folder)
     if resumed_at is None:
         log.rewind(-1)
     else:
@@ -189,10 +192,17 @@ def _run_stage(
             for checkpoint, damage in damaged.items():
                 sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
-            if resumed_at is not None:
+            if resumed_at is None and dropped:
+                sys.stdout.write(
+                    f"the last run here saved no checkpoint that this one goes on from; its metrics and "
+                    f"rollouts of {dropped} steps are removed\n"
+                )
+            if last_card:
                 sys.stdout.write(_describe_changes(last_card, overrides))
             _train(config, folder, preflight, resumed_at, python)
         card["status"] = "stopped" if has_stopped(folder) else "finished"
+    except KeyboardInterrupt:
+        raise  # a run without an end and without a process is interrupted
     except BaseException:
         card["status"] = "failed"
         raise
@@ -225,7 +235,9 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
     else:
         plan = f"{problems} ({preflight.num_unhintable} cannot be hinted), "
         plan += f"{config.data.train_batch_size} x {seele.hints.rollouts_per_prompt} rollouts a step"
-    sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {LOG}\n")
+    sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {folder / LOG}\n")
+    if not preflight.is_supervised:
+        sys.stdout.write("models and engine are loaded; this may take minutes, and the log has the details\n")
     sys.stdout.write(describe_fits(preflight.fits, preflight))
     if config.actor_rollout_ref.model.trust_remote_code:
         sys.stdout.write(
@@ -285,7 +297,9 @@ def _train(
 
 def describe_failure(cause: BaseException, folder: Path) -> str:
     """Return what ended a run, where to read more, and what the same command does next."""
-    *_, said = ("no message", *str(cause).strip().splitlines())
+    lines = str(cause).strip().splitlines() or ["no message"]
+    # Most errors end with what happened; those of memory begin with it and end with general advice.
+    said = lines[0] if "OutOfMemory" in type(cause).__name__ else lines[-1]
     dead = _DEAD_ACTOR.search(str(cause))
     what = "process {} (pid {}, node {}) died".format(*dead.groups()) if dead else type(cause).__name__
     reason = textwrap.shorten(f"{what}: {said}", REASON_CHARS, placeholder=" ...")
@@ -295,14 +309,20 @@ def describe_failure(cause: BaseException, folder: Path) -> str:
             f"The machine was too busy to start Ray (load average {os.getloadavg()[0]:.1f}, "
             f"{os.cpu_count()} cores): wait until other work is done. "
         )
+    if NODE_IS_FULL in str(cause):
+        remedies.append(
+            "The node's memory was nearly full: end other programs there, or see docs/memory.md. "
+        )
     if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
         remedies.append(f"Its disk is full ({free:,} bytes are left): free space. ")
-    remedies.append(
-        "No checkpoint yet: the same command starts again"
-        if last_complete_step(folder) is None
-        else "The same command resumes from the last checkpoint"
-    )
+    remedies.append(_what_next(folder))
     return f"training stopped: {reason}; see {folder / LOG} for the full traceback. {''.join(remedies)}"
+
+
+def _what_next(folder: Path) -> str:
+    if last_complete_step(folder) is None:
+        return "No checkpoint yet: the same command starts again"
+    return "The same command resumes from the last checkpoint"
 
 
 # An absolute path, because Hydra takes a relative one for a module if this file is imported (`seele train`).
@@ -316,6 +336,10 @@ def _main(config: DictConfig) -> None:
     except RunStopped as stopped:
         sys.stderr.write(f"{stopped}\n")
         sys.exit(STOPPED)
+    except KeyboardInterrupt:
+        folder = Path(config.trainer.default_local_dir).resolve()
+        sys.stderr.write(f"interrupted after step {last_step(folder)}. {_what_next(folder)}\n")
+        sys.exit(128 + signal.SIGINT)
     except SeeleError as error:
         _fail(error)
 
