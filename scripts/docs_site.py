@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
-from pymdownx.superfences import SuperFencesException
 from typer.main import get_command
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +37,9 @@ def formula(source: str, *_: Any, **__: Any) -> str:
     Raises:
         SuperFencesException: If the converter cannot read it; other exceptions would leave it as code.
     """
+    from latex2mathml.converter import convert
+    from pymdownx.superfences import SuperFencesException
+
     try:
         return f'<div class="formula" tabindex="0">{convert(source, display="block")}</div>'
     except Exception as error:

@@ -79,7 +79,10 @@ def test_flops_count_all_parameters_where_a_rank_has_a_shard(tmp_path):
     from seele_verl.sft.trainer import StepLog
 
     save_file({"weight": torch.ones(4, 6)}, tmp_path / "model.safetensors")
-    folders = {"model": {"path": str(tmp_path)}, "trainer": {"default_local_dir": str(tmp_path)}}
+    folders = {
+        "model": {"path": str(tmp_path), "trust_remote_code": False},
+        "trainer": {"default_local_dir": str(tmp_path)},
+    }
     trainer = SimpleNamespace(
         config=OmegaConf.create(folders),
         engine=SimpleNamespace(module=torch.nn.Linear(6, 2, bias=False)),

@@ -135,6 +135,16 @@ def test_problems_without_a_solution_that_fits_are_refused(configure, train, mes
         list(stages(config, settings))
 
 
+SHARD = "model_world_size_1_rank_0.pt"
+
+
+def save_checkpoint(folder: Path) -> None:
+    """Make what a start looks for in a checkpoint."""
+    (folder / "actor").mkdir(parents=True)
+    (folder / "actor" / SHARD).touch()
+    (folder / "data.pt").touch()
+
+
 @pytest.fixture
 def first_stage_done(tmp_path):
     """Leaves what a finished first stage leaves."""
@@ -143,6 +153,7 @@ def first_stage_done(tmp_path):
         weights = tmp_path / "run" / "sft" / "global_step_3" / "huggingface" / "model.safetensors"
         weights.parent.mkdir(parents=True)
         weights.write_bytes(b"weights")
+        (weights.parents[1] / SHARD).touch()
         (tmp_path / "run" / "sft" / "latest_checkpointed_iteration.txt").write_text("3")
         costs = {"steps": 3, "seconds": 1.5, "tokens": {"trained": 7.0}, "flops": 42.0, "seed": 0}
         RunLog(tmp_path / "run" / "sft").append(3, {"tokens/trained": 7.0, "flops": 42.0})
@@ -316,9 +327,7 @@ def test_another_methods_checkpoints_are_refused_before_anything_changes(configu
 def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
     configure, tmp_path, monkeypatch, val_only, validates
 ):
-    checkpoint = tmp_path / "run" / "global_step_20"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "data.pt").touch()
+    save_checkpoint(tmp_path / "run" / "global_step_20")
     begun = []
     monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)
     monkeypatch.setattr(train, "_train", lambda config, *_: begun.append(config.trainer.val_before_train))
@@ -328,8 +337,7 @@ def test_a_run_that_goes_on_validates_first_where_that_is_all_it_does(
 
 def test_a_finished_run_is_left_as_it_is(configure, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
-    (run / "global_step_3").mkdir(parents=True)
-    (run / "global_step_3" / "data.pt").touch()
+    save_checkpoint(run / "global_step_3")
     (run / "latest_checkpointed_iteration.txt").write_text("3")
     RunLog(run).append(3, {"val/accuracy/a/b": 0.5})
     monkeypatch.setattr(train, "count_parameters", lambda model, **_: 1)

@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from seele.config.settings import RewardConfig
-from seele.data.prepare import read_manifest
+from seele.data.prepare import MANIFEST, read_manifest
 from seele.data.sources import SourceSettings, find_settings
 from seele.data.sources.prepare_source import prepare_source
 from seele.data.sources.reference import HubReference, parse_reference
@@ -82,6 +82,8 @@ def _prepare(reference: str, grader: str, key: str) -> Path:
         _say(f"{key}: {reference} is prepared in {folder}; remove that folder to fetch it again")
         return file.resolve()
     _say(f"{key}: preparing {reference} in {folder}")
+    for damaged in (file, folder / MANIFEST):
+        damaged.unlink(missing_ok=True)
     try:
         manifest = prepare_source(folder, settings, check_golds=GoldCheck(grader=grader))
     except DataError as error:
