@@ -23,6 +23,7 @@ from seele_verl.runs.card import describe_cost
 from seele_verl.runs.checkpoints import last_complete_step, saved_steps
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.progress import format_step
+from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
 from seele_verl.sft.run import due_models, supervised_steps, train_supervised
 from seele_verl.train import compose
@@ -204,6 +205,17 @@ def test_a_finished_first_stage_is_left_out_and_an_unfinished_one_is_not(
     assert [stage.seele.method for stage, _ in stages(copy.deepcopy(config), settings)] == ["sft_rl"]
 
 
+def test_a_second_stage_with_a_checkpoint_goes_on_from_it(configure, tmp_path, first_stage_done):
+    run, (config, settings) = tmp_path / "run", configure("sft_rl")
+    first_stage_done()
+    [(second, _)] = stages(copy.deepcopy(config), settings)
+    save_checkpoint(run / "global_step_5")
+    (run / "resolved.yaml").write_text(OmegaConf.to_yaml(second))
+    assert Path(second.actor_rollout_ref.model.path).exists()
+    [(again, _)] = stages(config, settings)
+    assert again.actor_rollout_ref.model.path == str(run / "sft" / "merged") and find_start(again) == 5
+
+
 def test_starting_anew_leaves_nothing_that_a_stage_could_go_on_from(
     configure, tmp_path, model, first_stage_done
 ):
@@ -313,9 +325,7 @@ def test_every_other_method_is_one_stage(configure):
 
 def test_another_methods_checkpoints_are_refused_before_anything_changes(configure, tmp_path):
     config, settings = configure("grpo")
-    checkpoint = tmp_path / "run" / "global_step_20"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "data.pt").touch()
+    save_checkpoint(tmp_path / "run" / "global_step_20")
     (tmp_path / "run" / "resolved.yaml").write_text("seele: {method: seele, seed: 0}\n")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match=r"got 'grpo', but .* holds a run with 'seele'"):

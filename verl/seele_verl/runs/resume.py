@@ -53,7 +53,6 @@ def check_checkpoint(config: DictConfig, *, supervised: bool) -> None:
                 "trainer.resume_mode=disable, or use another trainer.default_local_dir"
             )
         if last is not None:
-            check_same_run(config)  # another method's checkpoints have other shards
             _check_shards(config, step_folder(run, last), models)
             check_saved_rank(config, step_folder(run, last))
         return
