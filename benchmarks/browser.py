@@ -10,22 +10,22 @@ browser without a window and with nothing cached; it comes before the newest ste
 """
 
 import argparse
-import itertools
 import json
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 
 import psutil
-from websockets.sync.client import ClientConnection, connect
+
+from chromium import Tab, find_browser
 
 ROUNDS = 4
 WORDS = "the of a so each in all 12 + 4 = 16 then costs hours apples left gives"
@@ -111,44 +111,19 @@ def _read(address: str) -> str:
 
 def first_paint(address: str) -> float:
     """Return the seconds until a new browser shows the page's first text; nan without Chromium."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
+    browser = find_browser()
+    if browser is None:
         return float("nan")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        limits = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        command = [program, *limits, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as browser:
-            try:
-                port_file = Path(folder) / "DevToolsActivePort"
-                while not (port_file.exists() and port_file.read_text().count("\n")):
-                    time.sleep(0.1)
-                pages = json.loads(_read(f"http://127.0.0.1:{port_file.read_text().split()[0]}/json"))
-                [target] = (page for page in pages if page["type"] == "page")
-                with connect(target["webSocketDebuggerUrl"], max_size=None) as socket:
-                    return _paint(socket, address)
-            finally:
-                browser.terminate()
-
-
-def _paint(socket: ClientConnection, address: str) -> float:
-    """Open the page in a browser's tab, and return the seconds until its first contentful paint."""
-    numbers = itertools.count()
-
-    def ask(method: str, **parameters: object) -> dict[str, dict[str, object]]:
-        number = next(numbers)
-        socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
-        while (answer := json.loads(socket.recv())).get("id") != number:
-            pass
-        return dict(answer["result"])
-
-    ask("Page.navigate", url=address)
-    paint = f"location.href == {json.dumps(address)} && "
-    paint += "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-    while True:
-        value = ask("Runtime.evaluate", expression=paint)["result"].get("value")
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return value / 1000
-        time.sleep(0.05)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        closing(Tab(browser, "about:blank", Path(folder))) as tab,
+    ):
+        tab.send("Page.navigate", url=address)
+        paint = f"location.href == {json.dumps(address)} ? "
+        paint += "performance.getEntriesByName('first-contentful-paint')[0]?.startTime : undefined"
+        while (value := tab.value(paint)) is None:
+            time.sleep(0.05)
+    return float(value) / 1000
 
 
 def _print_times(site: str, pages: Mapping[str, str], when: str) -> None:

@@ -9,10 +9,26 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+@contextmanager
+def handling(handlers: Mapping[int, Handler]) -> Iterator[None]:
+    """While open, signals to this process go to their handlers; for its main thread. Ignored ones stay
+    ignored.
+    """
+    heard = {number: each for number, each in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_module(module: str, arguments: Sequence[str], *, stdout: TextIO | int | None = None) -> int:
@@ -42,15 +58,13 @@ def run_module(module: str, arguments: Sequence[str], *, stdout: TextIO | int | 
         os.kill(os.getpid(), signal.SIGSTOP)
         _signal_group(process, signal.SIGCONT)
 
-    handlers = {
+    handlers: dict[int, Handler] = {
         signal.SIGINT: pass_on,
         signal.SIGTERM: pass_on,
         signal.SIGHUP: pass_on,
         signal.SIGTSTP: pause,
     }
-    heard = {number: each for number, each in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
-    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
-    try:
+    with handling(handlers):
         process = subprocess.Popen(
             [sys.executable, "-m", "seele.child", module, *arguments],
             stdin=subprocess.DEVNULL,  # reading from a terminal would stop a group in its background
@@ -60,9 +74,6 @@ def run_module(module: str, arguments: Sequence[str], *, stdout: TextIO | int | 
         if told:
             process.send_signal(told[-1])
         status = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if told:
         # Processes that the module started, and did not end.
         _signal_group(process, signal.SIGTERM)

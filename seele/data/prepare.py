@@ -79,9 +79,10 @@ def prepare(
             ``check_golds`` refuses a split.
         OSError: If the folder cannot be written.
     """
-    earlier = [name for name in _splits_of(read_manifest(out)) if name not in splits]
+    before = read_manifest(out)
+    earlier = [name for name in _splits_of(before) if name not in splits]
     _check_inputs(out, (*splits, *earlier), splits.values())
-    _check_targets(out, (*splits, *earlier), about.get("source"))
+    _check_targets(out, (*splits, *earlier), before, about.get("source"))
     entries: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         sinks = []
@@ -144,9 +145,8 @@ def _check_inputs(out: Path, names: Iterable[str], splits: Iterable[Split]) -> N
             )
 
 
-def _check_targets(out: Path, names: Iterable[str], source: object) -> None:
+def _check_targets(out: Path, names: Iterable[str], manifest: Any, source: object) -> None:
     """Refuse to replace or remove what no preparation of this source wrote."""
-    manifest = read_manifest(out)
     written = _splits_of(manifest)
     if written and manifest.get("source") != source:
         raise ConfigError(

@@ -19,10 +19,9 @@ from seele.export.card import CardFacts, render_card
 from seele.export.evaluation import find_evaluations, weight_files
 from seele.export.prompt import read_prompt_form
 from seele.export.training import changed_settings, describe_training_files, read_progress, read_stages
-from seele.report.run_folder import read_run
+from seele.report.run_folder import MERGED, STEP_FILE, read_run, read_step
 
 CARD, RECORD = "README.md", "seele_export.json"
-MERGED, STEP_FILE = "merged", "merged_step.txt"
 CHAT_TEMPLATES = "additional_chat_templates"
 """Folder in which transformers keeps the chat templates other than the default."""
 
@@ -73,7 +72,7 @@ def export(wish: Wish, *, merge: Merge, defaults: Defaults) -> list[str]:
     check_out(wish, base_folder=base.folder)
     with _written_whole(wish.out.resolve()) as partial:
         merged = _merged(wish, merge)
-        step = _merged_step(merged) if wish.step is None else wish.step
+        step = read_step(merged / STEP_FILE) if wish.step is None else wish.step
         _copy_model(merged, partial)
         for file in licence_files(base.folder) if base.folder else ():
             shutil.copy(file, partial)
@@ -177,12 +176,6 @@ def _merged(wish: Wish, merge: Merge) -> Path:
     merged = wish.run / MERGED
     is_all_there_is = (merged / STEP_FILE).is_file() and not any(wish.run.glob("global_step_*"))
     return merged if wish.step is None and is_all_there_is else merge(wish.run, wish.step)
-
-
-def _merged_step(merged: Path) -> int | None:
-    file = merged / STEP_FILE
-    text = file.read_text().strip() if file.is_file() else ""
-    return int(text) if text.isdecimal() else None
 
 
 def _copy_model(merged: Path, partial: Path) -> None:

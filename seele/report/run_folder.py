@@ -26,6 +26,10 @@ MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 """A run folder holds at least one of these."""
 FIRST_STAGE = "sft"
 """Folder in a two-stage run that holds the first stage's run."""
+MERGED, STEP_FILE = "merged", "merged_step.txt"
+"""Folder of the merged model, and the file in it with the step that the model comes from."""
+TRACKER = "latest_checkpointed_iteration.txt"
+"""verl's file with the step of the last checkpoint."""
 LARGE_PARTS = ("metrics", "rollouts", "controller")
 """Fields of ``RunFolder`` that take long to read in a long run."""
 
@@ -244,6 +248,12 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
         notes.append(f"{file.name} holds no settings, so they are unknown.")
         return {}
     return value
+
+
+def read_step(file: Path) -> int | None:
+    """Return the step in ``STEP_FILE`` or ``TRACKER``; None if there is none or it is damaged."""
+    text = file.read_text().strip() if file.is_file() else ""
+    return int(text) if text.isdecimal() else None
 
 
 def read_lines(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 from seele.data.storage.files import read_yaml
 from seele.errors import ConfigError, DataError
 from seele.records import Chat
+from seele.report.run_folder import MERGED, STEP_FILE, TRACKER, read_step
 from seele.rollout.templates import TEMPLATES
 from seele_eval.grading import BOX
 
@@ -106,14 +107,11 @@ def merged_checkpoint(run: Path) -> str:
     """A line that says which checkpoint ``RUN/merged`` is of, and whether the run has a newer one; "" if
     unknown.
     """
-    merged, newest = (
-        int(text) if file.is_file() and (text := file.read_text().strip()).isdigit() else None
-        for file in (run / "merged" / "merged_step.txt", run / "latest_checkpointed_iteration.txt")
-    )
+    merged, newest = read_step(run / MERGED / STEP_FILE), read_step(run / TRACKER)
     if merged is None:
         return ""
     newer = f"; the newest is of step {newest}: seele merge {run}" if newest and newest > merged else ""
-    return f"{run / 'merged'}: the checkpoint of step {merged}{newer}\n"
+    return f"{run / MERGED}: the checkpoint of step {merged}{newer}\n"
 
 
 def _select(config: Any, dotted: str) -> Any:

@@ -13,6 +13,7 @@ from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele.plugins import absolute, files_of
 from seele.records import Chat
+from seele.report.run_folder import MERGED
 from seele.reward.function import load_function
 from seele.reward.graders import GRADERS
 from seele.rollout.sampling import rollout_seed
@@ -99,7 +100,7 @@ def make_plan(arguments: Arguments) -> Plan:
     defaults = read_run_defaults(arguments.run) if arguments.run else None
     model, out = _choose_model(arguments), _choose_out(arguments)
     _check_where(arguments, model)
-    if arguments.run and Path(model).resolve() == (arguments.run / "merged").resolve():
+    if arguments.run and Path(model).resolve() == (arguments.run / MERGED).resolve():
         sys.stderr.write(merged_checkpoint(arguments.run))
     template = arguments.template or (defaults.template if defaults else DEFAULT_TEMPLATE)
     check_template(template)
@@ -239,7 +240,7 @@ def plan_draws(
 
 
 def _choose_model(arguments: Arguments) -> str:
-    model = arguments.model or (arguments.run and not arguments.server and str(arguments.run / "merged"))
+    model = arguments.model or (arguments.run and not arguments.server and str(arguments.run / MERGED))
     if not model:
         raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
     if not arguments.model and not Path(model).is_dir():
@@ -317,7 +318,7 @@ def _runs_own(arguments: Arguments) -> Path | None:
     """Return ``--run`` if the model is the run's own: its merged model or its export."""
     if not arguments.run or arguments.server:
         return None
-    merged, exported = arguments.run / "merged", arguments.run / "export"
+    merged, exported = arguments.run / MERGED, arguments.run / "export"
     is_own = Path(arguments.model or merged).resolve() in (merged.resolve(), exported.resolve())
     return arguments.run if is_own else None
 

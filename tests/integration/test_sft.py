@@ -11,8 +11,8 @@ import pytest
 
 from seele.data.storage.files import read_json_lines
 from seele.data.storage.schema import read_problems
+from seele.report.run_folder import TRACKER
 from seele_verl.runs import log
-from seele_verl.runs.checkpoints import TRACKER
 
 STEPS, SAVE_FREQ = 40, 20
 STOPPED_AFTER = SAVE_FREQ + 1

@@ -2,14 +2,16 @@
 
 import contextlib
 import hashlib
+import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,6 +22,12 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 MODEL = "stand-in"
+
+_spec = importlib.util.spec_from_file_location(
+    "chromium", Path(__file__).parents[2] / "benchmarks" / "chromium.py"
+)
+chromium = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(chromium)
 
 
 def boxed_digit(prompt: str, seed: int) -> str:
@@ -36,11 +44,17 @@ def no_waiting_for_the_hub(monkeypatch):
 @pytest.fixture
 def browser():
     """Command of a browser without a window and without requests of its own."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
+    command = chromium.find_browser()
+    if command is None:
         pytest.skip("needs a browser: chromium or google-chrome")
-    limits = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
-    return [program, "--headless=new", *limits]
+    return command
+
+
+@pytest.fixture
+def open_tab(browser):
+    """Opens a page in a new browser, with this profile's folder."""
+    pytest.importorskip("websockets")
+    return partial(chromium.Tab, browser)
 
 
 @pytest.fixture

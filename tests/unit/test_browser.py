@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from unittest.mock import Mock
 
@@ -715,47 +715,14 @@ def test_what_a_model_wrote_does_nothing_in_a_browser(run, visit):
     assert f"{site}/view.css" in log and 'elsewhere.example/"' not in log
 
 
-class Tab:
-    """A page in a browser without a window, by the browser's own protocol."""
-
-    def __init__(self, browser, address, folder):
-        from websockets.sync.client import connect
-
-        command = [*browser, "--remote-debugging-port=0", f"--user-data-dir={folder}", address]
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        port_file = folder / "DevToolsActivePort"
-        wait_until(lambda: port_file.exists() and port_file.read_text().count("\n"))
-        port = port_file.read_text().split()[0]
-        pages = json.loads(get(f"http://127.0.0.1:{port}/json"))
-        (target,) = (page for page in pages if page["type"] == "page")
-        self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(target["webSocketDebuggerUrl"], max_size=None))
-        self._commands = itertools.count(1)
-
-    def _send(self, method, **parameters):
-        number = next(self._commands)
-        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
-        while (answer := json.loads(self._socket.recv())).get("id") != number:
-            pass
-        return answer.get("result", {})
-
-    def value(self, expression):
-        answer = self._send("Runtime.evaluate", expression=expression, returnByValue=True)
-        return answer.get("result", {}).get("value")
-
-    def press(self, key, *, until):
-        """Press a key, and wait for what it brings: a JavaScript expression."""
-        wait_until(lambda: self.value("document.readyState") == "complete")
-        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        code = {"Enter": 13, "Escape": 27, "ArrowDown": 40}.get(key, ord(key[0].upper()))
-        for kind in ("keyDown", "keyUp"):
-            self._send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
-        wait_until(lambda: self.value(until))
-
-    def close(self):
-        self._open.close()
-        self._process.kill()
-        self._process.wait()
+def press(tab, key, *, until):
+    """Press a key, and wait for what it brings: a JavaScript expression."""
+    wait_until(lambda: tab.value("document.readyState") == "complete")
+    text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+    code = {"Enter": 13, "Escape": 27, "ArrowDown": 40}.get(key, ord(key[0].upper()))
+    for kind in ("keyDown", "keyUp"):
+        tab.send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+    wait_until(lambda: tab.value(until))
 
 
 def wait_until(condition):
@@ -765,30 +732,29 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, browser):
-    pytest.importorskip("websockets")
+def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, open_tab):
     step, opened = "new URL(location).searchParams.get('step')", "new URL(location).searchParams.get('open')"
     focus = "document.activeElement.textContent.includes"
-    with served(run) as site, closing(Tab(browser, f"{site}/?step=2", tmp_path / "profile")) as tab:
+    with served(run) as site, closing(open_tab(f"{site}/?step=2", tmp_path / "profile")) as tab:
         wait_until(lambda: tab.value("document.querySelectorAll('.row').length") == 2)
-        tab.press("j", until=f"{focus}('What is easy?')")
-        tab.press("j", until=f"{focus}('What is hard2?')")
-        tab.press("k", until=f"{focus}('What is easy?')")
-        tab.press("Enter", until=f"{opened} == 'easy' && {focus}('What is easy?')")
-        tab.press("Escape", until=f"{opened} == null && {focus}('What is easy?')")
-        tab.press("n", until=f"{step} == '3'")
-        tab.press("p", until=f"{step} == '2'")
-        tab.press("/", until="document.activeElement.id == 'search'")
+        press(tab, "j", until=f"{focus}('What is easy?')")
+        press(tab, "j", until=f"{focus}('What is hard2?')")
+        press(tab, "k", until=f"{focus}('What is easy?')")
+        press(tab, "Enter", until=f"{opened} == 'easy' && {focus}('What is easy?')")
+        press(tab, "Escape", until=f"{opened} == null && {focus}('What is easy?')")
+        press(tab, "n", until=f"{step} == '3'")
+        press(tab, "p", until=f"{step} == '2'")
+        press(tab, "/", until="document.activeElement.id == 'search'")
         # What is typed is no command.
-        tab.press("n", until="document.activeElement.value == 'n'")
-        tab.press("Escape", until="document.activeElement == document.body")
+        press(tab, "n", until="document.activeElement.value == 'n'")
+        press(tab, "Escape", until="document.activeElement == document.body")
         # Arrow keys choose, and Enter shows.
         verdict = "document.querySelector('select[name=verdict]')"
         tab.value(f"{verdict}.focus()")
-        tab.press("ArrowDown", until=f"{verdict}.value == 'not correct'")
-        tab.press("ArrowDown", until=f"{verdict}.value == 'correct'")
+        press(tab, "ArrowDown", until=f"{verdict}.value == 'not correct'")
+        press(tab, "ArrowDown", until=f"{verdict}.value == 'correct'")
         filtered = "new URL(location).searchParams.get('verdict') == 'correct'"
-        tab.press("Enter", until=f"{filtered} && document.activeElement == {verdict}")
+        press(tab, "Enter", until=f"{filtered} && document.activeElement == {verdict}")
         tab.value("location.assign('/')")
         wait_until(lambda: tab.value("document.title") == "run, step 4")
         write_step(run, 5, problem_lines("late"))

@@ -19,6 +19,7 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, ConfigError
+from seele.report.run_folder import STEP_FILE, TRACKER
 from seele_verl import merge, train
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
@@ -36,7 +37,7 @@ def save_checkpoint(run, step, *, complete=True):
     checkpoints.save_part(folder, "controller", {"step": step})
     if complete:
         (folder / "data.pt").touch()
-        (run / checkpoints.TRACKER).write_text(str(step))
+        (run / TRACKER).write_text(str(step))
 
 
 def test_a_run_without_checkpoint_starts_from_scratch(tmp_path):
@@ -54,9 +55,9 @@ def test_a_tracker_that_was_cut_off_names_the_newest_complete_checkpoint_again(t
     # The last thing verl writes: everything else of the checkpoint is there.
     save_checkpoint(tmp_path, 10)
     save_checkpoint(tmp_path, 20)
-    (tmp_path / checkpoints.TRACKER).write_text(content)
+    (tmp_path / TRACKER).write_text(content)
     assert checkpoints.repair_tracker(tmp_path) == 20
-    assert (tmp_path / checkpoints.TRACKER).read_text() == "20"
+    assert (tmp_path / TRACKER).read_text() == "20"
 
 
 @pytest.mark.parametrize("name", ["data.pt", "data_0.pt"], ids=["RL", "supervised"])
@@ -68,9 +69,9 @@ def test_without_a_tracker_the_newest_complete_checkpoint_counts(tmp_path, name)
     (checkpoints.step_folder(tmp_path, 10) / name).touch()
     assert checkpoints.last_complete_step(tmp_path) == 10
     # The folder that it names was removed by hand.
-    (tmp_path / checkpoints.TRACKER).write_text("30")
+    (tmp_path / TRACKER).write_text("30")
     assert checkpoints.repair_tracker(tmp_path) == 10
-    assert (tmp_path / checkpoints.TRACKER).read_text() == "10"
+    assert (tmp_path / TRACKER).read_text() == "10"
 
 
 def test_a_failed_run_is_told_what_the_same_command_does(tmp_path):
@@ -155,9 +156,9 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_that_is_taken_for_complet
 
 
 def test_a_tracker_of_nothing_is_removed(tmp_path):
-    (tmp_path / checkpoints.TRACKER).write_text("")
+    (tmp_path / TRACKER).write_text("")
     assert checkpoints.repair_tracker(tmp_path) is None
-    assert not (tmp_path / checkpoints.TRACKER).exists()
+    assert not (tmp_path / TRACKER).exists()
 
 
 def test_old_checkpoints_go_and_the_newest_stay(tmp_path):
@@ -267,7 +268,7 @@ def test_a_new_start_leaves_nothing_of_the_old_run_that_could_be_taken_for_its_o
     for step in (2, 4):
         checkpoints.save_part(checkpoints.step_folder(tmp_path, step), "carried", [])
     (tmp_path / "merged").mkdir()
-    (tmp_path / checkpoints.TRACKER).write_text("4")
+    (tmp_path / TRACKER).write_text("4")
     (tmp_path / "resolved.yaml").touch()
     with pytest.raises(ConfigError, match=r"merged, which the run starts from, is one of them"):
         checkpoints.drop_all_checkpoints(tmp_path, needed=tmp_path / "merged")
@@ -659,7 +660,7 @@ def test_a_step_that_was_trained_again_is_merged_again(tmp_path, merger):
     merge.merge_checkpoint(tmp_path)
     shards = tmp_path / "global_step_10" / "actor" / "model_world_size_1_rank_0.pt"
     shards.touch()
-    later_ns = (tmp_path / "merged" / merge.STEP_FILE).stat().st_mtime_ns + 1_000_000_000
+    later_ns = (tmp_path / "merged" / STEP_FILE).stat().st_mtime_ns + 1_000_000_000
     os.utime(shards, ns=(later_ns, later_ns))
     merge.merge_checkpoint(tmp_path)
     assert len(merger) == 2
@@ -694,7 +695,7 @@ def test_merge_refuses_a_checkpoint_that_is_not_whole(tmp_path, merger, capsys):
     save_checkpoint(tmp_path, 20)
     save_checkpoint(tmp_path, 10)
     save_checkpoint(tmp_path, 30, complete=False)
-    (tmp_path / checkpoints.TRACKER).write_text("20")
+    (tmp_path / TRACKER).write_text("20")
     shard = tmp_path / "global_step_10" / "actor" / "model.pt"
     with checkpoints.recording_files(tmp_path / "global_step_10"):
         shard.touch()

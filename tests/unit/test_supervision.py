@@ -18,9 +18,9 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 import psutil
 from omegaconf import OmegaConf
 
+from seele.report.run_folder import TRACKER
 from seele_verl.runs import stopping, supervision
 from seele_verl.runs.card import write_run_card
-from seele_verl.runs.checkpoints import TRACKER
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stopping import (

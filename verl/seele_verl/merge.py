@@ -20,19 +20,16 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, SeeleError
+from seele.report.run_folder import MERGED, STEP_FILE
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
 from seele_verl.runs.checkpoints import (
-    MERGED,
     damage_of,
     finished_steps,
     last_complete_step,
     saved_steps,
     step_folder,
 )
-
-STEP_FILE = "merged_step.txt"
-"""File beside the weights: the step that they come from."""
 
 
 def merge_checkpoint(run: Path, step: int | None = None) -> Path:

@@ -140,8 +140,9 @@ def _run_stage(
     resumed_at = find_start(config)
     log = RunLog(folder)
     validates_first: bool = config.trainer.val_before_train
-    last_card, dropped = read_run_card(folder), last_step(folder)
+    last_card, dropped = read_run_card(folder), 0
     if resumed_at is None:
+        dropped = last_step(folder)
         log.rewind(-1)
     else:
         line = log.rewind(resumed_at, saved_line(checkpoint_to_resume(config, resumed_at)))
@@ -192,9 +193,9 @@ def _run_stage(
             for checkpoint, damage in damaged.items():
                 sys.stdout.write(f"{checkpoint.name} is damaged: {damage}; an earlier one is used\n")
             _announce(folder, config, preflight, resumed_at)
-            if resumed_at is None and dropped:
+            if dropped:
                 sys.stdout.write(
-                    f"the last run here saved no checkpoint that this one goes on from; its metrics and "
+                    "the last run here saved no checkpoint that this one goes on from; its metrics and "
                     f"rollouts of {dropped} steps are removed\n"
                 )
             if last_card:

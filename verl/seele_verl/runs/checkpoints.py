@@ -16,9 +16,8 @@ from typing import Any
 from seele.data.storage.files import write_atomically
 from seele.errors import CheckpointError, ConfigError
 from seele.records import State
+from seele.report.run_folder import MERGED, TRACKER, read_step
 
-MERGED = "merged"
-TRACKER = "latest_checkpointed_iteration.txt"
 FILES = Path("seele") / "files.json"
 """Record in a checkpoint: its files and their sizes."""
 
@@ -61,11 +60,10 @@ def finished_steps(run: Path) -> list[int]:
     verl truncates the tracker before it writes it, and before the first checkpoint there is none. If a run is
     killed in between, the newest checkpoint is complete: the data loader's state is a checkpoint's last file.
     """
-    tracker = run / TRACKER
-    text = tracker.read_text().strip() if tracker.exists() else ""
+    last = read_step(run / TRACKER)
     complete = [step for step in saved_steps(run) if any(_last_files(step_folder(run, step)))]
-    if text.isdigit() and step_folder(run, int(text)).is_dir():
-        complete = [*(step for step in complete if step < int(text)), int(text)]
+    if last is not None and step_folder(run, last).is_dir():
+        complete = [*(step for step in complete if step < last), last]
     return complete[::-1]
 
 

@@ -7,11 +7,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
 from seele.methods import METHODS
-from seele.report.run_folder import FIRST_STAGE
+from seele.report.run_folder import FIRST_STAGE, TRACKER
 from seele_verl.checks.critic_settings import has_critic
 from seele_verl.lora import check_saved_rank
 from seele_verl.runs.checkpoints import (
-    TRACKER,
     damage_of,
     damaged_checkpoints,
     drop_all_checkpoints,

@@ -29,13 +29,13 @@ from seele.data.storage.schema import read_problem_files
 from seele.errors import ConfigError, DataError
 from seele.methods import METHODS, check_method
 from seele.methods.method import SETTINGS_OF_ROLLOUTS
-from seele.report.run_folder import FIRST_STAGE
+from seele.report.run_folder import FIRST_STAGE, MERGED
 from seele_verl.changes import with_changes
 from seele_verl.checks.preflight import Preflight, check_run
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import RUN_CARD, read_run_card
-from seele_verl.runs.checkpoints import MERGED, check_not_among_later, drop_all_checkpoints
+from seele_verl.runs.checkpoints import check_not_among_later, drop_all_checkpoints
 from seele_verl.runs.resume import check_same_run
 from seele_verl.settings import read_settings
 from seele_verl.sft.preflight import VERL_SETTINGS_OF_ROLLOUTS

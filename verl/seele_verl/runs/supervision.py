@@ -26,6 +26,7 @@ from types import FrameType
 import psutil
 from omegaconf import DictConfig
 
+from seele.child import Handler, handling
 from seele.report.run_folder import FIRST_STAGE
 from seele_verl.runs.card import RUN_CARD
 from seele_verl.runs.checkpoints import last_complete_step
@@ -100,18 +101,13 @@ class Orders:
 def heard_orders() -> Iterator[Orders]:
     """While open, signals to this process are orders; for its main thread. Ignored ones stay ignored."""
     orders = Orders()
-    handlers = {
+    handlers: dict[int, Handler] = {
         signal.SIGTERM: orders.terminate,
         signal.SIGINT: orders.interrupt,
         signal.SIGTSTP: orders.pause,
     }
-    heard = {number: each for number, each in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
-    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
-    try:
+    with handling(handlers):
         yield orders
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def is_supervised() -> bool:
