@@ -311,6 +311,9 @@ def test_the_timeline_has_hints_rounds_and_validation():
         "unhinted-0": "0.0,180.0",
     }
     assert [each.value for each in drawn.lines] == [1.0, 0.5, 0.25, None]
+    assert [each.dots for each in drawn.lines] == ["", "", "", "M0.0,180.0h0"]
+    (hints, validated) = draw_timeline([rows[1], rows[0] | {"step": 6}, rows[0] | {"step": 7}]).lines[::3]
+    assert hints.dots == "M0.0,0.0h0" and validated.dots == "M500.0,180.0h0M1000.0,180.0h0"
     assert {each.value for each in draw_timeline(rows).lines} == {None}
     assert (drawn.x(0), drawn.x(10), drawn.x(99)) == (0, 1000, 1000)
     assert draw_timeline([]) is None
@@ -527,6 +530,7 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
     with served(run) as site:
         page = get(f"{site}/")
         assert "step 4" in page and "data-state" in page and page.count('class="row"') == 2
+        assert '<path class="line dots unhinted-0" d="M0.0,180.0h0M666.7,140.0h0"/>' in page
         opened = get(f"{site}/?step=2&open=hard2")
         assert "data-state" not in opened and opened.count("<article") == 4
         assert "<mark>one\none\n</mark>so 5" in opened

@@ -801,9 +801,11 @@ def test_every_split_has_a_panel_and_the_legend_names_each_arm_once(tmp_path):
     assert legend_of(figure) == ["grpo: 1 seed", "common budget"]
 
 
-def test_a_single_validation_is_drawn_as_a_point(tmp_path):
-    figure = accuracy_against(compare([make_run(tmp_path / "run", {5: 0.3})]), "steps")
-    assert figure.axes[0].lines[0].get_marker() == "."
+@pytest.mark.parametrize("accuracies", [{5: 0.3}, {0: 0.1, 5: 0.3}])
+def test_validations_are_marked(tmp_path, accuracies):
+    figure = accuracy_against(compare([make_run(tmp_path / "run", accuracies)]), "steps")
+    line = figure.axes[0].lines[0]
+    assert line.get_marker() == "o" and line.get_xdata().tolist() == list(accuracies)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class Line:
     """``x,y x,y ...`` as in SVG."""
     value: float | None
     """Its value in the step that is shown, in [0, 1]; None if it has none there."""
+    dots: str = ""
+    """An SVG path with a dot of no length per validation, or on a single point, which is no line."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,10 @@ def draw_timeline(
                 kind, name = f"unhinted-{num_splits % SPLIT_COLOURS}", f"{name}, no hint"
                 num_splits += 1
             value = next((y for x, y in zip(series.x, series.y, strict=True) if x == step), None)
-            points = " ".join(f"{empty.x(x):.1f},{HEIGHT * (1 - y):.1f}" for x, y in _thinned(series))
-            lines.append(Line(name, kind, points, value))
+            points = [f"{empty.x(x):.1f},{HEIGHT * (1 - y):.1f}" for x, y in _thinned(series)]
+            is_dotted = kind.startswith("unhinted") or len(points) == 1
+            dots = "".join(f"M{point}h0" for point in points) if is_dotted else ""
+            lines.append(Line(name, kind, " ".join(points), value, dots))
     return Timeline(tuple(lines), empty.first_step, empty.last_step)
 
 

@@ -70,10 +70,11 @@ def _draw_split(axes: Axes, curves: Mapping[str, Mapping[int, Curve]], *, is_lab
     for index, (arm, by_seed) in enumerate(curves.items()):
         mean = mean_curve(by_seed.values())
         colour = nth_colour(index)
-        # A single validation would be an invisible line.
-        marker = "." if len(mean.cost_V) == 1 else "-"
         label = f"{plain(shortened(arm, limit=60))}: {describe_band(len(by_seed))}" if is_labelled else ""
-        (line,) = axes.plot(mean.cost_V, mean.accuracy_V, marker, color=colour, linewidth=2, label=label)
+        # Marks at the seeds' validations, between which nothing was measured.
+        (line,) = axes.plot(
+            mean.cost_V, mean.accuracy_V, "o-", color=colour, linewidth=2, markersize=4, label=label
+        )
         if index >= len(COLOURS):
             line.set_dashes((3, 1.5))
         if len(by_seed) > 1:
