@@ -36,8 +36,8 @@ def report_command(
     for name, content in files.items():
         write_atomically(folder / name, content)
     for split, points in json.loads(files["summary.json"])["unhinted_accuracy"].items():
-        ends = [points["first"], points["last"]]
-        accuracies = ", ".join(f"{end['accuracy']:.1%} at step {end['step']}" for end in ends)
+        ends = [f"{points[end]['accuracy']:.1%} at step {points[end]['step']}" for end in ("first", "last")]
+        accuracies = ", ".join(dict.fromkeys(ends))  # one, if there was one validation
         typer.echo(f"correct without hints on {split}: {accuracies}")
     typer.echo(folder / "index.html")
 

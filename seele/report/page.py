@@ -14,7 +14,9 @@ import yaml
 
 from seele.records import Instance
 from seele.report.comparison.tables import amount, share
+from seele.report.curves import aimed_accuracy
 from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
+from seele.report.series import by_step
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,6 +41,7 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     environment.filters["tenth"] = lambda share: max(0, min(10, round(10 * share)))
+    environment.filters["words"] = lambda name: name.replace("_", " ")
     environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     return environment
 
@@ -123,12 +126,16 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
         summary: ``summarise(run)``.
         figures: Names of the figures that exist as ``NAME.png`` beside the page.
     """
+    is_hinted = any(by_step(run.metrics, "hint_ratio/mean").y)
     return render_template(
         "report.html",
         heading=run.name,
         run=run,
         figures=figures,
-        tiles=_tiles(summary),
+        tiles=_tiles(summary, is_hinted=is_hinted),
+        is_hinted=is_hinted,
+        has_target=aimed_accuracy(run) is not None,
+        rewards=_rewards(run),
         accuracies=_accuracies(summary),
         scores=[_score_cells(score) for score in run.scores],
         last_third=_last_third(summary),
@@ -139,18 +146,19 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
     )
 
 
-def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _tiles(summary: Mapping[str, Any], *, is_hinted: bool) -> list[tuple[str, str]]:
     """The numbers that a reader looks for first, with their labels."""
-    tiles = [
-        (f"{share(split['first']['accuracy'])} → {share(split['last']['accuracy'])}", f"{name}, no hint")
-        for name, split in summary["unhinted_accuracy"].items()
-    ]
+    tiles = []
+    for name, split in summary["unhinted_accuracy"].items():
+        ends = {split[end]["step"]: share(split[end]["accuracy"]) for end in ("first", "last")}
+        tiles.append((" → ".join(ends.values()), f"{name}, no hint"))
     last_third = summary["last_third"] or {}
     if (late := last_third.get("accuracy_of_rounds_2_and_later")) is not None:
         last_round = len(last_third["accuracy_by_round"])
         rounds = "round 2" if last_round == 2 else f"rounds 2 to {last_round}"
         tiles.append((share(late), f"mean accuracy of {rounds}, last third of the steps"))
-    if hints := summary["hint_ratio"]:
+    if is_hinted:
+        hints = summary["hint_ratio"]
         tiles.append((f"{share(hints['first'])} → {share(hints['last'])}", "mean hint ratio"))
     tokens = summary["tokens"]
     tiles.append((amount(tokens["generated"]), "generated tokens"))
@@ -176,6 +184,13 @@ def _accuracies(summary: Mapping[str, Any]) -> list[list[str]]:
         ]
         for name, split in summary["unhinted_accuracy"].items()
     ]
+
+
+def _rewards(run: RunFolder) -> list[tuple[str, str, str]]:
+    """Name, last value and its step of each metric of rewards, a reward function's own numbers among them."""
+    names = sorted({key for row in run.metrics for key in row if key.startswith("reward/")})
+    series = {name: by_step(run.metrics, name) for name in names}
+    return [(name, f"{each.y[-1]:.4g}", f"{each.x[-1]:.0f}") for name, each in series.items()]
 
 
 def _last_third(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -532,6 +532,7 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         assert "step 4" in page and "data-state" in page and page.count('class="row"') == 2
         assert '<path class="line dots unhinted-0" d="M0.0,180.0h0M666.7,140.0h0"/>' in page
         opened = get(f"{site}/?step=2&open=hard2")
+        assert "its number is the hint ratio" in page and "50 % expected by the controller" in opened
         assert "data-state" not in opened and opened.count("<article") == 4
         assert "<mark>one\none\n</mark>so 5" in opened
         assert "<span>4 hint + 10 generated tokens</span>" in opened
@@ -599,7 +600,9 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
         page = get(f"{site}/compare?open=easy")
         assert "The runs have 2 and 2 problems in this step, 1 of them in both" in page
         assert page.count("<article") == 8
-        assert "compare with it" in get(f"{site}/") and "run=1" in get(f"{site}/")
+        heads = '<div class="heads pair"><span>problem</span><b>run</b><b>other</b></div>'
+        assert heads in page and heads not in get(f"{site}/compare?step=99")
+        assert "compare with other</a>" in get(f"{site}/") and "run=1" in get(f"{site}/")
         for query, number in (("", 1), ("run=1&step=4", 0)):
             (link,) = re.findall(r'href="(/compare[^"]*)"', get(f"{site}/?{query}"))
             assert f"run={1 - number}" in link and f"other={number}" in link
@@ -670,8 +673,39 @@ def test_a_run_without_steps_says_so(tmp_path):
 
 def test_a_step_that_does_not_exist_is_told_which_do(run):
     with served(run) as site:
-        assert "Step 99 has no rollouts; 4 steps from 1 to 4 have some." in get(f"{site}/?step=99")
-        assert "has no rollouts" not in get(f"{site}/")
+        page, newest = get(f"{site}/?step=99"), get(f"{site}/")
+        assert "Step 99 has no rollouts; 4 steps from 1 to 4 have some." in page
+        assert "has no rollouts" not in newest
+        for part in ("numbers of step", 'class="cursor"', 'class="filters"', "A bar is", "of 2 problems"):
+            assert part in newest and part.replace("2", "0") not in page, part
+        for step in range(1, 4):
+            (run / f"rollouts/step_{step}.jsonl").unlink()
+        assert "Step 99 has no rollouts; step 4 has some." in get(f"{site}/?step=99")
+        (run / "rollouts/step_4.jsonl").unlink()
+        assert "No step has rollouts." in get(f"{site}/")
+
+
+def test_verdicts_are_shown_in_words(run):
+    write_step(run, 4, [line("a", reason="no_answer")])
+    with served(run) as site:
+        page = get(f"{site}/?verdict=no_answer&open=a")
+    assert '<option value="no_answer" selected>no answer</option>' in page and "<b>no answer</b>" in page
+
+
+def test_colours_are_offered_where_there_are_tokens_to_colour(run):
+    write_step(run, 4, [line("a", **TOKENS)])
+    with served(run) as site:
+        assert 'name="colour"' in get(f"{site}/?step=4") and 'name="colour"' not in get(f"{site}/?step=3")
+
+
+def test_all_steps_of_a_problem_have_its_question_and_say_where_its_curve_is(run):
+    with served(run) as site:
+        wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
+        for query in ("", "&step=2", "&step=99"):
+            page = get(f"{site}/problem?id=hard2{query}")
+            assert "1 step had this problem" in page and '<pre class="prompt">What is hard2?</pre>' in page
+            assert "No curve of this problem was saved: the run has no checkpoint" in page
+        assert "0 steps had this problem" in get(f"{site}/problem?id=gone")
 
 
 def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):

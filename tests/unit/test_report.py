@@ -567,6 +567,30 @@ def test_generated_tokens_come_from_the_runs_count_else_are_summed():
     assert by_tokens(metrics, "a") == Series((10,), (1.0,))
 
 
+def test_what_a_run_without_hints_lacks_is_not_on_its_page(run):
+    dashed = re.compile("ashed: the accuracy that (it|the controller) aims at")
+    told = ("mean hint ratio", "under their hints", "earlier visits")
+    page = page_of(run)
+    assert len(dashed.findall(page)) == 2 and all(text in page for text in told)
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": {"controller": "none"}}}))
+    line = {"step": 1, "hint_ratio/mean": 0.0, "accuracy/round_0": 0.5, "val/accuracy/a": 0.25}
+    write_lines(run / "metrics.jsonl", [line])
+    page = page_of(run)
+    assert not dashed.search(page) and not any(text in page for text in told)
+    assert "<b>25.0 %</b><span>a, no hint<" in page
+
+
+def test_the_last_values_of_rewards_are_listed_with_those_of_an_own_function(run):
+    assert "No reward was logged." in page_of(run)
+    lines = [{"step": 1, "reward/mean": 0.5, "reward/<i>length": 12.5}, {"step": 2, "reward/mean": 0.25}]
+    write_lines(run / "metrics.jsonl", lines)
+    page = page_of(run)
+    cells = [("reward/&lt;i&gt;length", "12.5", "1"), ("reward/mean", "0.25", "2")]
+    for name, value, step in cells:
+        row = f'<td class="text">{name}</td><td class="number">{value}</td><td class="number">{step}</td>'
+        assert row in page
+
+
 def test_the_last_third_is_rounded_up_and_leaves_out_what_was_before_training():
     metrics = [{"step": float(step)} for step in range(8)]
     assert [row["step"] for row in last_third(metrics)] == [5, 6, 7]
@@ -743,6 +767,14 @@ def test_cells_of_a_table_are_escaped_and_numbers_are_set_flush_right():
     page = problem_page("a<b", [], ["x", "y", "z"], [["<1", "1", "<2"]])
     assert "<h1>a&lt;b</h1>" in page and '<th class="text">y</th><th class="number">z</th>' in page
     assert '<td class="text">&lt;1</td><td class="text">1</td><td class="number">&lt;2</td>' in page
+
+
+def test_the_command_prints_a_single_validation_once(tmp_path):
+    from seele.cli.main import app
+
+    write_lines(tmp_path / "metrics.jsonl", [{"step": 0, "val/accuracy/a": 0.0}])
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.output.splitlines()[0] == "correct without hints on a: 0.0% at step 0"
 
 
 @pytest.mark.parametrize("options", [[], ["--out", "deep/out"]])

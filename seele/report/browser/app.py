@@ -124,22 +124,25 @@ class Pages:
             fitted=_fitted(run.curves().get(shown)) if open_problem else "",
             solution=run.solution(step, shown) if open_problem else (),
             sources=sorted({each.first.data_source for each in problems}),
+            has_tokens=any(each.has_tokens for each in problems),
             levels=sorted({each.first.level for each in problems} - {""}),
         )
 
     def problem(self, request: Request) -> Response:
         """A problem's rounds in all steps."""
         query = _Query(request)
-        run, steps, _ = self._run_and_step(query)
+        run, steps, step = self._run_and_step(query)
         instance_id = query.text("id")
         rounds = run.history.of_problem(instance_id)
+        by_step = {number: list(group) for number, group in groupby(rounds, key=lambda each: each.step)}
         curve = run.curves().get(instance_id)
         return _page(
             "browser/problem.html",
             query,
             run=run,
             instance_id=instance_id,
-            by_step={step: list(group) for step, group in groupby(rounds, key=lambda each: each.step)},
+            problem=run.problem(step if step in by_step else max(by_step, default=step), instance_id),
+            by_step=by_step,
             points=[Point(number, *seen) for number, seen in enumerate(curve.rounds)] if curve else (),
             fitted=_fitted(curve),
             indexed=run.history.num_steps(),

@@ -120,6 +120,11 @@ class ShownProblem:
         return fmean(rollout.is_correct for rollout in self.rollouts) if self.rounds else 0.0
 
     @property
+    def has_tokens(self) -> bool:
+        """True if the run keeps tokens of its responses."""
+        return any(each.line_start is not None for each in (*self.rollouts, *self.given))
+
+    @property
     def hint_change(self) -> float:
         """Difference between its longest and its shortest hint ratio, without probes."""
         ratios = [each.hint_ratio for each in self.rounds if not each.is_probe]
