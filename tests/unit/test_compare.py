@@ -248,7 +248,6 @@ def test_the_first_sentence_says_by_which_costs_an_interval_excludes_zero(tmp_pa
     )
     page = build_files(comparison)["index.html"].decode()
     assert page.index("minus grpo on chains/heldout: the 95 %") < page.index("<h2>Figures")
-    assert verdicts(compare(folders[::2])) == []
 
 
 def test_seconds_come_last_with_what_they_need(runs):
@@ -280,6 +279,20 @@ def test_only_seeds_that_both_arms_have_are_paired(runs):
     assert list(seele.accuracy.by_seed) == [0, 1, 2]
     assert seele.difference.by_seed == pytest.approx({0: 0.1, 2: 0.3})
     assert seele.difference.interval_95 is seele.difference.t_interval_95 is None
+
+
+def test_unequal_seeds_are_said_to_make_differences_of_others(runs):
+    assert "Arms have different seeds" not in markdown(compare(runs))
+    text = markdown(compare([run for run in runs if run.name != "grpo-1"], costs=["steps"]))
+    # Under both tables with differences.
+    assert text.count("Arms have different seeds") == 2
+
+
+def test_a_single_arm_is_said_to_be_alone_and_has_no_differences(runs):
+    text = markdown(compare(runs[::2], costs=["steps"]))
+    assert text.startswith("# Comparison: grpo\n\nOne arm only, grpo: there is nothing to compare it with.\n")
+    assert "reference" not in text and "minus" not in text and "Differences" not in text
+    assert "| cost | arm | budget | seeds | accuracy | 95 % interval |\n" in text
 
 
 def test_arms_without_a_common_seed_have_no_difference(tmp_path):
@@ -744,8 +757,8 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     assert "<b>" not in page and "<i>" not in page
     assert "&lt;i&gt;|$y" in page
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
-    # Four tables of 11, 11, 7 and 15 columns: head, rule and a row each.
-    assert cells == [12] * 6 + [8] * 3 + [16] * 3
+    # Four tables of 6, 6, 7 and 15 columns: head, rule and a row each.
+    assert cells == [7] * 6 + [8] * 3 + [16] * 3
 
 
 def test_a_seed_is_a_name_and_no_amount(tmp_path):

@@ -79,6 +79,15 @@ UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "
 
 INTERVAL = "95 % interval"
 T_INTERVAL = "by Student's t"
+BOOTSTRAP_NOTE = "Bootstrap intervals are too short for few seeds."
+DIFFERENCES_NOTE = (
+    "Differences are taken seed by seed. Bootstrap intervals are too short for few seeds; Student's t "
+    "intervals are not. p: exact sign-flip test; n seeds cannot give less than 2 / 2^n."
+)
+UNEQUAL_NOTE = (
+    " Arms have different seeds: accuracies are means over all seeds of an arm, differences over the common "
+    "ones alone, so a difference need not be that of the accuracies."
+)
 SECONDS_NOTE = " Seconds compare only runs that had the machine to themselves."
 
 _BLANK = ("reference", "", "", "", "")
@@ -105,9 +114,9 @@ def result_tables(comparison: Comparison, split: str) -> list[Table]:
             lambda found: (found.accuracy, found.difference),
             title="Accuracy at equal cost",
             explanation="Un-hinted accuracy at the budget, which every run reached: mean over seeds, "
-            "interpolated between validations. Differences are taken seed by seed. Bootstrap intervals are "
-            "too short for few seeds; Student's t intervals are not. p: exact sign-flip test; n seeds "
-            "cannot give less than 2 / 2^n." + SECONDS_NOTE * ("seconds" in comparison.results[split]),
+            "interpolated between validations. "
+            + (DIFFERENCES_NOTE if len(comparison.arms) > 1 else BOOTSTRAP_NOTE)
+            + SECONDS_NOTE * ("seconds" in comparison.results[split]),
         ),
         _by_arm(
             comparison,
@@ -197,6 +206,9 @@ def _by_arm(
     title: str,
     explanation: str,
 ) -> Table:
+    # A single arm has no differences.
+    heads = (f"minus {comparison.reference}, points", INTERVAL, T_INTERVAL, "common seeds", "p")
+    num_heads = len(heads) if len(comparison.arms) > 1 else 0
     rows = [
         (
             COSTS[cost].title,
@@ -205,7 +217,7 @@ def _by_arm(
             str(len(estimate.by_seed)),
             share(estimate.mean),
             _interval(estimate.interval_95, share),
-            *(_BLANK if arm == comparison.reference else _difference_cells(difference)),
+            *(_BLANK[:num_heads] if arm == comparison.reference else _difference_cells(difference)),
         )
         for cost, result in comparison.results[split].items()
         for arm, (estimate, difference) in ((arm, read(found)) for arm, found in result.arms.items())
@@ -214,11 +226,11 @@ def _by_arm(
         title=title,
         heads=(
             *("cost", "arm", "budget", "seeds", "accuracy", INTERVAL),
-            *(f"minus {comparison.reference}, points", INTERVAL, T_INTERVAL, "common seeds", "p"),
+            *heads[:num_heads],
         ),
         rows=tuple(rows),
         num_names=2,
-        explanation=explanation,
+        explanation=explanation + UNEQUAL_NOTE * (len(set(map(frozenset, comparison.arms.values()))) > 1),
     )
 
 

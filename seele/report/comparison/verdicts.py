@@ -9,11 +9,13 @@ from seele.report.comparison.results import MIN_SEEDS, Comparison, Result
 def verdicts(comparison: Comparison) -> list[str]:
     """Sentences on the arms' differences from the reference: one per arm and split if seeds suffice.
 
-    Empty if there is a single arm.
+    Of a single arm, that there is no other.
     """
     reference, arms = comparison.reference, comparison.arms
     others = [arm for arm in arms if arm != reference]
-    if others and all(len(by_seed) == 1 for by_seed in arms.values()):
+    if not others:
+        return [f"One arm only, {reference}: there is nothing to compare it with."]
+    if all(len(by_seed) == 1 for by_seed in arms.values()):
         return ["1 seed per arm: no difference can be claimed."]
     told = []
     for arm in others:
