@@ -18,6 +18,7 @@ run bash scripts/setup.sh
 : "${HARDWARE:=$([ -e .venv/.seele-gpu ] && echo gpu_tiny || echo cpu)}"
 run seele data prepare chains --out data/prepared/chains
 run seele model base --task chains --out models
+echo "The base model is weak: the warning after step 0, that most responses have no end, is expected."
 run python -m seele_verl.train method=seele hardware="$HARDWARE" job=tiny model=tiny data=chains \
     trainer.default_local_dir="$(quoted "$OUT")" "$@"
 # The default share of a GPU would be millions of cache blocks for such a small model.

@@ -65,6 +65,8 @@ def find_part(spec: str, *, key: str, group: str, built_in: Mapping[str, Any]) -
     installed = {point.name: point for point in entry_points(group=f"seele.{group}")}
     if spec in installed:
         return _load(installed[spec].value, f"{key} (entry point {spec!r} of seele.{group})")
+    if (file := spec.rstrip(":")).endswith(".py"):
+        raise ConfigError(f"{key}: {spec!r} lacks a name; expected {file}:NAME, a function or class in it")
     raise ConfigError(
         f"{key}: unknown name {spec!r}; allowed are {sorted([*built_in, *installed])}, "
         "package.module:Name or path/to/file.py:Name"
@@ -157,10 +159,16 @@ def _load(spec: str, key: str) -> Any:
         ) from error
     for attribute in name.split("."):
         if not hasattr(part, attribute):
-            public = sorted(each for each in vars(part) if not each.startswith("_"))
-            raise ConfigError(f"{key}: {location} has no {attribute!r}; it has {public}")
+            raise ConfigError(f"{key}: {location} has no {attribute!r}; it has {_own_names(part)}")
         part = getattr(part, attribute)
     return part
+
+
+def _own_names(part: Any) -> list[str]:
+    """Return the public names of a file's module or of a class, without what the file imports."""
+    home = part.__name__ if inspect.ismodule(part) else part.__module__
+    own = {name for name, value in vars(part).items() if getattr(value, "__module__", home) == home}
+    return sorted(name for name in own if not name.startswith("_") and not inspect.ismodule(vars(part)[name]))
 
 
 def _module_of(file: Path) -> ModuleType:

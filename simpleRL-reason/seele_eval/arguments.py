@@ -214,7 +214,8 @@ def advise(template: str, chat: Chat, *, answers: str, stop: Sequence[str], max_
         no_answer=(*another, *([last] if answers == BOX else []), start),
         truncated=(
             f"longer responses: --max-tokens, which is {max_tokens}",
-            f"where texts continue after the answer: --stop, which is {list(stop)}",
+            "where texts continue after the answer: --stop"
+            + (f", which is {list(stop)}" if stop else " TEXT ends them there"),
         ),
     )
 

@@ -626,7 +626,7 @@ def test_a_bad_row_leaves_what_was_there(tmp_path, capsys):
 def test_a_source_without_problems_is_refused(tmp_path):
     with pytest.raises(DataError, match="train: no problems"):
         prepare(tmp_path / "out", {"train": Split(instances=[])}, about={})
-    assert list((tmp_path / "out").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_early_answers_are_marked_and_counted_where_nobody_has(tmp_path):

@@ -303,7 +303,7 @@ def test_the_cpu_stack_trains_on_a_cpu_and_says_what_a_gpu_would_need(on, capsys
     said = capsys.readouterr().out
     assert re.search(r"yes  training on a CPU \(hardware=cpu\): verl 0.9.1, .*torch 2.13.0\+cpu", said)
     assert "no  training on GPUs (hardware=gpu1, gpu8): nvidia-smi lists no GPUs" in said
-    assert "no  the first commands of README.md: missing: models/chains; bash scripts/quickstart.sh" in said
+    assert "no  the first commands of README.md: this folder lacks models/chains; bash scripts/q" in said
     assert run("doctor", "--model", "qwen2_5_7b") == 0
     asked = "; --hardware gpu1 or gpu8 shows what qwen2_5_7b needs"
     assert asked in capsys.readouterr().out

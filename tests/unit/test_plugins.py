@@ -98,7 +98,11 @@ def test_a_part_of_a_file_can_be_pickled(module):
         ("x = 1\ny = 1 / 0\n", "x", r"ZeroDivisionError: division by zero \(.*my_part.py:2\)"),
         ("def f(:\n", "f", r"SyntaxError"),
         ("import no_such_module\n", "f", r"No module named 'no_such_module' \(.*my_part.py:1\)"),
-        ("def other(): pass\n", "f", r"my_part.py has no 'f'; it has \['other'\]"),
+        (
+            "import json\nfrom math import isclose\nother = 3\ndef another(): pass\n",
+            "f",
+            r"my_part.py has no 'f'; it has \['another', 'other'\]",
+        ),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(module, text, name, message):
@@ -118,6 +122,8 @@ def test_a_broken_file_is_named_with_its_line(module, text, name, message):
         ("no/such/file.py:f", "no file 'no/such/file.py'"),
         ("no_such_package.module:f", "No module named 'no_such_package'"),
         ("collections:no_such_name", "no_such_name"),
+        ("file.py", "'file.py' lacks a name; expected file.py:NAME"),
+        ("file.py:", "'file.py:' lacks a name; expected file.py:NAME"),
     ],
 )
 def test_what_is_not_there_is_said(spec, message):

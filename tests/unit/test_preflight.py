@@ -889,6 +889,7 @@ def test_what_hydra_cannot_compose_is_said_in_one_line(override, message):
             "trainer.save_frequency=3",
             "error: trainer.save_frequency: unknown key (did you mean 'save_freq'?)",
         ),
+        ("--steps=3", "error: --steps=3: no such option; settings are written NAME=VALUE, such as "),
         pytest.param(
             "hardware=gpu8",
             "error: trainer.device: 'cuda', but torch sees no GPU",

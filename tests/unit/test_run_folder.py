@@ -627,6 +627,8 @@ def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_pa
 
 
 def test_merging_without_a_checkpoint_names_the_steps_there_are(tmp_path):
+    with pytest.raises(CheckpointError, match="no complete checkpoint; no step has one"):
+        merge.merge_checkpoint(tmp_path)
     save_checkpoint(tmp_path, 10)
     with pytest.raises(CheckpointError, match=r"no checkpoint of step 7; steps with a checkpoint are \[10\]"):
         merge.merge_checkpoint(tmp_path, 7)

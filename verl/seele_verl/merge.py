@@ -119,10 +119,9 @@ def complete_steps(run: Path) -> list[int]:
 
 def _missing(run: Path, step: int | None) -> CheckpointError:
     wanted = "no complete checkpoint" if step is None else f"no checkpoint of step {step}"
-    return CheckpointError(
-        f"{run}: {wanted}; steps with a checkpoint are {saved_steps(run)}. "
-        "Train with trainer.save_freq, or name another run"
-    )
+    steps = saved_steps(run)
+    there = f"steps with a checkpoint are {steps}" if steps else "no step has one"
+    return CheckpointError(f"{run}: {wanted}; {there}. Train with trainer.save_freq, or name another run")
 
 
 def whole_model(run: Path, step: int) -> Path | None:

@@ -29,7 +29,7 @@ from omegaconf import DictConfig
 import seele_verl.options
 import seele_verl.settings  # noqa: F401  what hardware files compute
 from seele.errors import ConfigError, SeeleError
-from seele_verl.checks.command_line import check_job, explain
+from seele_verl.checks.command_line import check_job, check_options, explain
 from seele_verl.checks.preflight import Preflight, check_settings
 from seele_verl.checks.verl_settings import check_verl_settings
 from seele_verl.compat import NOT_STARTED, require_verl
@@ -239,6 +239,8 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
     sys.stdout.write(f"{seele.method} {begin} in {folder}\n{plan}; log in {folder / LOG}\n")
     if not preflight.is_supervised:
         sys.stdout.write("models and engine are loaded; this may take minutes, and the log has the details\n")
+    if budget := seele.max_generated_tokens:
+        sys.stdout.write(f"the step that reaches {budget:,} generated tokens is the last\n")
     sys.stdout.write(describe_fits(preflight.fits, preflight))
     if config.actor_rollout_ref.model.trust_remote_code:
         sys.stdout.write(
@@ -353,6 +355,7 @@ def _fail(error: SeeleError) -> NoReturn:
 def main() -> None:
     """The command line."""
     try:
+        check_options(sys.argv[1:])
         os.environ["VERL_CONFIG_FOLDER"] = str(verl_config_folder())
     except SeeleError as error:
         _fail(error)

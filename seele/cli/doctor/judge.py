@@ -351,7 +351,7 @@ def _judge_the_rest(machine: Machine) -> Iterator[Finding]:
     yield Finding(
         what="the first commands of README.md",
         verdict="no" if missing else "yes",
-        because=f"missing: {', '.join(missing)}" if missing else "models/chains and data/prepared/chains",
+        because=f"this folder lacks {', '.join(missing)}" if missing else "the quickstart's files are there",
         remedy="bash scripts/quickstart.sh creates them" if missing else "",
     )
 

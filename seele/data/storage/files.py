@@ -32,6 +32,7 @@ class PartialFile:
         Raises:
             OSError: If the folder cannot be written.
         """
+        self._new_folders = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_leftovers(path)
         self.path = path
@@ -60,12 +61,15 @@ class PartialFile:
         self.stream.close()
 
     def discard(self) -> None:
-        """Remove the file. After ``commit`` this does nothing."""
+        """Remove the file and the empty folders that were made for it. After ``commit`` this does nothing."""
         try:
             # On a full disk this fails.
             self.stream.close()
         finally:
             self._partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for folder in self._new_folders:
+                    folder.rmdir()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
@@ -55,6 +56,16 @@ def check_job(overrides: Iterable[str]) -> None:
         f"job: not given with hardware={hardware}; say how large the run is (batch, steps, learning rate, "
         f"lengths): job={job}, or job=method for the sizes of the method or recipe"
     )
+
+
+def check_options(arguments: Sequence[str]) -> None:
+    """Raise ``ConfigError`` if an argument is an option that Hydra does not have."""
+    unknown = [each for each in get_args_parser().parse_known_args(arguments)[1] if each.startswith("-")]
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: no such option; settings are written NAME=VALUE, such as "
+            "trainer.total_training_steps=30; `seele train --help` lists the groups and their options"
+        )
 
 
 UNKNOWN_OPTION = re.compile(r"Could not find '([^/']+)/([^']+)'\s+Available options in .*\n((?:\t.*\n)+)")

@@ -443,11 +443,14 @@ def _listed(files: Any) -> list[str]:
 
 def _read(files: Any, key: str, max_samples: int) -> list[tuple[Instance, Path]]:
     """Return a run's problems, at most ``max_samples`` (-1 for all), and the file of each."""
-    problems = read_problem_files(files, max_samples)
+    try:
+        problems = read_problem_files(files, max_samples)
+        for instance, path in problems:
+            _check_answer(instance, path)
+    except DataError as error:
+        raise DataError(f"data.{key}: {error}") from error
     if not problems:
         raise DataError(f"data.{key}: no problems in {files}")
-    for instance, path in problems:
-        _check_answer(instance, path)
     counts = Counter(instance.instance_id for instance, _ in problems)
     instance_id, count = counts.most_common(1)[0]
     if count > 1:
