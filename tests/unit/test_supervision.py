@@ -363,6 +363,26 @@ def test_temporary_files_of_a_run_go_with_it(tmp_path, monkeypatch):
     assert tempfile.gettempdir() == "/tmp" and not os.environ.keys() & {*kept}
 
 
+def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    program = "from seele_verl.runs.scratch import scratch_folder\nwith scratch_folder() as folder:\n"
+    program += "    print(folder, flush=True)\n    input()"
+    ask = [sys.executable, "-c", program]
+    lives, dies = (
+        subprocess.Popen(ask, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)
+    )
+    kept, left = (Path(process.stdout.readline().strip()) for process in (lives, dies))
+    dies.kill()
+    dies.wait()
+    with tempfile.TemporaryDirectory(prefix="seele-", dir="/tmp") as foreign:
+        assert left.is_dir()
+        with scratch_folder():
+            assert not left.exists() and kept.is_dir() and Path(foreign).is_dir()
+    lives.communicate("\n")
+    assert not kept.exists()
+
+
 def test_sockets_have_room_in_a_run_of_a_long_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

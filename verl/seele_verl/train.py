@@ -240,7 +240,7 @@ def _announce(folder: Path, config: DictConfig, preflight: Preflight, resumed_at
     if not preflight.is_supervised:
         sys.stdout.write("models and engine are loaded; this may take minutes, and the log has the details\n")
     if budget := seele.max_generated_tokens:
-        sys.stdout.write(f"the step that reaches {budget:,} generated tokens is the last\n")
+        sys.stdout.write(f"one step after generated tokens reach {budget:,}, the run ends\n")
     sys.stdout.write(describe_fits(preflight.fits, preflight))
     if config.actor_rollout_ref.model.trust_remote_code:
         sys.stdout.write(
