@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -98,15 +99,21 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float = PATIENCE_S
         time.sleep(0.2)
 
 
+def lacking(reason: str) -> NoReturn:
+    """Skip the test, or fail it if ``SEELE_REQUIRE`` says so."""
+    is_required = "integration" in os.environ.get("SEELE_REQUIRE", "").split(",")
+    (pytest.fail if is_required else pytest.skip)(reason)
+
+
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     """Three nodes behind a switch, without Ray."""
     if os.geteuid() or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command `ip`")
+        lacking("network namespaces need root and the command `ip`")
     switch = f"seele{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", switch], capture_output=True, text=True)
     if made.returncode:
-        pytest.skip(f"this machine forbids network namespaces: {made.stderr.strip()}")
+        lacking(f"this machine forbids network namespaces: {made.stderr.strip()}")
     nodes: list[Node] = []
     # Ray's files for this cluster stay separate, or other tests' Ray would join it.
     folder = tempfile.mkdtemp(prefix="seele-", dir="/tmp")
@@ -125,7 +132,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
             for number in range(3):
                 nodes.append(Node(number, switch, variables, tmp_path / f"node_{number}.log"))
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"this machine forbids such interfaces: {error.stderr.strip()}")
+            lacking(f"this machine forbids such interfaces: {error.stderr.strip()}")
         yield nodes
     finally:
         for node in reversed(nodes):
