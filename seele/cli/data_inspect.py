@@ -68,20 +68,22 @@ def milestones_command(
 ) -> None:
     """Add the milestones of the worked solutions, and print how many there are.
 
-    A manifest beside FILE gets its new checksum.
+    Milestones that FILE holds already are kept. A manifest beside FILE gets its new checksum.
     """
     from seele.data.prepare import update_checksum
     from seele.data.storage.files import file_sha256
     from seele.data.storage.schema import read_problems, write_milestones
-    from seele.reward.milestones import coverage, find_milestones
+    from seele.reward.milestones import coverage, milestones_of
 
     instances = read_problems(file)
-    found = [find_milestones(each.question, each.steps, each.answer) for each in instances]
+    found = [milestones_of(each) for each in instances]
+    kept = sum(each.milestones is not None for each in instances)
     before = file_sha256(file)
     write_milestones(file, out or file, found)
     update_checksum(out or file, before=before)
     counts = coverage(replace(each, milestones=own) for each, own in zip(instances, found, strict=True))
-    typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones")
+    before_this = f"; {kept} problems had theirs, which are kept" if kept else ""
+    typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones{before_this}")
     for count, whole, what in (
         (counts.stating, counts.steps, "steps before the last state a value"),
         (counts.new, counts.steps, "state one that is neither in the question nor in an earlier step"),

@@ -41,7 +41,9 @@ def from_mapping(cls: type[T], raw: Mapping[str, Any], at: str) -> T:
 def _checked(value: Any, expected: Any, at: str) -> Any:
     if dataclasses.is_dataclass(expected) and isinstance(expected, type):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{at}: expected a section with keys, got {value!r}")
+            keys = sorted(field.name for field in dataclasses.fields(expected))
+            instead = f"; write {at}.name={value}" if "name" in keys else ""
+            raise ConfigError(f"{at}: expected a section with the keys {keys}, got {value!r}{instead}")
         return from_mapping(expected, value, at)
     others = [each for each in get_args(expected) if each is not NoneType]
     if get_origin(expected) is UnionType and len(others) == 1:

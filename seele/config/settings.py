@@ -566,6 +566,12 @@ class SeeleConfig:
         )
 
     def __post_init__(self) -> None:
+        partly = self.credit.stop and not self.credit.by_milestones and self.reward.format_score
+        require(
+            not partly,
+            f"credit.stop: a stopped rollout earns 0, and a problem's first, which never stops, may earn "
+            f"reward.format_score={partly}; set that to 0, or credit.name=milestones",
+        )
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         _require_positive_or_none("save_every_minutes", self.save_every_minutes)
         _require_not_negative("seed", self.seed)

@@ -64,6 +64,9 @@ def _check(found: Walk, num_milestones: int, num_chars: int) -> None:
         raise ValueError(f"segments must end within the {num_chars} characters, got {found.segments}")
     if any(not 0 <= segment.milestone_index < num_milestones for segment in found.segments):
         raise ValueError(f"milestone_index must be below {num_milestones}, got {found.segments}")
+    indices = [segment.milestone_index for segment in found.segments]
+    if indices != sorted(set(indices)):
+        raise ValueError(f"milestone_index must rise from segment to segment, got {found.segments}")
     if found.first_error is not None and not 0 <= found.first_error < num_chars:
         raise ValueError(f"first_error must lie in the text, got {found.first_error}")
 

@@ -383,6 +383,10 @@ def test_an_own_walk_takes_the_place_of_ours_for_watches_too(tmp_path):
         ("Walk((Segment(1, 2, 0, True),), None)", "must follow each other from 0 on"),
         ("Walk((Segment(0, 3, 0, True),), None)", "must end within the 2 characters"),
         ("Walk((Segment(0, 2, 9, True),), None)", "milestone_index must be below 2"),
+        (
+            "Walk((Segment(0, 1, 0, True), Segment(1, 2, 0, False)), None)",
+            "milestone_index must rise from segment to segment",
+        ),
         ("Walk((), 2)", "first_error must lie in the text"),
     ],
 )

@@ -848,6 +848,14 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"splits": entries, "title": "mine"}
 
 
+def test_milestones_of_ones_own_are_kept(tmp_path, capsys):
+    own, file = (Milestone("mine", 1), Milestone("12", 2)), tmp_path / "mine.parquet"
+    write_problems(file, [problem(1, milestones=own), problem(2)], split="train")
+    main_status("data", "milestones", file)
+    assert "2 problems, 3 milestones; 1 problems had theirs, which are kept" in capsys.readouterr().out
+    assert read_problems(file)[0].milestones == own
+
+
 @pytest.mark.parametrize(
     ("milestones", "said"),
     [

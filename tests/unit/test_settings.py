@@ -65,7 +65,9 @@ BAD = [
     ({"hints": {"rounds": 3}}, "rollouts_per_prompt (32) must be a positive multiple of rounds (3)"),
     ({"hints": {"round_quorum": 0.0}}, "seele.hints: round_quorum must lie in (0, 1], got 0.0"),
     ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
-    ({"hints": 4}, "seele.hints: expected a section with keys, got 4"),
+    ({"hints": 4}, "seele.hints: expected a section with the keys ["),
+    ({"credit": "milestones"}, "got 'milestones'; write seele.credit.name=milestones"),
+    ({"credit": {"stop": True}, "reward": {"format_score": 0.1}}, "reward.format_score=0.1; set that to 0"),
     ({"hints": {"settings": {1: 2}}}, "seele.hints: settings: keys must be names of settings, got [1]"),
     ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
     (

@@ -351,7 +351,8 @@ class SeeleTrainer(PPOTrainerSync):
             self.log.warn(
                 f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with "
                 "a right answer have what looks like a sure error, more than seele.credit.stop_below; "
-                "rollouts are no longer stopped early\n"
+                "rollouts are no longer stopped early. If the walk is more to be trusted than these answers, "
+                "as on chains, start with seele.credit.stop_below=1\n"
             )
         return {row_key(uid, index): of_row for uid, rows in spans.items() for index, of_row in rows.items()}
 
