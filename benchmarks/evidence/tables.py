@@ -37,14 +37,14 @@ from seele.report.run_folder import RunFolder
 ROOT = Path(__file__).parents[2]
 TASK_PAGES = ROOT / "docs" / "evidence"
 PAGES = (ROOT / "docs" / "evidence.md",)
-# Heading of a new task's page -> the table below it.
+# Heading of a new task's page -> the blocks below it.
 SECTIONS = {
-    "At equal generated tokens": "{}",
-    "On average over the generated tokens": "{}-average",
-    "At equal trained tokens": "{}-trained",
-    "Final accuracy and cost": "{}-final",
-    "What the hints did": "{}-training",
-    "Runs": "{}-runs",
+    "At equal generated tokens": ["{}"],
+    "On average over the generated tokens": ["{}-average"],
+    "At equal trained tokens": ["{}-trained"],
+    "Final accuracy and cost": ["{}-final"],
+    "What the hints did": ["{}-training"],
+    "Runs": ["{}-where", "{}-runs"],
 }
 FIGURE = ROOT / "docs" / "figures" / "evidence-mixed.png"
 PREDICTION = FIGURE.with_name("evidence-prediction.png")
@@ -535,6 +535,24 @@ def runs_table(task: str) -> str:
     )
 
 
+def where_text(task: str) -> str:
+    """Where the runs of a task are packed, and the commands that make and unpack them."""
+    file = f"benchmarks/evidence/runs/{task}.parquet"
+    make = f"```bash\nbash scripts/evidence.sh --task {task}\n"
+    arms = [name for name in run_names(task) if "/" in name]
+    if not arms:
+        return f"None of this task's own runs has been made.\nThis makes them, in `{file}`:\n\n{make}```\n"
+    out = f"runs/{task}_{arms[0].replace('/', '_')}"
+    return (
+        f"The runs are in `{file}`.\n"
+        "The first command makes those that are missing there, the second lists them, and the third\n"
+        "unpacks one as a run folder:\n\n"
+        f"{make}"
+        f"python benchmarks/evidence/archive.py list {task}\n"
+        f"python benchmarks/evidence/archive.py unpack {task} {arms[0]} --out {out}\n```\n"
+    )
+
+
 @cache
 def courses(task: str) -> dict[str, tuple[list[Course], list[Course]]]:
     """Arm -> what its hints did, and what the simulator expects of them."""
@@ -607,6 +625,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     from_base = [arm for arm in arms if "after" not in plan["arms"][arm]]
     tables = {
         "tuning": tuning_table(plan),
+        "tuning-where": where_text(TUNING),
         "ablations": equal_cost_table("mixed", ablations, references=[OURS]),
         "controllers": equal_cost_table("mixed", CONTROLLERS, references=[PAPER]),
         "tasks": tasks_table(CHAINS, {COST: arms, TRAINED: from_base}),
@@ -642,6 +661,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         tables[f"{task}-average"] = average_table(beside, arms, COST, references=references)
         tables[f"{task}-final"] = final_table(task, [*arms, *RELEASED])
         tables[f"{task}-training"] = training_table(task, [*all_arms(plan)])
+        tables[f"{task}-where"] = where_text(task)
         tables[f"{task}-runs"] = runs_table(task)
     return tables
 
@@ -656,8 +676,9 @@ def with_tables(page: str, tables: Mapping[str, str]) -> str:
 def new_page(task: str) -> str:
     """The page of a task whose findings are not written yet."""
     sections = "".join(
-        f"\n## {heading}\n\n<!-- table {table.format(task)} -->\n<!-- end -->\n"
-        for heading, table in SECTIONS.items()
+        f"\n## {heading}\n"
+        + "".join(f"\n<!-- table {block.format(task)} -->\n<!-- end -->\n" for block in blocks)
+        for heading, blocks in SECTIONS.items()
     )
     return f"# Evidence: `{task}`\n{sections}"
 

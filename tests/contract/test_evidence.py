@@ -234,12 +234,25 @@ def test_a_task_without_a_page_gets_one_with_all_its_tables(evidence, tmp_path, 
     _, tables = evidence
     monkeypatch.setattr(tables, "TASK_PAGES", tmp_path)
     monkeypatch.setattr(tables, "PAGES", ())
-    made = {template.format("easy"): f"{template}\n" for template in tables.SECTIONS.values()}
+    templates = [template for blocks in tables.SECTIONS.values() for template in blocks]
+    made = {template.format("easy"): f"{template}\n" for template in templates}
     (page,) = tables.pages({"tasks": {"easy": {}}}, made).items()
     assert page[0] == tmp_path / "easy.md"
     assert all(
         f"<!-- table {name} -->\n{text}<!-- end -->" in page[1].decode() for name, text in made.items()
     )
+
+
+def test_every_page_says_where_its_runs_are_and_how_to_make_and_unpack_them(evidence):
+    plan, tables = evidence
+    for task in ("tuning", *plan.load_plan()["tasks"]):
+        page = (ROOT / "docs" / "evidence" / f"{task}.md").read_text()
+        assert f"<!-- table {task}-where -->" in page, task
+        where = tables.where_text(task)
+        assert f"benchmarks/evidence/runs/{task}.parquet" in where, task
+        assert f"bash scripts/evidence.sh --task {task}\n" in where, task
+        assert (f"unpack {task} " in where) == bool(tables.run_names(task)), task
+    assert "archive.py unpack easy grpo/seed_0 --out runs/easy_grpo_seed_0\n" in tables.where_text("easy")
 
 
 def test_links_between_the_pages_lead_somewhere():
