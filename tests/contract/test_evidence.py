@@ -255,6 +255,16 @@ def test_every_page_says_where_its_runs_are_and_how_to_make_and_unpack_them(evid
     assert "archive.py unpack easy grpo/seed_0 --out runs/easy_grpo_seed_0\n" in tables.where_text("easy")
 
 
+def test_a_task_is_in_the_navigation_once_its_page_shows_a_run(evidence):
+    plan, _ = evidence
+    site = (ROOT / "mkdocs.yml").read_text()
+    for task in plan.load_plan()["tasks"]:
+        page = (ROOT / "docs" / "evidence" / f"{task}.md").read_text()
+        is_empty = f"<!-- table {task} -->\nNo runs yet.\n" in page
+        assert (f"  /evidence/{task}.md\n" in site) == is_empty, f"{task}: not_in_nav in mkdocs.yml"
+        assert (f": evidence/{task}.md\n" in site) != is_empty, f"{task}: nav in mkdocs.yml"
+
+
 def test_links_between_the_pages_lead_somewhere():
     for page in [ROOT / "docs" / "evidence.md", *(ROOT / "docs" / "evidence").glob("*.md")]:
         for target, anchor in re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", page.read_text()):
