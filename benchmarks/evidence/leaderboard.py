@@ -42,7 +42,9 @@ with a 95 % interval over seeds.
 Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
 one, then by the mean difference.
 An empty cell has no runs, or runs that spent far less than GRPO's.
-`benchmarks/evidence/plan.yaml` defines the arms; each task's page says how its runs were made.
+[The protocol](protocol.md#arms) says what the names of arms mean, and
+`benchmarks/evidence/plan.yaml` has their settings.
+Each task's page says where its runs are and how they were made.
 
 ```bash
 python benchmarks/evidence/leaderboard.py --out mine.md --add mixed/mine=runs/mine_0
