@@ -3,12 +3,13 @@
 ``5 apples + $3 = 9 apples.`` is ``5+3=9``: numbers with + - * /, brackets and units, an equals sign, and one
 number after it. It is surely false if no order of its operations, no rounding and no factor between two units
 makes it true, and if nothing around it may change its meaning. A sum is only judged if all its numbers have
-the same unit or none has. Anything unusual is never surely false.
+the same unit or none has. Anything unusual is never surely false. Where the value of a left side is known,
+neither other orders nor units of a sum excuse another value.
 """
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
@@ -32,16 +33,23 @@ class Equation(NamedTuple):
     """True if the equation is surely false."""
 
 
-def equations(text: str) -> Iterator[Equation]:
-    """The equations of a text, in order."""
+def equations(text: str, known: Mapping[str, Sequence[str]] | None = None) -> Iterator[Equation]:
+    """The equations of a text, in order.
+
+    Args:
+        text: Any text.
+        known: The values of some left sides, both as in ``Equation.written``. Without these, orders and units
+            of a sum are doubtful.
+    """
     plain = _plain(text)
     for found in _EQUATION.finditer(plain):
         left, value = _bare(found["left"] or ""), canonical_number(found["number"])
+        written = _NUMBER.sub(lambda number: canonical_number(number[0]), left)
         yield Equation(
             *found.span("number"),
-            f"{_NUMBER.sub(lambda number: canonical_number(number[0]), left)}={value}" if left else "",
+            f"{written}={value}" if left else "",
             None if found["goes_on"] or found["right"].startswith("-") else value,
-            _is_surely_false(plain, found, left),
+            _is_surely_false(plain, found, left, (known or {}).get(written)),
         )
 
 
@@ -131,7 +139,7 @@ _BEFORE = re.compile(
 """Only words between the last stop, line, bracket or equals sign and an equation."""
 _BEHIND = re.compile(
     rf"(?!')[) ]{{0,9}}+(?P<words>(?:[(/ ]{{0,9}}(?:{_WORD}|[aI]\b))*+)"
-    r"(?:(?<=[^\W\d])|(?=[\n=~|]|[.,;:](?![0-9])|$))"
+    r"(?:(?<=[^\W\d])(?! {0,9}\?)|(?=[\n=~|]|[.,;:](?![0-9])|$))"
 )
 """After an equation: words, or a stop."""
 _FAR = 120
@@ -140,13 +148,14 @@ _CONTEXT = re.compile(
     r"|[bp]?mod|modul[oa]r?|clock|base|bases|binary|octal|hexadecimal|remainders?|equiv|mathbb"
     r"|not|cannot|\w{2,9}n['\u2019]t|false|wrong|incorrect\w*|untrue|mistake\w*|errors?|invalid"
     r"|contradict\w*|impossible|absurd|fails?|whether|true|digits?|[ZF](?:_|/|_\()?[0-9]{1,9}|GF"
-    r"|[a-z] {0,9}\* {0,9}[a-z] {0,9}= {0,9}\(?[0-9]{0,9}[a-z])\b|[\u2248\u2261]",
+    r"|for (?:each|all) of|[a-z] {0,9}\* {0,9}[a-z] {0,9}= {0,9}\(?[0-9]{0,9}[a-z])\b|[\u2248\u2261]",
     re.IGNORECASE,
 )
 """Words that may change the meaning of every equation in their line, and operations defined there."""
 _TAKEN = re.compile(
     r"(?<!total )(?<!sum )\b(?:of|at)\s*$"
-    r"|\b(?:day|week|month|year|case|step|part|page|chapter|level|round)s?\s*$"
+    r"|\b(?:day|week|month|year|case|step|part|page|chapter|level|round|row|room|tier|table|group|team|lane|unit"
+    r"|box|store|class|grade|floor|gate|line|seat|stage|column)(?:e?s)?\s*$"
 )
 """``the price of 3 shirts + 5``, ``Weeks 1 + 2``: the first number belongs to the words before it."""
 _LABELLED = re.compile(r"(?:\b[A-Z]|\b(?i:in|for|from|on|the|both)\s{1,9})[^\W\d_]{1,20}[^\W\d_su]s\s*$")
@@ -169,9 +178,16 @@ _MEASURES = _words("""
     """)
 _FACTORS = (2, 3, 4, 7, 8, 12, 16, 24, 30, 36, 48, 52, 60, 144, 365, 1760, 2000, 3600, 5280)
 """Factors between two units of ``_MEASURES``."""
+_NO_UNITS_OF_BARE_SUMS = _words("""
+    cent january february march april may june july august september october november december
+    """)
+"""``5 + 3 = 8 dollars`` is judged; ``5 + 75 = 80 cents`` and ``28 + 5 = 3 December`` are not."""
 _COINS, _TENS = _words("dime nickel decade"), (5, 10, 20)
-_UNSURE = re.compile(rf"[-+]{_NUMBER.pattern}%|(?<![0-9.,])0[0-9]|/.*/|(?<![0-9])[0-9]{{1,3}}\.000(?![0-9])")
-"""A percentage of what precedes it, a time of day, a fraction of a fraction, perhaps a thousand."""
+_UNSURE = re.compile(
+    rf"[-+]{_NUMBER.pattern}%|^\(*{_NUMBER.pattern}%[-+]|(?<![0-9.,])0[0-9]|/.*/"
+    r"|(?<![0-9])[0-9]{1,3}\.000(?![0-9])"
+)
+"""A percentage of something else, a time of day, a fraction of a fraction, perhaps a thousand."""
 _COUNTED = re.compile(rf"{_NUMBER.pattern}[%) ]{{0,9}}(/? {{0,9}}{_WORD})?")
 """A number and the first word after it."""
 
@@ -180,7 +196,7 @@ _WHOLE_IN_BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)")
 """An expression in brackets that are nested at most twice."""
 
 
-def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
+def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequence[str] | None) -> bool:
     if not re.search(r"[0-9%)][-+*/]", left) or found["goes_on"] or _UNSURE.search(left):
         return False
     right = found["right"].replace(" ", "")
@@ -194,7 +210,7 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     is_bare_sum = re.match(r"\(*[0-9]+[-+]", left) and not re.search(_WORD, found["left"])
     if is_bare_sum and _LABELLED.search(before["words"]):
         return False
-    if not _same_units(left, f"{found['left']}={found['right']}{behind['words']}"):
+    if known is None and not _same_units(left, f"{found['left']}={found['right']}{behind['words']}"):
         return False
     if _CONTEXT.search(plain, *_line_around(plain, start, end)):
         return False
@@ -207,7 +223,8 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str) -> bool:
     factors = (100, 1000, 10**6, *(_FACTORS if measures else ()), *(_TENS if measures & _COINS else ()))
     if "%" in left and "%" in right and re.search(r"[0-9%)][-+]", left):
         left, right = left.replace("%", ""), right.replace("%", "")
-    return not _may_agree(left, right, factors)
+    readings = _readings(left) if known is None else map(_value, (left, *known))
+    return not _may_agree(readings, right, factors, doubt=_doubt(left, right))
 
 
 def _line_around(plain: str, start: int, end: int) -> tuple[int, int]:
@@ -225,27 +242,31 @@ def _same_units(left: str, equation: str) -> bool:
     if not re.search(r"[0-9%)][-+]", left):
         return True
     *terms, total = (unit.lower().strip("/ ").removesuffix("s") for unit in _COUNTED.findall(equation))
-    # Dollars may have no unit.
-    return (not any(terms) and total != "cent") or {*terms} == {total}
+    return (not any(terms) and total not in _NO_UNITS_OF_BARE_SUMS) or {*terms} == {total}
 
 
-def _may_agree(left: str, right: str, factors: Sequence[int]) -> bool:
-    """True if the right side may be the value of the left, rounded to its decimals or in another unit."""
-    stated, doubt = abs(_value(right) or Fraction(0)), _doubt(left)
+def _may_agree(
+    readings: Iterable[Fraction | None], right: str, factors: Sequence[int], *, doubt: Fraction
+) -> bool:
+    """True if the right side may be one of the values, rounded to its decimals or in another unit."""
+    stated = abs(_value(right) or Fraction(0))
     place = Fraction(1, 10 ** len(right.partition(".")[2].rstrip("%")))
-    for known in _readings(left):
-        if known is None:
+    for value in readings:
+        if value is None:
             return True
-        small, large = sorted((abs(known), stated))
-        if large - small <= doubt + (place if known % place else 0):
+        small, large = sorted((abs(value), stated))
+        if large - small <= doubt + (place if value % place else 0):
             return True
         if any(abs(large - small * factor) <= large / 50 for factor in factors):
             return True
     return False
 
 
-def _doubt(expression: str) -> Fraction:
-    """How far the value may be off because its decimals and percentages are rounded; quarters are not."""
+def _doubt(expression: str, total: str) -> Fraction:
+    """How far the value may be off because its decimals and percentages are rounded; quarters are not.
+
+    Numbers that add up to 100 may be rounded percentages.
+    """
     value, doubt = _value(expression) or Fraction(0), Fraction(0)
     for number in re.finditer(rf"({_NUMBER.pattern})(%?)", expression):
         decimals = number[1].partition(".")[2]
@@ -254,7 +275,7 @@ def _doubt(expression: str) -> Fraction:
             more = f"{Decimal(canonical_number(number[1])) + Decimal(1).scaleb(-len(decimals)):f}{number[2]}"
             other = _value(expression[: number.start()] + more + expression[number.end() :])
             doubt += abs((other or Fraction(0)) - value)
-    return doubt
+    return doubt + (Fraction(len(_NUMBER.findall(expression)), 2) if total == "100" else 0)
 
 
 def _readings(expression: str) -> Iterator[Fraction | None]:

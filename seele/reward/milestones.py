@@ -7,7 +7,8 @@ in an earlier step; the last one is the final answer. A response is walked from 
 * *chains* (``seele.data.tasks.chains``), ``7a+5=2``: the letter names the operation, so every value is
   compared with the solution's. Exact.
 * *free text*, which may reach the answer another way: a value that is not a milestone's is neither correct
-  nor wrong, and only an equation that is false by itself (``seele.maths.equations``) is an error.
+  nor wrong. An error is an equation that is false by itself (``seele.maths.equations``), or one with the left
+  side of a milestone's own equation and another value.
 
 Segments, offsets and hints count characters; the caller converts them to tokens. Another module gives credit
 for milestones. docs/milestones.md reports what the walk finds in real text.
@@ -162,13 +163,16 @@ class _Event(NamedTuple):
 def _free_events(milestones: Sequence[Milestone], text: str, hint: str) -> Iterator[_Event]:
     by_value: dict[str, list[int]] = {}
     by_left: dict[str, list[int]] = {}
+    known: dict[str, list[str]] = {}
     stated: set[str] = set()
     for index, milestone in enumerate(milestones):
         by_value.setdefault(milestone.value, []).append(index)
         stated.update(milestone.equations)
-        for own in milestone.equations[-1:]:
-            by_left.setdefault(own.partition("=")[0], []).append(index)
-    for equation in equations(hint + text):
+        for left, _, value in (own.partition("=") for own in milestone.equations[-1:]):
+            if _same_value(value, milestone.value):
+                by_left.setdefault(left, []).append(index)
+                known.setdefault(left, []).append(value)
+    for equation in equations(hint + text, known):
         start, end = equation.start - len(hint), equation.end - len(hint)
         if start < 0:
             continue
