@@ -76,6 +76,7 @@ VOCABULARY = 20
 INSTANCE = Instance(
     instance_id="i", data_source="x", question="?", steps=("a", "b", "c"), answer="c", level=1
 )
+CREDITED = ("seele seele.credit.name=milestones", "uft seele.credit.name=milestones")
 METHODS_OF_ROWS = [
     "grpo",
     "drgrpo",
@@ -97,6 +98,7 @@ METHODS_OF_ROWS = [
     "trapo",
     "adaback",
     "relift",
+    *CREDITED,
 ]
 
 
@@ -123,12 +125,16 @@ def walked(each, *segments, error=None):
 
 def rollouts_of(method):
     """Return four rollouts as in the method."""
-    if method == "milestones":
+    if method in ("milestones", *CREDITED):
+        # The hint states no milestone.
+        first, second, third, fourth = (
+            rollout(i, i == 0, hint_steps=int(method != "milestones")) for i in range(4)
+        )
         return [
-            walked(rollout(0, True), (1, 0, True), (4, 1, True)),
-            walked(rollout(1, False), (1, 0, False), error=0),
-            walked(rollout(2, False), (1, 0, True), (4, 1, False)),
-            walked(rollout(3, False), (1, 0, True), (3, 1, False), error=2),
+            walked(first, (1, 0, True), (4, 1, True)),
+            walked(second, (1, 0, False), error=0),
+            walked(third, (1, 0, True), (4, 1, False)),
+            walked(fourth, (1, 0, True), (3, 1, False), error=2),
         ]
     if method in ("luffy", "rl_sft_loss"):
         trace = [*(token for step in STEPS for token in step), EOS]
@@ -386,8 +392,8 @@ class Batch:
         advantages = []
         for value, response, tag, position in zip(by_critic, responses, rows.tags, range(4), strict=True):
             advantage = torch.full((len(response),), tag.get(ADVANTAGE, value))
-            if method == "milestones":
-                advantage = span_advantages(len(response), spans_of_milestones(lengths)[position])
+            if method in ("milestones", *CREDITED):
+                advantage = span_advantages(len(response), spans_of_milestones(method, lengths)[position])
             if OFF_POLICY_MASK in columns:
                 off_policy = fields[OFF_POLICY_MASK].unbind()[position].bool()
                 advantage[off_policy] = tag[OFF_POLICY_ADVANTAGE]
@@ -436,12 +442,12 @@ class Batch:
         return [torch.cat([torch.zeros(1), row[:-1]]) for row in torch.split(gradient_T, lengths)]
 
 
-def spans_of_milestones(lengths):
+def spans_of_milestones(method, lengths):
     """Return the spans by row."""
-    instance = dataclasses.replace(INSTANCE, milestones=(Milestone("3", 1), Milestone("4", 2)))
-    rollouts = tuple(of_lengths(rollouts_of("milestones"), lengths))
+    instance = dataclasses.replace(INSTANCE, milestones=(Milestone("3", 2), Milestone("4", 3)))
+    rollouts = tuple(of_lengths(rollouts_of(method), lengths))
     visit = Visit(instance=instance, step=1, prompt_tokens=2, step_tokens=(2, 2), rollouts=rollouts)
-    credit = MilestoneCredit(read_settings(config_of("milestones")).credit)
+    credit = MilestoneCredit(read_settings(config_of(method)).credit)
     return credit.take_step({"step1-000000": visit})["step1-000000"]
 
 
@@ -467,6 +473,11 @@ EXPECTED = {
     "exgrpo": [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2 + [[0, 0, -1, -1]],
     # The first token reaches a milestone in three of four; nothing after an error counts.
     "milestones": [[0, 0, -1, -1, -1], [0, 0, 1, 0, 0], [0, 0, -1, 1, 1], [0, 0, -1, 1, 1]],
+    # The same behind a hint, which is pulled up in all rows.
+    **dict.fromkeys(
+        CREDITED,
+        [[0, 0, -1, -1, -1, -1, -1], [0, 0, -1, -1, 1, 0, 0]] + [[0, 0, -1, -1, -1, 1, 1]] * 2,
+    ),
     "prefix_rft": [[0, 0, *[-1] * 7], [0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 2,
     # The prefix is pulled up once, although its continuations are wrong.
     "trapo": [[0, 0, -1, -1, -1], [0, 0, 1, 1, 1]] + [[0, 0, *[hint] * 4, 1, 1, 1] for hint in (-1, 0)],
@@ -508,7 +519,7 @@ def test_the_loss_falls_on_a_fixed_batch(method):
     assert after.item() < before.item()
 
 
-IMITATED = ("seele", "seele_paper", "uft")
+IMITATED = ("seele", "seele_paper", "uft", *CREDITED)
 GIVEN = ("luffy", "rl_sft_loss", "exgrpo")
 
 
@@ -757,8 +768,9 @@ def relift(terms):
     return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / terms.num_tokens
 
 
-def seele(terms, kl=Terms.k3_with_the_gradient_of_k2):
-    surrogate = sum(terms.clipped(row, a).sum() for row, a in each(0.5, 0.5, -0.5, -0.5)) / 88 / 4
+def seele(terms, kl=Terms.k3_with_the_gradient_of_k2, surrogate=None):
+    if surrogate is None:
+        surrogate = sum(terms.clipped(row, a).sum() for row, a in each(0.5, 0.5, -0.5, -0.5)) / 88 / 4
     probability = sum(terms.hint[row].sum().exp() for row in range(4)) / 4
     return surrogate + 0.001 * sum(kl(terms, row).sum() for row in range(4)) / 88 / 4 - 0.001 * probability
 
@@ -781,15 +793,16 @@ def rl_sft_loss(terms):
     return surrogate - 0.125 * terms.own[3].mean() - 0.0003 * entropy
 
 
-def uft(terms):
+def uft(terms, surrogate=None):
     # Two of four are right: mean 1/2, standard deviation 1/sqrt(3). Means over all tokens of their kind.
     rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
-    surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
+    if surrogate is None:
+        surrogate = sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
     kl, entropy = (
         sum(of(row).sum() for row in range(4)) / terms.num_tokens
         for of in (terms.k3, terms.entropy.__getitem__)
     )
-    imitation = -sum(terms.hint[row].sum() for row in range(4)) / 16
+    imitation = -sum(terms.hint[row].sum() for row in range(4)) / sum(map(len, terms.hint))
     return surrogate + 0.001 * (kl - entropy + imitation)
 
 
@@ -813,10 +826,24 @@ def milestones(terms):
     return loss
 
 
+def seele_by_milestones(terms):
+    return seele(terms, surrogate=milestones(terms))
+
+
+def uft_by_milestones(terms):
+    return uft(terms, surrogate=milestones(terms) * 88 * 4 / terms.num_tokens)
+
+
+FORMULAS = dict(zip(CREDITED, (seele_by_milestones, uft_by_milestones), strict=True))
+
+
 @pytest.mark.parametrize(
     ("method", "formula"),
     # ExGRPO's replayed success has the role of LUFFY's solution in the group.
-    [(name, luffy if name == "exgrpo" else globals()[name]) for name in METHODS_OF_ROWS],
+    [
+        (name, luffy if name == "exgrpo" else FORMULAS.get(name) or globals()[name])
+        for name in METHODS_OF_ROWS
+    ],
     ids=METHODS_OF_ROWS,
 )
 def test_loss_and_gradient_are_those_of_the_formula(method, formula):
