@@ -139,6 +139,42 @@ def test_hints_of_one_round_stand_apart_and_older_lines_have_less(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [
+        {"segments": [[1, 2]]},
+        {"segments": [5]},
+        {"segments": [[0, "2", 0, True]]},
+        TOKENS | {"tokens": ["a", 1, "c", "d"]},
+        TOKENS | {"token_advantages": [None] * 4},
+        {"round": 10**30},
+        {"reward": 10**400},
+        {"reward_extra": {"length": 10**400}},
+        {"hint_ratio": math.nan},
+    ],
+)
+def test_damaged_lines_are_left_out_of_pages_and_of_the_index(run, damage):
+    write_step(run, 4, [line("easy", right=True), line("easy", rollout=1, **damage)])
+    index = History(run)
+    index.update()
+    assert index.num_steps() == 4
+    with served(run) as site:
+        assert get(f"{site}/?step=4&open=easy").count("<article") <= 2
+        assert "4 steps had this problem" in get(f"{site}/problem?id=easy")
+
+
+def test_half_a_surrogate_pair_is_shown_as_a_question_mark(run):
+    odd = "q\ud800"
+    fields = dict.fromkeys(("instance_id", "question", "text", "level"), odd) | {"reward_extra": {odd: odd}}
+    write_step(run, 4, [line("x", **fields, **TOKENS | {"tokens": [odd] * 4})])
+    index = History(run)
+    index.update()
+    assert index.num_steps() == 4 and len(index.of_problem("q?")) == 1
+    with served(run) as site:
+        page = get(f"{site}/?step=4&open=q?")
+    assert page.count("<article") == 1 and "<span>q?: q?</span>" in page and ">q?q?</span>" in page
+
+
+@pytest.mark.parametrize(
     "filters, shown",
     [
         (Filters(), ["easy", "hard"]),

@@ -1,6 +1,7 @@
 """The rollouts of a step, arranged for a reader: problems, their rounds, and the rollouts of a round."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -68,6 +69,8 @@ _KINDS: dict[Any, Any] = {
 }
 _FIELDS = {each.name: _KINDS[get_origin(each.type) or each.type] for each in fields(ShownRollout)}
 """What a line's values must be."""
+# SQLite's whole numbers have 64 bits: a larger one is read as a fraction, which no count may be.
+_DECODER = json.JSONDecoder(parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ class Filters:
 
 
 def read_step(file: Path) -> list[ShownProblem]:
-    """Return the problems of a file of rollouts, in its order. Lines that cannot be read are skipped.
+    """Return the problems of a file of rollouts, in its order. Damaged lines are skipped.
 
     Tokens are a hundred times as large as the rest, and they are skipped: see ``with_tokens``.
     """
@@ -208,14 +211,30 @@ def read_rollouts(file: Path) -> Iterator[ShownRollout]:
 
 def _record(line: bytes, line_start: int | None = None) -> ShownRollout | None:
     try:
-        values = json.loads(line.decode(errors="replace"))
+        text = line.decode(errors="replace")
+        values = _DECODER.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            # Half of a surrogate pair cannot be written to a page or an index: it becomes a question mark.
+            values = json.loads(json.dumps(values, ensure_ascii=False).encode(errors="replace"))
         known = {name: values[name] for name in _FIELDS.keys() & values.keys()}
         known |= {"level": str(known.get("level") or ""), "line_start": line_start}  # level 0 is unknown
         if not all(isinstance(value, _FIELDS[name]) for name, value in known.items()):
             return None
-        return ShownRollout(**known)
-    except (json.JSONDecodeError, AttributeError, TypeError):
+        rollout = ShownRollout(**known)
+        return rollout if _can_be_shown(rollout) else None
+    except (AttributeError, TypeError, ValueError):
         return None
+
+
+def _can_be_shown(rollout: ShownRollout) -> bool:
+    """Return True if the lists hold what they should, and the hint ratio is a number."""
+    return (
+        all(isinstance(each, str) for each in rollout.tokens)
+        and all(isinstance(each, int | float) for each in rollout.token_advantages)
+        and all(isinstance(each, int | float) for each in rollout.token_log_ratios)
+        and all(len(each) == 4 and all(isinstance(part, int) for part in each) for each in rollout.segments)
+        and not math.isnan(rollout.hint_ratio)
+    )
 
 
 def group_rollouts(rollouts: Iterable[ShownRollout]) -> list[ShownProblem]:
