@@ -38,7 +38,7 @@ from seele.report.browser.history import INDEX, History, page_in_work
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import ORDERS, Filters, filter_problems, read_step, with_tokens
 from seele.report.browser.run import ViewedRun
-from seele.report.run_folder import read_run
+from seele.report.run_folder import read_run, rollout_files
 
 ELSEWHERE = "https://elsewhere.example/"
 ATTACK = (
@@ -292,6 +292,19 @@ def test_a_step_that_is_slow_to_read_delays_no_other(run, monkeypatch):
         finally:
             may_end.set()
         assert len(slow.result()) == 2
+
+
+def test_a_step_that_a_resumed_run_removes_while_it_is_read_is_no_error(run, monkeypatch):
+    write_step(run, 4, [line("easy", **TOKENS)])
+    viewed = ViewedRun(run)
+    listed, kept = rollout_files(run), viewed.step(4)
+    for files in (listed, {}):
+        monkeypatch.setattr(viewed, "step", lambda _: kept)
+        monkeypatch.setattr(browser_run, "rollout_files", lambda _, files=files: files)
+        (run / "rollouts/step_4.jsonl").unlink(missing_ok=True)
+        assert viewed.problem(4, "easy") == kept[0]
+    monkeypatch.setattr(browser_run, "rollout_files", lambda _: listed)
+    assert ViewedRun(run).step(4) == []
 
 
 def test_steps_stay_in_memory_until_six_others_were_read(run, monkeypatch):
@@ -657,6 +670,8 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
     "query, told",
     [
         ("round=first", "round=first: expected a number"),
+        ("min_hint=nan", "min_hint=nan: expected a number"),
+        ("max_hint=-inf", "max_hint=-inf: expected a number"),
         ("verdict=good", "verdict=good: expected one of , not correct, correct"),
         ("sort=best", "sort=best: expected one of file"),
         ("run=3", "run=3: expected 0 to 0"),

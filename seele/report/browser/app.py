@@ -4,6 +4,7 @@ Every value that a page is given is escaped. Scripts and styles come from this p
 forbids the browser to load anything else.
 """
 
+import math
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -213,7 +214,8 @@ class _Query:
         text = self.text(name)
         try:
             number = kind(text) if text else None
-            float(number or 0)  # an integer that is too large cannot be drawn
+            if not math.isfinite(number or 0):  # an integer that is too large overflows
+                raise ValueError
             return number
         except (OverflowError, ValueError):
             raise _BadQuery(f"{name}={text}: expected a number") from None

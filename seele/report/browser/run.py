@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,13 +77,18 @@ class ViewedRun:
     def step(self, step: int) -> list[ShownProblem]:
         """The problems of a step, without tokens; none if it has no rollouts."""
         file = rollout_files(self.path).get(step)
-        return self._fresh("step", _state(file), lambda: read_step(file), step=step) if file else []
+        # A resumed run may remove a file after it was listed.
+        with suppress(FileNotFoundError):
+            return self._fresh("step", _state(file), lambda: read_step(file), step=step) if file else []
+        return []
 
     def problem(self, step: int, instance_id: str) -> ShownProblem | None:
         """A problem of a step, with the tokens of its responses; None if the step does not have it."""
         for problem in self.step(step):
             if problem.first.instance_id == instance_id:
-                return with_tokens(rollout_files(self.path)[step], problem)
+                with suppress(FileNotFoundError, KeyError):  # a resumed run has removed it since
+                    return with_tokens(rollout_files(self.path)[step], problem)
+                return problem
         return None
 
     def solution(self, step: int, instance_id: str) -> Sequence[str]:
