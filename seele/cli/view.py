@@ -31,9 +31,9 @@ def view_command(
     import uvicorn
 
     from seele.report.browser.app import build_app, keep_indexed
-    from seele.report.browser.run import ViewedRun
+    from seele.report.browser.run import view_runs
 
-    viewed = [ViewedRun(run) for run in runs]
+    viewed = view_runs(runs)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,7 +37,7 @@ from seele.report.browser.drawings import MAX_POINTS, SPLIT_COLOURS, draw_timeli
 from seele.report.browser.history import INDEX, History, page_in_work
 from seele.report.browser.page import NUM_PROBLEMS, NUM_STEPS, rollouts_page
 from seele.report.browser.rollouts import ORDERS, Filters, filter_problems, read_step, with_tokens
-from seele.report.browser.run import ViewedRun
+from seele.report.browser.run import ViewedRun, view_runs
 from seele.report.run_folder import read_run, rollout_files
 
 ELSEWHERE = "https://elsewhere.example/"
@@ -298,9 +298,9 @@ def test_a_step_that_a_resumed_run_removes_while_it_is_read_is_no_error(run, mon
     write_step(run, 4, [line("easy", **TOKENS)])
     viewed = ViewedRun(run)
     listed, kept = rollout_files(run), viewed.step(4)
-    for files in (listed, {}):
+    for now in (listed, {}):
         monkeypatch.setattr(viewed, "step", lambda _: kept)
-        monkeypatch.setattr(browser_run, "rollout_files", lambda _, files=files: files)
+        monkeypatch.setattr(browser_run, "rollout_files", lambda _, now=now: now)
         (run / "rollouts/step_4.jsonl").unlink(missing_ok=True)
         assert viewed.problem(4, "easy") == kept[0]
     monkeypatch.setattr(browser_run, "rollout_files", lambda _: listed)
@@ -550,7 +550,7 @@ def test_an_error_of_one_run_stops_the_index_of_none(run, tmp_path, monkeypatch,
 
 @contextmanager
 def served(*runs):
-    viewed = [ViewedRun(run) for run in runs]
+    viewed = view_runs(runs)
     config = uvicorn.Config(
         build_app(viewed, hosts=["127.0.0.1"]), port=0, log_level="warning", access_log=False
     )
@@ -664,6 +664,22 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
     with served(run) as site, pytest.raises(urllib.error.HTTPError) as error:
         get(f"{site}/compare")
     assert error.value.code == 400
+
+
+@pytest.mark.parametrize(
+    "folders, names",
+    [
+        (["a/run"], ["run"]),
+        (["a/run", "b/run", "b/other"], ["a/run", "b/run", "other"]),
+        (["a/x/run", "b/x/run"], ["a/x/run", "b/x/run"]),
+        (["run/run", "run"], ["run/run", "here/run"]),
+    ],
+)
+def test_runs_are_named_by_the_shortest_end_of_their_paths_that_differs(run, tmp_path, folders, names):
+    for folder in folders:
+        (tmp_path / "here" / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(run / "resolved.yaml", tmp_path / "here" / folder)
+    assert [each.name for each in view_runs([tmp_path / "here" / folder for folder in folders])] == names
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,21 @@ class ViewedRun:
         return [*_state(self.path / MARKS[-1]), len(self.steps())]
 
 
+def view_runs(paths: Sequence[Path]) -> list[ViewedRun]:
+    """Read runs to view, each named by the shortest end of its path that no other has.
+
+    Raises:
+        CheckpointError: If one is not a run folder.
+    """
+    parts = [path.resolve().parts for path in paths]
+    runs = [ViewedRun(path) for path in paths]
+    for run, own in zip(runs, parts, strict=True):
+        ends = (own[-length:] for length in range(1, len(own)))
+        own_ends = (end for end in ends if sum(each[-len(end) :] == end for each in parts) == 1)
+        run.name = str(Path(*next(own_ends, own)))
+    return runs
+
+
 def _state(file: Path) -> tuple[int, int]:
     """Numbers that change when the file does."""
     try:
