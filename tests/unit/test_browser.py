@@ -1,5 +1,6 @@
 """The rollout browser: what is shown of a step, which rollouts filters let through, and the pages."""
 
+import html
 import itertools
 import json
 import math
@@ -26,7 +27,7 @@ from seele.cli.view import view_command
 from seele.data.storage.schema import read_solutions, write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
-from seele.records import Instance
+from seele.records import AccuracyCurve, Instance
 from seele.report import run_folder
 from seele.report.browser import app as browser_app
 from seele.report.browser import history
@@ -612,6 +613,34 @@ def test_an_open_problem_is_shown_on_its_page_and_the_shared_ones_have_pages(run
             assert get(f"{site}/{path}?step=9&open=p55&page=1").count('aria-expanded="false"') == 50
 
 
+def test_a_bar_leads_to_its_round(run, tmp_path):
+    probe = line("easy", rollout=3, hint_ratio=0.0, is_probe=True)
+    write_step(run, 4, [*problem_lines("easy", (0.0, 1.0)), probe, *problem_lines("hard4")])
+    shutil.copytree(run, tmp_path / "other")
+
+    def bars(page):
+        return [html.unescape(each) for each in re.findall('<a href="([^"]*)" class="bar', page)]
+
+    with served(run, tmp_path / "other") as site:
+        wait_until(lambda: "4 of 4 steps are indexed" in get(f"{site}/problem?id=easy"))
+        for path in ("", "problem", "compare"):
+            page = get(f"{site}/{path}?step=4&id=easy&verdict=correct&sort=longest&page=1")
+            # A link holds no other.
+            assert all(each.count("<a ") == 1 for each in re.findall("<a .*?</a>", page, re.DOTALL))
+            links = [each for each in bars(page) if "step=4" in each and "open=easy" in each]
+            assert len(links) == (6 if path == "compare" else 3)
+            for link in links:
+                address, _, anchor = link.partition("#")
+                opened = get(f"{site}{address}")
+                assert opened.count(f'<details open id="{anchor}">') == 1
+                assert opened.count("<article") == (10 if path == "compare" else 5)
+        page = get(f"{site}/?step=4&verdict=correct&sort=longest")
+        assert bars(page)[1:3] == [
+            "/?step=4&sort=longest&open=easy&round=1#round-2",
+            "/?step=4&sort=longest&open=easy&round=2#round-3",
+        ]
+
+
 def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run):
     extra = {"why": "too long: 72 > 60", "<b>length": 0.25}
     write_step(run, 9, [line("x", reward_extra=extra)])
@@ -775,6 +804,25 @@ def test_all_steps_of_a_problem_have_its_question_and_say_where_its_curve_is(run
         assert "0 steps had this problem" in get(f"{site}/problem?id=gone")
 
 
+def test_a_fitted_curve_is_drawn_apart_from_the_rounds_of_the_step_that_is_shown(run, monkeypatch):
+    ends = (0.0, 1.0)
+    curve = AccuracyCurve(instance_id="easy", hint_ratios=ends, accuracies=ends, rounds=((0.125, 0.5),))
+    curves = {"easy": curve}
+    monkeypatch.setattr(ViewedRun, "curves", lambda _: curves)
+    with served(run) as site:
+        opened, without = (get(f"{site}/?step=2&open={problem}") for problem in ("easy", "hard2"))
+        all_steps = get(f"{site}/problem?id=easy")
+    written = rollouts_page(run, name="run", metrics=(), curves=curves, target_accuracy=0.5)
+    told = "The controller&#39;s curve in the newest checkpoint, and the rounds that it is based on."
+    assert written.count(told) == written.count("<b>easy</b>") == 4
+    for page, figures in ((opened, 2), (without, 1), (all_steps, 1), (written, 12)):
+        drawn = re.findall('<figure class="curve">.*?</figure>', page, re.DOTALL)
+        assert len(drawn) == figures
+        for figure in drawn:
+            assert ("<polyline" in figure) == (told in figure) == ("This step&#39;s rounds." not in figure)
+            assert ('cx="12.5"' in figure) == (told in figure)
+
+
 def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
     for step in range(5, 15):
         write_step(run, step, [each for name in range(40) for each in problem_lines(str(name))])
@@ -822,7 +870,12 @@ def test_what_a_model_wrote_does_nothing_in_a_browser(run, visit):
 
 def press(tab, key, *, until):
     """Press a key, and wait for what it brings: a JavaScript expression."""
-    wait_until(lambda: tab.value("document.readyState") == "complete")
+    # Keys before the first paint are lost.
+    wait_until(
+        lambda: tab.value(
+            "document.readyState == 'complete' && performance.getEntriesByType('paint').length > 0"
+        )
+    )
     text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
     code = {"Enter": 13, "Escape": 27, "ArrowDown": 40}.get(key, ord(key[0].upper()))
     for kind in ("keyDown", "keyUp"):
@@ -839,14 +892,18 @@ def wait_until(condition):
 
 def test_keys_move_open_and_search_and_the_page_follows_the_run(run, tmp_path, open_tab):
     step, opened = "new URL(location).searchParams.get('step')", "new URL(location).searchParams.get('open')"
-    focus = "document.activeElement.textContent.includes"
+    focus = "document.activeElement.matches('.row > a') && document.activeElement.textContent.includes"
     with served(run) as site, closing(open_tab(f"{site}/?step=2", tmp_path / "profile")) as tab:
         wait_until(lambda: tab.value("document.querySelectorAll('.row').length") == 2)
         press(tab, "j", until=f"{focus}('What is easy?')")
         press(tab, "j", until=f"{focus}('What is hard2?')")
         press(tab, "k", until=f"{focus}('What is easy?')")
         press(tab, "Enter", until=f"{opened} == 'easy' && {focus}('What is easy?')")
-        press(tab, "Escape", until=f"{opened} == null && {focus}('What is easy?')")
+        tab.value("document.querySelectorAll('.problems .open .bar')[1].focus()")
+        in_view = "document.querySelector('#round-2').getBoundingClientRect().top < innerHeight"
+        press(tab, "Enter", until=f"location.hash == '#round-2' && {in_view}")
+        press(tab, "j", until=f"{focus}('What is hard2?')")
+        press(tab, "Escape", until=f"{opened} == null && {focus}('What is hard2?')")
         press(tab, "n", until=f"{step} == '3'")
         press(tab, "p", until=f"{step} == '2'")
         press(tab, "/", until="document.activeElement.id == 'search'")

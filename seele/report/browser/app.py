@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from seele.records import AccuracyCurve, GradeReason
+from seele.records import GradeReason
 from seele.report.browser.colours import COLOURS, coloured
-from seele.report.browser.drawings import Point, curve_points
+from seele.report.browser.drawings import FittedCurve, draw_curve
 from seele.report.browser.history import page_in_work
 from seele.report.browser.rollouts import NOT_CORRECT, ORDERS, Filters, filter_problems
 from seele.report.browser.run import ViewedRun
@@ -122,7 +122,7 @@ class Pages:
             page=page,
             pages=pages,
             open_problem=open_problem,
-            fitted=_fitted(run.curves().get(shown)) if open_problem else "",
+            fitted=_fitted(run, shown) if open_problem else None,
             solution=run.solution(step, shown) if open_problem else (),
             sources=sorted({each.first.data_source for each in problems}),
             has_tokens=any(each.has_tokens for each in problems),
@@ -136,7 +136,6 @@ class Pages:
         instance_id = query.text("id")
         rounds = run.history.of_problem(instance_id)
         by_step = {number: list(group) for number, group in groupby(rounds, key=lambda each: each.step)}
-        curve = run.curves().get(instance_id)
         return _page(
             "browser/problem.html",
             query,
@@ -144,8 +143,7 @@ class Pages:
             instance_id=instance_id,
             problem=run.problem(step if step in by_step else max(by_step, default=step), instance_id),
             by_step=by_step,
-            points=[Point(number, *seen) for number, seen in enumerate(curve.rounds)] if curve else (),
-            fitted=_fitted(curve),
+            fitted=_fitted(run, instance_id),
             indexed=run.history.num_steps(),
             num_steps=len(steps),
         )
@@ -252,9 +250,27 @@ class _Query:
         }
         return f"{path or self.path}?{urlencode(merged)}"
 
+    def round_link(self, step: int, instance_id: str, number: int, place: str) -> str:
+        """Return the address of a problem's round in a step, without filters that might leave it out.
 
-def _fitted(curve: AccuracyCurve | None) -> str:
-    return curve_points(curve.hint_ratios, curve.accuracies) if curve else ""
+        Args:
+            step: The step.
+            instance_id: The problem.
+            number: The round, from 0.
+            place: End of its anchor: its place in the problem, from 1, as a round may have several hints.
+        """
+        if self.path == "/compare":
+            link = self.link(step=step, open=instance_id)
+        else:
+            names = ("id", "page", "text", "verdict", "min_hint", "max_hint", "min_tokens", "max_tokens")
+            others = dict.fromkeys(names)
+            link = self.link("/", **others, step=step, open=instance_id, round=number + 1)
+        return f"{link}#round-{place}"
+
+
+def _fitted(run: ViewedRun, instance_id: str) -> FittedCurve | None:
+    curve = run.curves().get(instance_id)
+    return draw_curve(curve) if curve else None
 
 
 def _page_of(names: Sequence[str], shown: str, query: _Query) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from seele.records import AccuracyCurve
 from seele.report.run_folder import Metrics
 from seele.report.series import Series, courses
 
@@ -87,8 +88,20 @@ class Point:
     accuracy: float
 
 
-def curve_points(hint_ratios: Sequence[float], accuracies: Sequence[float]) -> str:
-    """A curve's points, hints from left to right and accuracies upwards, in a box of 100 x 100."""
-    return " ".join(
-        f"{100 * x:.1f},{100 * (1 - y):.1f}" for x, y in zip(hint_ratios, accuracies, strict=True)
+@dataclass(frozen=True)
+class FittedCurve:
+    """The controller's curve of a problem, and the rounds that it is based on."""
+
+    line: str
+    """Hints from left to right and accuracies upwards, as in SVG, in a box of 100 x 100."""
+    points: tuple[Point, ...]
+
+
+def draw_curve(curve: AccuracyCurve) -> FittedCurve:
+    """The drawing of a curve."""
+    line = (
+        f"{100 * x:.1f},{100 * (1 - y):.1f}" for x, y in zip(curve.hint_ratios, curve.accuracies, strict=True)
+    )
+    return FittedCurve(
+        " ".join(line), tuple(Point(number, *seen) for number, seen in enumerate(curve.rounds))
     )

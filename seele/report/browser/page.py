@@ -6,7 +6,7 @@ from pathlib import Path
 from seele.data.storage.schema import read_solutions
 from seele.records import AccuracyCurve
 from seele.report.browser.colours import coloured
-from seele.report.browser.drawings import curve_points, draw_timeline
+from seele.report.browser.drawings import draw_curve, draw_timeline
 from seele.report.browser.rollouts import read_step, with_tokens
 from seele.report.page import render_template
 from seele.report.run_folder import Metrics, rollout_files
@@ -52,11 +52,7 @@ def rollouts_page(
         timeline=draw_timeline(metrics, files=validation_files),
         steps=steps,
         solutions=read_solutions(train_files, names),
-        fitted={name: _points(curves[name]) for name in names & curves.keys()},
+        fitted={name: draw_curve(curves[name]) for name in names & curves.keys()},
         target_accuracy=target_accuracy,
         coloured=coloured,
     )
-
-
-def _points(curve: AccuracyCurve) -> str:
-    return curve_points(curve.hint_ratios, curve.accuracies)

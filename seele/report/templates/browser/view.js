@@ -1,11 +1,14 @@
 // Keys, and a page that follows a run. Without this script every link and form works as well.
 "use strict";
 
-const rows = () => [...document.querySelectorAll(".problems .row")];
+const OPEN = ".problems .open > .row > a";
+const rows = () => [...document.querySelectorAll(".problems .row > a")];
 
 function move(by) {
   const all = rows();
-  const at = all.indexOf(document.activeElement);
+  // The focus may also be on a row's bar or in the open problem; after a bar's link it is nowhere.
+  const item = document.activeElement.closest(".problems > li") || document.querySelector(".problems > .open");
+  const at = all.indexOf(item?.querySelector(".row > a"));
   const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
   if (next) next.focus();
 }
@@ -21,7 +24,7 @@ const KEYS = {
   n: () => follow("a[rel=next]"),
   p: () => follow("a[rel=prev]"),
   "/": () => document.querySelector("#search")?.focus(),
-  Escape: () => follow(".problems .open > .row"),
+  Escape: () => follow(OPEN),
 };
 
 document.addEventListener("keydown", (event) => {
@@ -35,11 +38,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// If a link led to the same page, keep the scroll position.
+// If a link led to the same page, and not to a round in it, keep the scroll position.
 const memory = JSON.parse(sessionStorage.getItem("place") || "{}");
-if (memory.page === location.pathname) {
+if (memory.page === location.pathname && !location.hash) {
   scrollTo(0, memory.scroll);
-  const row = document.querySelector(".problems .open > .row") || rows()[memory.row];
+  const row = document.querySelector(OPEN) || rows()[memory.row];
   const field = memory.field && document.querySelector(`form [name="${memory.field}"]:not([type=hidden])`);
   (field || row)?.focus({ preventScroll: true });
 }
