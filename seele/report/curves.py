@@ -1,6 +1,7 @@
 """Accuracy-hint curves of single problems, from the hint controller that a run saved."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,15 +68,27 @@ def saved_controller(run: RunFolder) -> Controller | None:
 
 
 def fitted_problems(run: RunFolder) -> list[FittedProblem]:
-    """Return the problems that the run's controller has a curve for, with the rounds that it was fitted to
-    or else those of the rollouts. Problems without either are skipped.
-    """
+    """Return the problems that the run's controller has a curve for; see ``with_rounds``."""
     controller = saved_controller(run)
+    rollouts = ((line.instance_id, line.round, line.hint_ratio, line.is_correct) for line in run.rollouts)
+    return with_rounds(controller.curves() if controller else (), rollouts)
+
+
+def with_rounds(
+    curves: Iterable[AccuracyCurve], rollouts: Iterable[tuple[str, int, float, bool]]
+) -> list[FittedProblem]:
+    """Return the curves with the rounds that they were fitted to, or else those of the rollouts. Problems
+    without either are skipped.
+
+    Args:
+        curves: At most one of each problem.
+        rollouts: Problem, round from 0, hint ratio, and whether the answer was correct.
+    """
     corrects: dict[str, dict[tuple[int, float], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for line in run.rollouts:
-        corrects[line.instance_id][line.round + 1, line.hint_ratio].append(line.is_correct)
+    for instance_id, number, ratio, is_correct in rollouts:
+        corrects[instance_id][number + 1, ratio].append(is_correct)
     problems = []
-    for curve in controller.curves() if controller else ():
+    for curve in curves:
         observations = tuple((number, *seen) for number, seen in enumerate(curve.rounds, start=1)) or tuple(
             (number, ratio, float(np.mean(values)))
             for (number, ratio), values in sorted(corrects.get(curve.instance_id, {}).items())

@@ -7,7 +7,7 @@ S counts steps.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -123,8 +123,11 @@ def fitted_curves(run: RunFolder) -> Figure | None:
     target = aimed_accuracy(run)
     aim = 0.5 if target is None else target
     problems = choose_problems(fitted_problems(run), count=MAX_CURVES, target_accuracy=aim)
-    if not problems:
-        return None
+    return draw_problems(problems, target) if problems else None
+
+
+def draw_problems(problems: Sequence[FittedProblem], target: float | None = None) -> Figure:
+    """A panel for each problem, at least one, with its curve, its rounds and the target accuracy."""
     num_columns = min(3, len(problems))
     num_rows = -(-len(problems) // num_columns)
     figure = new_figure(height_in=2.3 * num_rows + 0.4)

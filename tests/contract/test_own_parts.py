@@ -353,6 +353,18 @@ def test_a_fault_that_no_worker_waited_for_ends_the_step(tmp_path):
         actor.take_step()
 
 
+@pytest.mark.parametrize(("controller", "kept"), [("bayes", ["a"]), ("uniform", [])])
+def test_the_actor_returns_the_curves_of_the_problems_asked_for(controller, kept):
+    hints = HintConfig(controller=controller, rounds=1, rollouts_per_prompt=4)
+    actor = ControllerActor(SeeleConfig(method="seele", hints=hints))
+    for problem in ("a", "b"):
+        (share,) = actor.plan_round(RoundRequest(problem, 0, (0.0, 0.5)), num_rollouts=4)
+        actor.observe(problem, hint_ratio=share.hint_ratio, num_correct=1, num_rollouts=4)
+        actor.end_visit(problem)
+    actor.take_step()
+    assert [curve.instance_id for curve in actor.curves({"a", "new"})] == kept
+
+
 def test_what_a_step_teaches_does_not_depend_on_which_problem_is_done_first():
     hints = HintConfig(rounds=1, rollouts_per_prompt=4)
     right, states = {"easy": 4, "medium": 2, "hard": 0}, []

@@ -709,7 +709,12 @@ class SeeleTrainer(PPOTrainerSync):
             for row in rollout_rows(visit, self._advantages.get(uid, {}), self._tokens.get(uid))
         ]
         self.log.write_rollouts(self.global_steps, rows)
-        log_rollouts(self.logger.logger, self.global_steps, rows)
+        log_rollouts(
+            self.logger.logger,
+            self.global_steps,
+            rows,
+            lambda problems: ray.get(self.controller.curves.remote(problems)),
+        )
         return batch
 
     def _measure(self, batch: KVBatchMeta) -> dict[str, float]:
