@@ -23,7 +23,7 @@ from seele.report.run_folder import STEP_FILE, TRACKER
 from seele_verl import merge, train
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
-from seele_verl.runs.live import draw_board, sparkline
+from seele_verl.runs.live import draw_board, drawn_of, sparkline
 from seele_verl.runs.log import RunLog, tracking, tracking_variables
 from seele_verl.runs.progress import follow_metrics, format_step, terminal_apart_from
 from seele_verl.runs.resume import check_same_run, find_start
@@ -577,9 +577,21 @@ def test_a_terminal_that_is_watched_shows_the_course_below_the_lines(tmp_path, m
 
 def test_the_course_of_a_run_is_drawn_from_what_it_logs():
     assert sparkline([0.0, 0.5, 1.0, 2.0, -1.0]) == "▁▅██▁" and sparkline([0.0], most=0.0) == "▁"
-    columns = draw_board([{"step": 2, "accuracy/round_0": 0.5, "actor/sft_loss": 1.0}], 4).columns
+    columns = draw_board([{"step": 2, "accuracy/round_0": 0.5, "actor/entropy": 1.0}], 4).columns
     assert [*columns[0].cells] == ["step", "accuracy, first round"]
     assert [*draw_board([], 4).columns[1].cells] == ["0 of 4"]
+
+
+def test_the_course_of_a_supervised_run_is_its_loss_and_its_speed():
+    lines = [
+        {"actor/sft_loss": 2.0, "tokens/trained": 3000.0},
+        {"actor/sft_loss": 0.5, "tokens/trained": 6000.0},
+    ]
+    lines = [line | {"step": step, "timing_s/step": 3.0} for step, line in enumerate(lines, start=1)]
+    columns = draw_board([drawn_of(line | {"lr": 1.0}) for line in lines], 4).columns
+    assert [*columns[0].cells] == ["step", "loss", "time left", "tokens a second"]
+    assert [*columns[1].cells] == ["2 of 4", "0.500", "0:00:06", "2,000"]
+    assert columns[2]._cells[1:] == ["█▃", "", "▅█"]
 
 
 def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):

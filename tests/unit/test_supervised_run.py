@@ -21,7 +21,7 @@ from seele_verl import train
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import describe_cost
 from seele_verl.runs.checkpoints import last_complete_step, saved_steps
-from seele_verl.runs.log import RunLog
+from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
@@ -448,7 +448,7 @@ def test_what_is_due_is_what_a_test_step_saved_and_nobody_measured(tmp_path):
 def measure(tmp_path):
     """Measure the models of a trained run in ``tmp_path``, and return what the terminal shows."""
 
-    def run(*, test_freq, keep):
+    def run(*, test_freq, keep, logger=("console",)):
         lines = [
             {"step": step, "metrics": {"val/accuracy/a/b": 0.5}, "warning": f"warning: step {step}\n"}
             for step in (0, 4)
@@ -458,7 +458,7 @@ def measure(tmp_path):
         python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}END\n")
         python.chmod(0o755)
         trainer = {"val_before_train": True, "test_freq": test_freq, "max_actor_ckpt_to_keep": keep}
-        trainer |= {"project_name": "project", "experiment_name": "run", "logger": ["console"]}
+        trainer |= {"project_name": "project", "experiment_name": "run", "logger": list(logger)}
         model = {"actor_rollout_ref": {"model": {"path": "base"}}}
         config = OmegaConf.create({"trainer": trainer, "seele": {"sft": {"save_freq": 2}}} | model)
         terminal = io.StringIO()
@@ -473,6 +473,25 @@ def test_a_supervised_run_warns_of_its_last_model_alone(tmp_path, measure):
     assert said.splitlines()[-1] == "warning: step 4" and "step 0\n" not in said
     assert (tmp_path / "logs" / "warnings.log").read_text() == "warning: step 4\n"
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").open()] == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("in_run_folder", "folder"), [(True, "tensorboard"), (False, "tensorboard_log/project/run-accuracy")]
+)
+def test_tensorboard_gets_the_accuracies_of_a_supervised_run(
+    tmp_path, measure, monkeypatch, in_run_folder, folder
+):
+    pytest.importorskip("torch.utils.tensorboard")
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.delenv("TENSORBOARD_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    if in_run_folder:
+        monkeypatch.setenv("TENSORBOARD_DIR", tracking_variables(tmp_path)["TENSORBOARD_DIR"])
+    measure(test_freq=-1, keep=None, logger=("console", "tensorboard"))
+    stored = events.EventAccumulator(str(tmp_path / folder))
+    stored.Reload()
+    assert stored.Tags()["scalars"] == ["val/accuracy/a/b"]
+    assert [(each.step, each.value) for each in stored.Scalars("val/accuracy/a/b")] == [(0, 0.5), (4, 0.5)]
 
 
 def test_a_validation_that_is_stopped_keeps_the_checkpoints_that_are_not_measured(tmp_path, measure):

@@ -13,6 +13,7 @@ STEPS_SHOWN = 40
 _DRAWN = (
     *("step", "hint_ratio/mean", "timing_s/step", "timing_s/gen"),
     *("tokens/generated", "tokens/generated_total"),
+    *("actor/sft_loss", "tokens/trained"),
 )
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -36,6 +37,16 @@ def steps_left(row: Mapping[str, float], total_steps: int, max_generated_tokens:
     return min(left, max(0, until_reached) + 1)
 
 
+def tokens_a_second(row: Mapping[str, float]) -> float | None:
+    """Return how fast a step generated tokens, or a supervised one trained on them.
+
+    None if its line lacks that: a lost line is restored from its checkpoint; older checkpoints hold no times.
+    """
+    count, seconds = ("trained", "step") if "actor/sft_loss" in row else ("generated", "gen")
+    tokens, seconds_taken = row.get(f"tokens/{count}"), row.get(f"timing_s/{seconds}")
+    return tokens / seconds_taken if tokens is not None and seconds_taken else None
+
+
 def draw_board(
     rows: Sequence[Mapping[str, float]], total_steps: int, max_generated_tokens: int | None = None
 ) -> Table:
@@ -54,15 +65,13 @@ def draw_board(
         if series:
             name = f"un-hinted, {name}" if kind == "unhinted" else name
             table.add_row(name, f"{series.y[-1]:.2f}", sparkline(series.y[-STEPS_SHOWN:]))
+    if losses := [row["actor/sft_loss"] for row in rows if "actor/sft_loss" in row]:
+        table.add_row("loss", f"{losses[-1]:.3f}", sparkline(losses[-STEPS_SHOWN:], most=max(losses)))
     seconds = [row["timing_s/step"] for row in rows if "timing_s/step" in row][-STEPS_SHOWN:]
     if seconds:
         left = int(fmean(seconds) * steps_left(last, total_steps, max_generated_tokens))
         table.add_row("time left", f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}", "")
-    speeds = [
-        row["tokens/generated"] / row["timing_s/gen"]
-        for row in rows
-        if row.get("timing_s/gen") and "tokens/generated" in row
-    ]
+    speeds = [speed for row in rows if (speed := tokens_a_second(row)) is not None]
     if speeds:
         table.add_row(
             "tokens a second", f"{speeds[-1]:,.0f}", sparkline(speeds[-STEPS_SHOWN:], most=max(speeds))

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from seele.report.series import is_validated
-from seele_verl.runs.live import draw_board, drawn_of, steps_left
+from seele_verl.runs.live import draw_board, drawn_of, steps_left, tokens_a_second
 from seele_verl.runs.log import METRICS, WARNINGS, rows_of
 
 POLL_INTERVAL_S = 0.5
@@ -38,12 +38,10 @@ def format_step(
         on, off, hinted = (metrics[f"group/{kind}"] for kind in ("on_policy", "off_policy", "hinted"))
         given = f", {off:.3g} off-policy" if off else ""
         parts.append(f"{on + off:.3g} rollouts a problem, {hinted:.3g} hinted{given}")
-        # A lost line is restored from its checkpoint; older checkpoints hold no times.
-        if "timing_s/gen" in metrics:
-            parts.append(f"{metrics['tokens/generated'] / metrics['timing_s/gen']:,.0f} tok/s")
     elif "actor/sft_loss" in metrics:
         parts.append(f"loss {metrics['actor/sft_loss']:.3f}")
-        parts.append(f"{metrics['tokens/trained'] / metrics['timing_s/step']:,.0f} tok/s")
+    if (speed := tokens_a_second(metrics)) is not None:
+        parts.append(f"{speed:,.0f} tok/s")
     if "timing_s/step" in metrics:
         parts += _pace(metrics["timing_s/step"], steps_left(metrics, total_steps, max_generated_tokens))
     validation = {name: value for name, value in metrics.items() if name.startswith("val/accuracy/")}
