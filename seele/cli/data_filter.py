@@ -14,7 +14,7 @@ def filter_command(
     file: Annotated[Path, typer.Argument(help="A parquet file of problems.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Parquet file of the kept problems.", show_default=False)],
     band: Annotated[
-        str, typer.Option(help="LEAST:MOST correct samples of a kept problem, both inclusive.")
+        str, typer.Option(help="Correct samples of a kept problem, as LEAST:MOST, both inclusive.")
     ] = "0:0",
     samples_dir: Annotated[
         Path | None,

@@ -447,11 +447,11 @@ class RewardConfig:
     """Grading processes per rollout worker; with ``isolation`` ``none``, concurrent calls."""
 
     truncated_is_wrong: bool = False
-    """Whether a response that hit the length limit counts as wrong, whatever it says. Otherwise nothing keeps
+    """True if a response that hit the length limit counts as wrong, whatever it says. Otherwise nothing keeps
     a policy from writing on after its answer; not stated in the paper."""
 
     after_thinking: bool = False
-    """Whether only the text after ``</think>`` is graded, and thoughts that never end are wrong, as in
+    """True if only the text after ``</think>`` is graded, and thoughts that never end are wrong, as in
     LUFFY's code; not with hints, which may end the thoughts.
     """
 
@@ -513,7 +513,7 @@ class SeeleConfig:
     """
 
     packed_updates: bool = False
-    """Whether update and log-probabilities compute a prompt and its hints once for all rows of a group, and
+    """True if update and log-probabilities compute a prompt and its hints once for all rows of a group, and
     logits only for tokens that are learnt from: ``docs/rollout.md``.
     """
 
@@ -528,7 +528,7 @@ class SeeleConfig:
     """
 
     dump_tokens: bool = False
-    """Whether ``rollouts/step_N.jsonl`` contains each token of the responses, its advantage, and the
+    """True if ``rollouts/step_N.jsonl`` contains each token of the responses, its advantage, and the
     trainer's log-probability minus the engine's. ``seele view`` colours tokens by them.
     """
 

@@ -43,7 +43,7 @@ class OffPolicyConfig:
     """Weight of the off-policy loss."""
 
     clip: bool = True
-    """Whether the ratio of tokens that the policy wrote is clipped to verl's ``clip_ratio_low``, ``_high``
+    """True if the ratio of tokens that the policy wrote is clipped to verl's ``clip_ratio_low``, ``_high``
     and ``_c``. False: not in steps that have off-policy rows, as in the code of LUFFY and ExGRPO.
     """
 
@@ -116,7 +116,7 @@ class CreditConfig:
     """Number of rollouts that the pass rate of other problems is worth in a segment's baseline."""
 
     stop: bool = False
-    """Whether a rollout ends at its first sure error. The first rollout of each problem always continues."""
+    """True if a rollout ends at its first sure error. The first rollout of each problem always continues."""
 
     stop_below: float = 0.03
     """Stopping is disabled for good once a larger share of the rollouts with a correct answer would have been

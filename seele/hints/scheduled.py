@@ -95,7 +95,7 @@ class ScheduledController(SequentialController):
         }
 
     def _beginning(self, instance_id: str, round_index: int) -> Beginning:
-        """The beginning of the round's visit, which is round 0 or a problem's very first round."""
+        """The beginning of the round's visit, which is round 0 or a problem's first round ever."""
         last = self._beginnings.get(instance_id)
         if last is None or round_index == 0:
             last = Beginning(visit=1 if last is None else last.visit + 1, step=self._step)

@@ -36,7 +36,7 @@ def trust_region_likelihood(log_probs: torch.Tensor, *, alpha: float) -> torch.T
         L = -p / max(p, alpha),  the denominator without gradient
 
     Its gradient is that of -log p if p >= alpha, and p / alpha of it otherwise, so that tokens that the
-    policy finds very unlikely hardly count. Any shape.
+    policy finds unlikely hardly count. Any shape.
     """
     probs = log_probs.exp()
     return -probs / probs.detach().clamp(min=alpha)

@@ -2,7 +2,7 @@
 
 Differs from ``drgrpo``: rounds of 4, 2, 1 and 1 rollouts; after the first, a prefix if the problem goes
 badly. The prefix is part of the response; its loss is its likelihood, weakened where the policy finds a token
-very unlikely.
+unlikely.
 """
 
 from seele.methods.method import Method

@@ -1,6 +1,6 @@
 r"""A check that reference answers can be matched: each is graded against itself, in the form of a response.
 
-A gold that fails here makes its problem wrong for ever, whatever the policy answers: a worked solution mapped
+A gold that fails here makes its problem wrong forever, whatever the policy answers: a worked solution mapped
 as the answer, a brace that is never closed, an answer of a kind that the grader cannot read.
 """
 

@@ -199,7 +199,8 @@ def _place(left: str) -> int:
 def _chain_runs(milestones: Sequence[Milestone]) -> list[list[str]]:
     """A chain's values after each operation, once for each modulus that its milestones allow.
 
-    The runs differ only where a step of the solution has several operations. Empty for free text.
+    The runs differ only where a step of the solution has several operations. None are found in
+    free text.
     """
     links = [_CHAIN_STEP.fullmatch("".join(milestone.equations)) for milestone in milestones]
     lefts = [link["left"] for link in links if link is not None]

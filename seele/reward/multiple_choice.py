@@ -54,7 +54,7 @@ def grade_choice(answer: str | None, gold: str, options: Sequence[str] = UNKNOWN
     r"""Grade whether the answer names the same option as the reference answer.
 
     Args:
-        answer: Bare, or a text with the answer in its last ``\boxed{}``; ``None`` or blank is no answer.
+        answer: Bare, or a text with the answer in its last ``\boxed{}``; ``None`` or blank for none.
         gold: Letter, number from 1 or text of the correct option.
         options: The 1 to 10 texts of the options, in order. Without them only labels can be read. Two options
             with the same text are the same.

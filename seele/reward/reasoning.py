@@ -101,7 +101,7 @@ CHECKERS: Mapping[str, Checker] = {
 
 
 def check_answer(answer: str | None, gold: str, data_source: str) -> Grade:
-    """The verdict of a data source's checker; ``None`` or blank is no answer.
+    """The verdict of a data source's checker; ``None`` or blank counts as no answer.
 
     Raises:
         KeyError: If ``data_source`` has no checker in ``CHECKERS``.

@@ -16,7 +16,7 @@ A user's function receives ``[[arguments], ...]`` and is answered by ``{"score":
 ``{"fault": text}``. It has limits on time and memory, and keeps all other rights: it is the user's own code,
 and may read files or import as it runs.
 
-Why a process: the graders pass text to sympy, which may run for ever or take all memory. A thread cannot be
+Why a process: the graders pass text to sympy, which may run forever or take all memory. A thread cannot be
 killed, and MathRuler's bare ``except`` swallows whatever a signal handler raises, so each limit ends the
 process itself.
 """

@@ -33,7 +33,7 @@ def rollout_seed(run_seed: int, step: int, instance_id: str, round_index: int, r
 def text_before_stop(text: str, stop: Sequence[str]) -> str:
     """The response's text up to the first stop string, without it; all of it if there is none.
 
-    As in vLLM, a stop string counts anywhere, even at the very start.
+    As in vLLM, a stop string counts anywhere, even at the first character.
     """
     ends = [at for each in stop if (at := text.find(each)) >= 0]
     return text[: min(ends, default=len(text))]

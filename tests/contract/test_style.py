@@ -1,5 +1,6 @@
 """The rules of docs/style.md that a program can check: short lines, one sentence each, habits to avoid."""
 
+import ast
 import itertools
 import re
 from pathlib import Path
@@ -24,13 +25,21 @@ CODE = sorted(
     for kind in ("*.py", "*.sh", "*.yaml")
     for file in (ROOT / folder).rglob(kind)
 )
-HABITS = re.compile(r"\b(nobody|whoever|so many|anew|mend(?:s|ed|ing)?)\b", re.IGNORECASE)
+# "There is no" and "is none of" are English, and two settings have the value "none".
+HABITS = re.compile(
+    r"\b(nobody|whoever|so many|anew|mend(?:s|ed|ing)?"
+    r"|(?<!there )(?<!rollout_correction )(?<!isolation )(?-i:is (?:no|none(?! of))))\b",
+    re.IGNORECASE,
+)
+FRAGMENT = re.compile(r"\s*(?:Whether|Of) ")
 STYLE = ROOT / "docs" / "style.md"
 """Shows what to avoid."""
 # Typography is for print (curly quotes); the others take a p-value of .006, "00's" and "6 am" for errors.
 PROSELINT = DEFAULT | {
     "checks": DEFAULT["checks"] | {"typography": False, "psychology": False, "dates_times": False}
 }
+# Docstrings also have formulas and the names of axes, where a letter follows itself.
+PROSELINT_OF_CODE = PROSELINT | {"checks": PROSELINT["checks"] | {"lexical_illusions": False}}
 CODE_SPAN = re.compile(r"`[^`]*`")
 
 
@@ -71,14 +80,54 @@ def proselint_checks():
 @pytest.mark.usefixtures("proselint_checks")
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_proselint_finds_nothing(page):
+    assert proselint_finds(page, [line for _, line in prose(page)], PROSELINT) == []
+
+
+@pytest.mark.usefixtures("proselint_checks")
+@pytest.mark.parametrize("folder", sorted({file.relative_to(ROOT).parts[0] for file in CODE}))
+def test_proselint_finds_nothing_in_docstrings_and_help(folder):
+    found = {
+        named(file): findings
+        for file in CODE
+        if file.suffix == ".py" and file.is_relative_to(ROOT / folder)
+        if (findings := proselint_finds(file, [*docstrings(file).values(), *helps(file)], PROSELINT_OF_CODE))
+    }
+    assert found == {}
+
+
+def proselint_finds(file: Path, texts: list[str], checks: dict) -> list[tuple[str, str]]:
+    """Return message and quote of what proselint finds."""
     # Each code span is a word of its own, so that two of them are not a repetition.
     words = (f"w{number}" for number in itertools.count())
-    lines = "\n\n".join(CODE_SPAN.sub(lambda _: next(words), line) for _, line in prose(page))
-    found = LintFile(named(page), lines).lint(PROSELINT)
+    lines = "\n\n".join(CODE_SPAN.sub(lambda _: next(words), text) for text in texts)
     text = f"\n{lines}\n"
+    found = LintFile(named(file), lines).lint(checks)
     quotes = [(result.message, text[slice(*result.span)].strip()) for result, _ in found]
     # A line may begin as the one before ended, and numbers recur.
-    assert [(message, quote) for message, quote in quotes if not re.search(r"\n|\d", quote)] == []
+    return [(message, quote) for message, quote in quotes if not re.search(r"\n|\d", quote)]
+
+
+def docstrings(file: Path) -> dict[int, str]:
+    """Return the docstrings of a Python file by line, those of attributes included."""
+    return {
+        node.lineno: node.value.value
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    }
+
+
+def helps(file: Path) -> list[str]:
+    """Return the help texts of a command's options."""
+    return [
+        node.value.value
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.keyword)
+        and node.arg in ("help", "description", "epilog")
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
 
 
 def test_pages_and_code_avoid_habits_that_stop_a_reader():
@@ -88,5 +137,16 @@ def test_pages_and_code_avoid_habits_that_stop_a_reader():
         if file != STYLE
         for number, line in enumerate(file.read_text().splitlines(), start=1)
         if HABITS.search(line)
+    ]
+    assert found == []
+
+
+def test_docstrings_begin_as_sentences():
+    found = [
+        f"{named(file)}:{number}: {text.strip().splitlines()[0]}"
+        for file in (*CODE, *(ROOT / "tests").rglob("*.py"))
+        if file.suffix == ".py"
+        for number, text in docstrings(file).items()
+        if FRAGMENT.match(text)
     ]
     assert found == []

@@ -420,7 +420,7 @@ def test_a_request_to_stop_during_a_validation_needs_no_other_step(
 
 
 def test_tokens_count_although_their_problem_was_cut(monkeypatch, tmp_path):
-    """Of two rounds of two, the first is complete; the second still runs when the problem is left behind.
+    """The first of two rounds of two is complete; the second still runs when the problem is left behind.
     The watchdog has seen the first.
     """
     from seele.config import HintConfig, SeeleConfig

@@ -770,7 +770,7 @@ def replied(folder):
 
 
 def key_of(asked):
-    """Of the call that a request belongs to."""
+    """The key of the call that a request belongs to."""
     [message] = asked["messages"]
     number = int(re.search(r"What is (\d+) \+ 1\?", message["content"])[1])
     annotator = Annotator(endpoint=Endpoint(url="http://x"), model="m", max_tokens=1000, attempts=ATTEMPTS)

@@ -289,7 +289,7 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-"""Of llama.cpp, by those of Hugging Face."""
+"""Names of llama.cpp, by those of Hugging Face."""
 
 
 def name_in_file(name):

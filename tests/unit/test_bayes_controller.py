@@ -24,7 +24,7 @@ FOUR_STEPS = (0.0, 0.25, 0.5, 0.75)
 SEEDS = st.integers(0, 2**32 - 1)
 
 ROLLOUTS = 8
-"""Of a round."""
+"""Number of rollouts of a round."""
 
 VARIANTS = [
     pytest.param({}, id="plain"),

@@ -281,7 +281,7 @@ def test_a_round_may_divide_over_several_hints():
 
 
 class Straggling:
-    """Of each round gives what is asked for at once, the right ones first; the rest once the round after has
+    """Gives what each round asks for at once, the right ones first; the rest once the round after has
     begun, so a round that waits for it never ends.
     """
 

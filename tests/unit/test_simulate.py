@@ -37,7 +37,7 @@ def legal_of(problems, number):
 
 
 def same_trace(trace, other):
-    """Whether all is equal bit for bit."""
+    """True if all is equal bit for bit."""
     arrays = [field.name for field in fields(trace)]
     return all(getattr(trace, name).tobytes() == getattr(other, name).tobytes() for name in arrays)
 

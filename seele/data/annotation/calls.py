@@ -58,7 +58,7 @@ class Annotator:
     temperature: float = 0.0
     """Temperature of the first attempt at a problem."""
     retry_temperature: float = 0.7
-    """Temperature of later attempts; greedy decoding would repeat the same reply."""
+    """Temperature of later attempts; greedy decoding would repeat the reply."""
     max_tokens: int = 4096
     """Most tokens of a reply."""
     attempts: int = 3

@@ -39,7 +39,7 @@ class AnnotationOrder:
     max_cost: float | None = None
     """Most that may be spent on this model in total; None means 0, or no limit if ``may_exceed``."""
     may_exceed: bool = False
-    """Whether to start even if the expected cost exceeds the limit."""
+    """True to start even if the expected cost exceeds the limit."""
 
     def __post_init__(self) -> None:
         check_output(self.file, self.out)
@@ -94,7 +94,7 @@ class PreparedAnnotation:
 
     @property
     def num_tasks(self) -> int:
-        """Number of different tasks."""
+        """Number of distinct tasks."""
         return self.expected.tasks
 
     def check_cost(self) -> None:

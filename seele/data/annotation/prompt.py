@@ -69,7 +69,7 @@ class AnnotatorPrompt:
     max_steps: int = 5
     """Most steps of a solution that is kept, as in the paper."""
     shows_solution: bool = True
-    """Whether to show the worked solution, if the problem has one, in addition to the answer."""
+    """True to show the worked solution, if the problem has one, in addition to the answer."""
 
     def __post_init__(self) -> None:
         check_template(self.template, _FIELDS)

@@ -1,4 +1,4 @@
-r"""Chains of modular arithmetic: a task with worked steps that a very small model can learn.
+r"""Chains of modular arithmetic: a task with worked steps that a tiny model can learn.
 
 ``7 a+5 b-3`` is evaluated from left to right modulo 10, one solution step per operation, the answer boxed::
 

@@ -26,7 +26,7 @@ class Line:
     value: float | None
     """Its value in the step that is shown, in [0, 1]; None if it has none there."""
     dots: str = ""
-    """An SVG path with a dot of no length per validation, or on a single point, which is no line."""
+    """An SVG path with a dot of no length per validation, or on a single point, which makes no line."""
 
 
 @dataclass(frozen=True)

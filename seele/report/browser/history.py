@@ -19,7 +19,7 @@ from seele.report.run_folder import rollout_files
 INDEX = Path("logs") / "view.sqlite"
 """In the run's folder; it may be deleted at any time."""
 _VERSION = 2
-"""Of what the rows mean; an index of another version is built again."""
+"""Version of what the rows mean; an index of another version is built again."""
 _TABLES = f"""
 begin immediate;
 drop table if exists steps;

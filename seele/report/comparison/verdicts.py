@@ -9,7 +9,7 @@ from seele.report.comparison.results import MIN_SEEDS, Comparison, Result
 def verdicts(comparison: Comparison) -> list[str]:
     """Sentences on the arms' differences from the reference: one per arm and split if seeds suffice.
 
-    Of a single arm, that there is no other.
+    A single arm gets a sentence that there is no other.
     """
     reference, arms = comparison.reference, comparison.arms
     others = [arm for arm in arms if arm != reference]

@@ -114,7 +114,7 @@ def _settings(reference: str) -> SourceSettings:
 def _folder_name(reference: str, settings: SourceSettings, grader: str) -> str:
     """Return ``OWNER-NAME-SPLIT-`` and ten digits of a hash of all that decides the folder's contents."""
     parsed = parse_reference(reference)
-    assert isinstance(parsed, HubReference), "a path is none"
+    assert isinstance(parsed, HubReference), "a path is not a hub reference"
     decides = json.dumps([asdict(settings), grader, SCHEMA_VERSION], sort_keys=True)
     digest = hashlib.sha256(decides.encode()).hexdigest()[:10]
     plain = re.sub(r"[^\w.-]+", "-", "-".join([parsed.name, *settings.splits]))
