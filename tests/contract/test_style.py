@@ -3,6 +3,8 @@
 import ast
 import itertools
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import proselint.checks
@@ -150,3 +152,11 @@ def test_docstrings_begin_as_sentences():
         if FRAGMENT.match(text)
     ]
     assert found == []
+
+
+def test_commit_titles_are_short():
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        pytest.skip("not a git checkout, or git is missing")
+    log = ["git", "-C", str(ROOT), "log", "-20", "--no-merges", "--format=%s"]
+    titles = subprocess.run(log, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    assert [title for title in titles if len(title) > 70] == []
