@@ -8,13 +8,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from numpy.typing import NDArray
 
 from seele.maths.tables import markdown_table
 from seele.records import AccuracyCurve
 from seele.report.curves import choose_problems, with_rounds
-from seele.report.figures import MAX_CURVES, draw_problems
 from seele.report.series import spread_evenly
 
 HINTS, ROLLOUTS, CURVES = "hint_ratio/of_rollouts", "rollouts", "curves"
@@ -55,6 +53,11 @@ def log_rollouts(
 
 
 def _draw_curves(curves: list[AccuracyCurve], rows: Sequence[Mapping[str, Any]]) -> Image | None:
+    # Imported here: most runs draw nothing, and matplotlib takes half a second.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from seele.report.figures import MAX_CURVES, draw_problems
+
     seen = ((row["instance_id"], row["round"], row["hint_ratio"], row["reason"] == "correct") for row in rows)
     problems = choose_problems(with_rounds(curves, seen), count=MAX_CURVES, target_accuracy=0.5)
     if not problems:
