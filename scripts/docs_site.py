@@ -7,6 +7,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from typer.main import get_command
 ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "seele" / "config"
 ROOT_CLASS = "SeeleConfig"
+SAME = {"seele eval": "seele_eval.run", "seele merge": "seele_verl.merge", "seele train": "seele_verl.train"}
+"""Commands of ``seele`` that are modules as well."""
 _COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.M | re.S)
 _TABLE_OF_ROWS = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th[^>]*></th>.*?</table>", re.S)
 _FIRST_CELL = re.compile(r"(<tr>\s*)<td[^>]*>(.*?)</td>", re.S)
@@ -159,19 +162,35 @@ def _fields(classes: dict[str, ast.ClassDef], name: str) -> Iterator[tuple[ast.A
 
 
 def commands_page() -> str:
-    """The help of every command of ``seele``."""
+    """The help of every command of ``seele``, and of the tools ``python -m ...``."""
     sys.path.insert(0, str(ROOT))
     from seele.cli.main import app
 
+    helper = [sys.executable, str(ROOT / "scripts" / "docs_help.py")]
+    helps: dict[str, str] = json.loads(subprocess.run(helper, stdout=subprocess.PIPE, check=True).stdout)
+    described = dict(_commands(get_command(app), "seele"))
     lines = ["# Commands", ""]
-    for path, command in _commands(get_command(app), "seele"):
-        lines += [f"## `{path}`", "", inspect.cleandoc(command.help or ""), ""]
-        for option in command.params:
-            names = ", ".join(f"`{name}`" for name in option.opts) or f"`{option.name}`"
-            about = getattr(option, "help", None)
-            lines.append(f"- {names}{f': {about}' if about else ''}")
-        lines.append("")
+    for path in sorted({*described, *helps}, key=lambda path: (path.startswith("python"), path)):
+        lines += [f"## `{path}`", ""]
+        if path in described:
+            lines += [inspect.cleandoc(described[path].help or ""), ""]
+            lines += [*map(_parameter, described[path].params), ""]
+        if path in SAME:
+            lines += [f"`python -m {SAME[path]}` is the same command.", ""]
+        if path in helps:
+            lines += ["```text", helps[path].rstrip(), "```", ""]
+        if path == "seele train":
+            lines += [
+                "Settings: [SEELE's](settings.md) and verl's; `seele train --help` prints them all.",
+                "",
+            ]
     return "\n".join(lines) + "\n"
+
+
+def _parameter(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts) or f"`{option.name}`"
+    about = getattr(option, "help", None)
+    return f"- {names}{f': {about}' if about else ''}"
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -402,11 +402,11 @@ A run's memory by phase, from the arguments of seele train; --recipes: the table
 
 def main(arguments: Sequence[str]) -> None:
     """The command line."""
-    from seele_verl.train import compose
-
     if list(arguments) in (["-h"], ["--help"]):
         sys.stdout.write(USAGE)
         return
+    from seele_verl.train import compose
+
     try:
         if list(arguments) == ["--recipes"]:
             sys.stdout.write(describe_recipes(compose))
