@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build the documentation site; a broken link is an error.
+# Build the documentation site, where a broken link is an error, and look at it in a browser.
 #
-#   needs    python3 (3.11 or newer) with venv and pip
+#   needs    python3 (3.11 or newer) with venv and pip; chromium or google-chrome, or the look is skipped
 #   writes   .venv-docs/ (180 MB), site/
 #
 #   bash scripts/docs.sh              # site/index.html
@@ -19,6 +19,13 @@ if ! cmp -s "$versions" .venv-docs/versions; then
     run .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement "$versions"
     run cp "$versions" .venv-docs/versions
 fi
-command=(build --strict)
-if [ "${1:-}" = serve ]; then command=(serve); fi
-NO_MKDOCS_2_WARNING=1 run .venv-docs/bin/mkdocs "${command[@]}"
+export NO_MKDOCS_2_WARNING=1
+if [ "${1:-}" = serve ]; then
+    run .venv-docs/bin/mkdocs serve
+    exit
+fi
+run .venv-docs/bin/mkdocs build --strict
+# Without the suite's settings and fixtures, which need more libraries.
+export SEELE_SITE=site
+run .venv-docs/bin/python -m pytest -q -rs -c /dev/null --rootdir . --noconftest -p no:cacheprovider \
+    tests/contract/test_built_site.py

@@ -1,5 +1,5 @@
 """The documentation site: the contents of its front page and reference. CI builds it with
-``scripts/docs.sh``, where a broken link is an error.
+``scripts/docs.sh``, where a broken link is an error; ``test_built_site.py`` looks at it in a browser.
 """
 
 import dataclasses
