@@ -57,14 +57,17 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/commands.md": commands_page(),
     }
     for page in sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md")):
-        pages[f"tutorials/{page.stem}.ipynb"] = notebook(page.read_text())
+        pages[notebook_of(f"tutorials/{page.name}")] = notebook(page.read_text())
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Replace links out of docs/ with paths."""
+    """Replace links out of docs/ with paths, and link the notebook of a tutorial below its title."""
+    if book := notebook_of(page.file.src_uri):
+        title, rest = markdown.split("\n", 1)
+        markdown = f"{title}\n\n[This page as a notebook]({Path(book).name})\n{rest}"
     here = (ROOT / "docs" / page.file.src_uri).parent
 
     def shown(link: re.Match[str]) -> str:
@@ -84,6 +87,11 @@ def on_page_content(html: str, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Name the theme's search for screen readers."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
+def notebook_of(page: str) -> str:
+    """Return the path of a tutorial's notebook; "" for other pages."""
+    return re.sub(r"\.md$", ".ipynb", page) if re.match(r"tutorials/\d", page) else ""
 
 
 def notebook(page: str) -> str:

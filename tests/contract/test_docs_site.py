@@ -8,6 +8,8 @@ import json
 import re
 import sys
 import types
+import unicodedata
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,35 @@ def test_every_module_that_a_user_runs_has_a_section(commands):
     assert [name for name in sorted(named) if f"python -m {name}`" not in page] == []
 
 
+def without_code(page: Path) -> str:
+    return re.sub(r"^( *)```.*?^ *```$", "", page.read_text(), flags=re.M | re.S)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings that hold both on the site (Python-Markdown) and on GitHub."""
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", without_code(page), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+        on_site = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip())
+        if on_site == re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"):
+            found.add(on_site)
+    return found
+
+
+def test_links_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "data").glob("*.md")]
+    broken = []
+    for page in pages:
+        text = re.sub(r"`[^`\n]*`", "", without_code(page))
+        for path, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {path}{anchor and '#'}{anchor}")
+    assert broken == []
+
+
 def test_the_front_page_is_the_readme_with_links_as_seen_from_docs(site):
     page = site.front_page()
     assert "](methods/README.md)" in page and "](figures/front.png)" in page and "](docs/" not in page
@@ -102,10 +133,31 @@ def test_a_tutorial_as_a_notebook_has_its_commands_as_cells(site, page):
     book = json.loads(site.notebook(page.read_text()))
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
     commands = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
-    assert all(cell.keys() >= {"id", "metadata", "source"} for cell in book["cells"])
     assert commands and all(command.startswith("%%bash\n") for command in commands)
     assert len(commands) == page.read_text().count("\n```bash\n")
     assert "```bash" not in json.dumps(book)
+    check_notebook(book)
+
+
+def check_notebook(book):
+    """Check the format 4.5."""
+    assert book.keys() == {"cells", "metadata", "nbformat", "nbformat_minor"}
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    for cell in book["cells"]:
+        of_code = {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
+        assert cell.keys() == {"cell_type", "id", "metadata", "source"} | of_code
+        assert cell["cell_type"] in ("code", "markdown") and re.fullmatch(r"[\w-]{1,64}", cell["id"])
+        assert all(isinstance(line, str) for line in cell["source"]) and cell["metadata"] == {}
+
+
+def test_a_tutorial_links_its_notebook_on_the_site(site):
+    def shown(path):
+        page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri=path))
+        return site.on_page_markdown("# Title\n\nText.\n", page=page)
+
+    linked = "# Title\n\n[This page as a notebook](102_own_data.ipynb)\n\nText.\n"
+    assert shown("tutorials/102_own_data.md") == linked
+    assert "notebook" not in shown("tutorials/README.md") + shown("training.md")
 
 
 def test_the_readme_has_at_most_700_words():
