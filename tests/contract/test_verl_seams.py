@@ -1,5 +1,6 @@
 """The places of the released verl that we depend on."""
 
+import ast
 import asyncio
 import inspect
 import re
@@ -237,6 +238,7 @@ def test_the_replay_buffer_is_replaceable_and_asks_where_ours_answers():
     source = inspect.getsource(ReplayBuffer.sample)
     assert "has_enough_samples = len(sampleable_keys) >= batch_size" in source
     assert "self._select_prompt_uids(\n" in source
+    assert source.index("while") < source.index("self._sync_metadata_from_transfer_queue()")
 
 
 def test_a_group_that_was_left_behind_and_ended_all_the_same_belongs_to_no_step(monkeypatch):
@@ -708,10 +710,42 @@ def test_docs_verl_names_every_place_of_verl_that_we_derive_from_or_replace():
     assert len(places) > 12
     missing = [module for module in places if module.rsplit(".", 1)[-1] not in page]
     assert missing == [], "add a row to docs/verl.md"
+    tests = [file.read_text() for file in (ROOT / "tests").rglob("test_*.py")]
     for test in re.findall(r"`(test_\w+)`", page):
-        assert f"def {test}(" in Path(__file__).read_text(), test
+        assert any(f"def {test}(" in text for text in tests), test
     for file in re.findall(r"`(?:tests/)?((?:contract/|integration/)?test_\w+\.py)`", page):
         assert list((ROOT / "tests").rglob(Path(file).name)), file
+
+
+def replaced_attributes(file):
+    """Attributes of verl's modules, classes and their annotated instances that a file assigns to."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    verls = {
+        alias.asname or alias.name: alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "verl"
+        for alias in node.names
+    }
+    for node in nodes:
+        if isinstance(node, ast.arg) and node.annotation and ast.unparse(node.annotation) in verls:
+            verls[node.arg] = verls[ast.unparse(node.annotation)]
+    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    return {
+        f"{verls[target.value.id]}.{target.attr}"
+        for target in targets
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id in verls
+    }
+
+
+def test_docs_verl_has_a_row_for_every_function_of_verl_that_we_replace():
+    replaced = set().union(*map(replaced_attributes, (ROOT / "verl" / "seele_verl").rglob("*.py")))
+    rows = (ROOT / "docs" / "verl.md").read_text().split("| replaced |")[1].splitlines()
+    cells = [row.split(" | ") for row in rows if row.startswith("| `")]
+    assert set(re.findall(r"`([^`]+)`", " ".join(row[0] for row in cells))) == replaced
+    # Each names its test, and says what to do.
+    assert all("`test_" in row[2] and row[3].strip(" |") for row in cells)
 
 
 # --- verl's own data set takes a file of problems as it is
