@@ -27,7 +27,7 @@ MARKS = ("resolved.yaml", "run_card.json", "metrics.jsonl")
 FIRST_STAGE = "sft"
 """Folder in a two-stage run that holds the first stage's run."""
 MERGED, STEP_FILE = "merged", "merged_step.txt"
-"""Folder of the merged model, and the file in it with the step that the model comes from."""
+"""Folder of the merged model, and the file in it whose first line is the step that the model comes from."""
 TRACKER = "latest_checkpointed_iteration.txt"
 """verl's file with the step of the last checkpoint."""
 LARGE_PARTS = ("metrics", "rollouts", "controller")
@@ -252,7 +252,7 @@ def _read_settings(file: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def read_step(file: Path) -> int | None:
     """Return the step in ``STEP_FILE`` or ``TRACKER``; None if there is none or it is damaged."""
-    text = file.read_text().strip() if file.is_file() else ""
+    text = file.read_text().partition("\n")[0].strip() if file.is_file() else ""
     return int(text) if text.isdecimal() else None
 
 

@@ -1,5 +1,6 @@
 """A checkpoint is data: nothing in it is executed."""
 
+import json
 import os
 import pickle
 import random
@@ -11,8 +12,11 @@ pytest.importorskip("torch.distributed", reason="torch is not installed")
 
 import numpy as np
 import torch
+from transformers import Qwen2Config
 
+from seele.errors import CheckpointError
 from seele_verl.data_only import FORCED, reading_data_only
+from seele_verl.merge import merge_checkpoint
 
 
 class Payload:
@@ -47,6 +51,19 @@ def test_fsdp1_is_left_as_it_is(tmp_path, hostile):
     with reading_data_only("fsdp"):
         load(hostile)
     assert (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_merging_runs_nothing_whatever_the_checkpoint_says_of_itself(tmp_path, hostile, version):
+    checkpoint = tmp_path / "global_step_1"
+    actor = checkpoint / "actor"
+    Qwen2Config(architectures=["Qwen2ForCausalLM"]).save_pretrained(actor / "huggingface")
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": version, "world_size": 1}))
+    hostile.rename(actor / "model_world_size_1_rank_0.pt")
+    (checkpoint / "data.pt").touch()
+    with pytest.raises(CheckpointError, match="Weights only load failed"):
+        merge_checkpoint(tmp_path)
+    assert not (tmp_path / "canary").exists()
 
 
 def test_what_verl_saves_of_the_random_numbers_is_data(tmp_path):

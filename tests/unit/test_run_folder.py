@@ -19,7 +19,7 @@ pytest.importorskip("omegaconf", reason="the training stack is not installed")
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, ConfigError
-from seele.report.run_folder import STEP_FILE, TRACKER
+from seele.report.run_folder import STEP_FILE, TRACKER, read_step
 from seele_verl import merge, train
 from seele_verl.runs import card as run_card
 from seele_verl.runs import checkpoints
@@ -669,15 +669,19 @@ def test_merging_twice_does_the_work_once(tmp_path, merger):
     assert (tmp_path / "merged" / "config.json").exists()
 
 
-def test_a_step_that_was_trained_again_is_merged_again(tmp_path, merger):
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_step_that_was_trained_again_is_merged_again(tmp_path, merger, hours):
     save_checkpoint(tmp_path, 10)
     merge.merge_checkpoint(tmp_path)
     shards = tmp_path / "global_step_10" / "actor" / "model_world_size_1_rank_0.pt"
     shards.touch()
-    later_ns = (tmp_path / "merged" / STEP_FILE).stat().st_mtime_ns + 1_000_000_000
-    os.utime(shards, ns=(later_ns, later_ns))
     merge.merge_checkpoint(tmp_path)
-    assert len(merger) == 2
+    then_ns = shards.stat().st_mtime_ns + hours * 3_600 * 10**9
+    os.utime(shards, ns=(then_ns, then_ns))
+    for _ in range(2):
+        merge.merge_checkpoint(tmp_path)
+    assert len(merger) == 3
+    assert read_step(tmp_path / "merged" / STEP_FILE) == 10
 
 
 def test_a_merged_model_stands_for_a_checkpoint_that_was_removed(tmp_path, merger):

@@ -9,6 +9,7 @@ python -m seele_verl.merge RUN --list
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seele.errors import CheckpointError, SeeleError
-from seele.report.run_folder import MERGED, STEP_FILE
+from seele.report.run_folder import MERGED, STEP_FILE, read_step
 from seele_verl.cpu import ENVIRONMENT
 from seele_verl.lora import ADAPTER, MODEL, join_adapter
 from seele_verl.runs.checkpoints import (
@@ -59,13 +60,14 @@ def merge_checkpoint(run: Path, step: int | None = None) -> Path:
         if _is_merged(run, step):
             return merged
         shutil.rmtree(partial, ignore_errors=True)
+        origin = _origin(run, step)
         if whole := whole_model(run, step):
             shutil.copytree(whole, partial)
         else:
             _run_merger(step_folder(run, step) / "actor", partial)
             if (partial / ADAPTER).is_dir():
                 join_adapter(partial, _base_model(run))
-        (partial / STEP_FILE).write_text(str(step))
+        (partial / STEP_FILE).write_text(origin)
         shutil.rmtree(merged, ignore_errors=True)
         partial.rename(merged)
     return merged
@@ -97,12 +99,21 @@ def _base_model(run: Path) -> str | None:
 
 
 def _is_merged(run: Path, step: int) -> bool:
-    """True if the merged model comes from the step's checkpoint, and no file of the checkpoint is newer."""
+    """True if the merged model comes from the step's checkpoint as it is now, or the checkpoint is gone."""
     marker = run / MERGED / STEP_FILE
-    if not marker.is_file() or marker.read_text() != str(step):
+    if read_step(marker) != step:
         return False
-    written = [file.stat().st_mtime_ns for file in step_folder(run, step).rglob("*") if file.is_file()]
-    return max(written, default=0) <= marker.stat().st_mtime_ns
+    return not step_folder(run, step).is_dir() or marker.read_text() == _origin(run, step)
+
+
+def _origin(run: Path, step: int) -> str:
+    """Return the step, and a hash that changes if a file of its checkpoint is written again. Times are only
+    compared with themselves: the clock may have been set back.
+    """
+    folder = step_folder(run, step)
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    stamps = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return f"{step}\n{hashlib.sha256(json.dumps(stamps).encode()).hexdigest()}\n"
 
 
 def complete_steps(run: Path) -> list[int]:
@@ -140,10 +151,7 @@ def _run_merger(actor: Path, target: Path) -> None:
     from seele_verl.data_only import FORCED
 
     # Without a GPU, verl needs our platform's variables, as in training.
-    environment = os.environ | ({} if torch.cuda.is_available() else ENVIRONMENT)
-    layout = actor / "fsdp_config.json"
-    if layout.is_file() and json.loads(layout.read_text())["FSDP_version"] == 2:
-        environment |= FORCED
+    environment = os.environ | ({} if torch.cuda.is_available() else ENVIRONMENT) | FORCED
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
     command += ["--local_dir", str(actor), "--target_dir", str(target)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
