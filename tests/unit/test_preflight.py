@@ -27,9 +27,11 @@ from seele_verl import train
 from seele_verl.checks.cluster import capability, check_free_gpus, check_nodes, files_to_share, unshared
 from seele_verl.checks.command_line import explain
 from seele_verl.checks.preflight import check_run
+from seele_verl.checks.secrets import refuse_secrets
 from seele_verl.checks.without_effect import WITHOUT_EFFECT, check_has_effect, check_part_is_used
 from seele_verl.engine.model_runner import check_model_runner
 from seele_verl.plan import worker_variables
+from seele_verl.runs.card import read_run_card, write_run_card
 from seele_verl.runs.checkpoints import recording_files
 from seele_verl.settings import cpu_dtype, read_settings
 from seele_verl.train import set_environment, verl_config_folder
@@ -101,6 +103,26 @@ def test_own_problems_without_own_validation_problems_are_not_sent_to_make_the_d
 def test_a_sound_run_passes(check):
     found = check()
     assert (found.num_problems, found.num_unhintable) == (8, 0)
+
+
+def test_a_run_folder_may_have_any_name(check, tmp_path):
+    folder = tmp_path / "a b'\"=${c}<script>"
+    quoted = str(folder).replace("'", "\\'").replace("${", "\\${")
+    override = f"trainer.default_local_dir='{quoted}'"
+    check(override)
+    assert Path(train.compose([override]).trainer.default_local_dir) == folder
+    folder.mkdir()
+    write_run_card(folder, {"arguments": [override]})
+    assert read_run_card(folder) == {"arguments": [override]}
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name]
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_a_run_that_executes_a_models_code_says_so(check, tmp_path, capsys, trusts):
+    override = f"actor_rollout_ref.model.trust_remote_code={str(trusts).lower()}"
+    train._announce(tmp_path, train.compose([override]), check(override), None)
+    said = "trust_remote_code: every process of the run executes code that ships with the model\n"
+    assert (said in capsys.readouterr().out) is trusts
 
 
 def test_a_supervised_update_divides_over_ranks_and_fixed_micro_batches(check):
@@ -216,6 +238,22 @@ BAD_SETTINGS = [
     ("+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=abc", "export HF_TOKEN in the shell"),
     ("+ray_kwargs.ray_init.runtime_env.env_vars.my_api_keys=abc", "export my_api_keys in the shell"),
     ("+seele.reward.kwargs.api_key=abc", "seele.reward.kwargs.api_key: settings are written to the run's"),
+    ("+seele.reward.kwargs.hf_token=abc", "seele.reward.kwargs.hf_token: settings are written"),
+    ("+seele.reward.kwargs.openai_key=abc", "seele.reward.kwargs.openai_key: settings are written"),
+    ("+seele.reward.kwargs.token=abc", "seele.reward.kwargs.token: settings are written"),
+    ("+seele.reward.kwargs.bearer=abc", "seele.reward.kwargs.bearer: settings are written"),
+    (
+        "+seele.reward.kwargs.url='https://user:pw@host/'",
+        "seele.reward.kwargs.url: an address with a password",
+    ),
+    ("+seele.reward.kwargs.url='https://abc@host/'", "seele.reward.kwargs.url: an address with a password"),
+    ("+seele.reward.kwargs.servers=[{api_key: x}]", "seele.reward.kwargs.servers.0.api_key: settings are"),
+    ("+seele.reward.kwargs.api_keys=[x]", "seele.reward.kwargs.api_keys.0: settings are"),
+    ("+ray_kwargs.ray_init.runtime_env.env_vars.DB_PASSWD=abc", "export DB_PASSWD in the shell"),
+    (
+        "+ray_kwargs.ray_init.runtime_env.env_vars.HTTPS_PROXY='http://u:pw@h'",
+        "env_vars.HTTPS_PROXY: an address with a password or token",
+    ),
     ("+seele.reward.kwargs.most=0.3", "seele.reward.kwargs.most: has no effect; it is for a reward function"),
     ("+seele.reward.kwargs={most: 0.3}", "seele.reward.kwargs: has no effect; it is for a reward function"),
     (
@@ -505,6 +543,19 @@ def test_a_model_that_cannot_have_a_value_head_is_refused(check, model, tmp_path
     MambaConfig(vocab_size=259).save_pretrained(other)
     with pytest.raises(ConfigError, match=r"no value head for MambaConfig .*take another base model"):
         check("method=ppo", f"actor_rollout_ref.model.path={other}")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"max_tokens": 100, "token": 3, "stop_token": "</s>", "pad_token": "<pad>", "tokenizer": "mine"},
+        {"answer_key": "answer", "path": "hf://datasets/a@main/x:y", "mail": "me@example.org"},
+        {"url": "https://example.org:8000/v1@2", "clone": "ssh://git@example.org/a"},
+        {"servers": [{"url": "http://10.0.0.1:8000"}], "keyword": "a", "key": None, "token_limit": "many"},
+    ],
+)
+def test_ordinary_settings_are_no_secrets(setting):
+    refuse_secrets(OmegaConf.create({"seele": {"reward": {"kwargs": setting}}}))
 
 
 @pytest.mark.parametrize(

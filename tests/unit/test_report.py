@@ -248,8 +248,9 @@ def test_names_of_files_splits_and_benchmarks_are_escaped_and_are_no_mathematics
     (run / "eval/scores.json").write_text(json.dumps({"scores": [score_line(benchmark="<b>bench")]}))
     (run / "resolved.yaml").write_text(yaml.safe_dump({"<b>key": "<b>value"}))
     (run / "run_card.json").write_text(json.dumps({"<b>commit": ["<b>", True, 7]}))
-    page = build_report(run.rename(run.parent / "<b>run"))["index.html"].decode()
+    page = build_report(run.rename(run.parent / "<b>a b'\"=${c}<script>"))["index.html"].decode()
     assert page.count("&lt;b&gt;bench") == 1
+    assert "&lt;b&gt;a b&#39;&#34;=${c}&lt;script&gt;" in page and "<script" not in page
     # The numbers of the tiles are the only bold elements.
     assert page.count("<b>") == page.count('class="tile"')
 

@@ -8,18 +8,31 @@ from omegaconf import DictConfig, OmegaConf
 
 from seele.errors import ConfigError
 
-SECRET_VARIABLE = re.compile(r"(?i)(?:.*_)?(?:KEYS?|TOKEN|SECRET|PASSWORD|CREDENTIALS|PAT)(?:_.*)?")
+SECRET_VARIABLE = re.compile(
+    r"(?i)(?:.*_)?(?:KEYS?|TOKEN|SECRETS?|PASSW(?:OR)?D|PASSPHRASE|BEARER|CREDENTIALS?|PAT)(?:_.*)?"
+    r"|.*_(?:PASS|PWD)"
+)
 """Names of environment variables that hold secrets, such as WANDB_API_KEY and HF_TOKEN."""
 SECRET_SETTING = re.compile(
-    r"(?i)(?:.*_)?(?:(?:api|access|private)_?keys?|(?:api|auth|access)_?token|secret|password)(?:_.*)?"
+    r"(?i)(?:.*_)?(?:(?:api|access|private)_?keys?|(?:api|auth|access)_?token"
+    r"|secrets?|passw(?:or)?d|passphrase|bearer|credentials?|authorization)(?:_.*)?"
 )
-"""Names of settings that hold secrets; ``token`` and ``key`` alone may be something else."""
+"""Names of settings that hold secrets, whatever their value."""
+SECRET_TEXT = re.compile(r"(?i)(?:.*_)?token|.*_(?:keys?|pass|pwd|pat)")
+"""Names of settings that hold secrets if their value is a text; a number may count tokens."""
+ORDINARY = re.compile(
+    r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|stop|start|end|image|video|audio)_token"
+    r"|(?:prompt|reward_fn|image|video|audio|teacher|answer|score|label|group|sort)_keys?"
+)
+"""Tokens of a vocabulary, and names of columns."""
+PASSWORD_IN_ADDRESS = re.compile(r"://[^/?\s:@]*:[^/?\s@]+@|(?i:https?)://[^/?\s@]+@")
+"""A text with the beginning of an address such as ``https://user:password@host``."""
 VARIABLES = "ray_kwargs.ray_init.runtime_env.env_vars"
 
 
 def refuse_secrets(config: DictConfig) -> None:
     """Raise ``ConfigError`` if a setting, or a variable that is passed to the workers, has the name of a
-    secret.
+    secret, or an address with a password.
     """
     for name in OmegaConf.select(config, VARIABLES) or {}:
         if SECRET_VARIABLE.fullmatch(name):
@@ -28,19 +41,28 @@ def refuse_secrets(config: DictConfig) -> None:
                 f"trackers; export {name} in the shell that starts the run, and on a cluster in the one of "
                 "`ray start` on each node"
             )
-    for key in _keys(OmegaConf.to_container(config, resolve=False)):
-        if SECRET_SETTING.fullmatch(key.rpartition(".")[2]):
+    for key, value in _values(OmegaConf.to_container(config, resolve=False)):
+        has_address = isinstance(value, str) and PASSWORD_IN_ADDRESS.search(value)
+        if has_address or any(_is_secret(name, value) for name in key):
+            reason = "an address with a password or token, but " if has_address else ""
             raise ConfigError(
-                f"{key}: settings are written to the run's folder and log and sent to its trackers; read a "
-                "secret from an environment variable instead"
+                f"{'.'.join(key)}: {reason}settings are written to the run's folder and log and sent to its "
+                "trackers; read a secret from an environment variable instead, or rename the setting if it "
+                "holds none"
             )
 
 
-def _keys(section: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of all values that are set."""
-    if not isinstance(section, dict):
-        if section is not None:
-            yield prefix
-        return
-    for name, value in section.items():
-        yield from _keys(value, f"{prefix}.{name}" if prefix else str(name))
+def _is_secret(name: str, value: Any) -> bool:
+    name = name.replace("-", "_")
+    if SECRET_SETTING.fullmatch(name):
+        return True
+    return bool(isinstance(value, str) and SECRET_TEXT.fullmatch(name) and not ORDINARY.fullmatch(name))
+
+
+def _values(part: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield all values that are set, with their keys; a list's are its indices."""
+    if isinstance(part, dict | list):
+        for name, value in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _values(value, (*key, str(name)))
+    elif part is not None:
+        yield key, part
