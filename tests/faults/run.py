@@ -6,7 +6,8 @@ the run then does is compared with the same run in one piece.
     python tests/faults/run.py --out runs/kills --runs 1 --faults 10 --roles driver recipe=smollm2_gsm8k \
         hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
 
-Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind.
+Prints a row for each fault, what the run did differently from the one in one piece, and what was left behind;
+ends with status 1 if anything was. Other runs on the machine that start in between count as left behind.
 The next fault comes once two steps have been trained after the one before, up to SPREAD seconds later.
 """
 
@@ -49,6 +50,13 @@ ROLES = {
     "GCS": r"/gcs/gcs_server ",
 }
 """Kind of process -> how its command line reads, as Ray names it."""
+OF_A_RUN = "|".join(
+    (
+        *(*ROLES.values(), r"^ray::|^VLLM::", r"/ray/(?:dashboard|_private)/", r"/seele_verl/cpu/fork_"),
+        r"multiprocessing\.(?:resource_tracker|forkserver|spawn)",
+    )
+)
+"""How command lines of a run's processes read, whatever their role."""
 PATIENCE_S = 900.0
 SETTLE_S = 30.0
 """After the last run: Python's resource trackers remove semaphores of killed processes."""
@@ -165,6 +173,24 @@ def compare(whole: Path, run: Path) -> list[str]:
     ]
 
 
+def is_same(row: Sequence[str]) -> bool:
+    """True if a row of ``compare`` says that the run has all of the run in one piece."""
+    return row[1] == "yes" and all(len(set(cell.split(" of "))) == 1 for cell in row[2:])
+
+
+def processes(out: Path) -> set[psutil.Process]:
+    """This machine's processes that belong to a run, or name the folder ``out``; without this one."""
+    found = set()
+    for each in psutil.process_iter():
+        try:
+            line = " ".join(each.cmdline()) + " "
+        except psutil.Error:
+            continue
+        if each.pid != psutil.Process().pid and (str(out) in line or re.search(OF_A_RUN, line)):
+            found.add(each)
+    return found
+
+
 def temporary_files() -> set[Path]:
     """What lies among the system's temporary files and in its shared memory; Ray keeps its sessions' logs."""
     return {*Path("/tmp").iterdir(), *Path("/dev/shm").iterdir()} - {Path("/tmp/ray")}
@@ -187,6 +213,7 @@ def main() -> None:
     overrides = overrides or [*JOB]
     options.out.mkdir(parents=True, exist_ok=True)
     before, whole = temporary_files(), options.out / "whole"
+    others = processes(options.out.resolve())
     if start(whole, overrides, restarts=0, watchdog_minutes=options.watchdog_minutes).wait():
         raise SystemExit(f"the run in one piece failed, see {whole.with_suffix('.log')}")
     by_itself = temporary_files() - before
@@ -210,17 +237,12 @@ def main() -> None:
     heads = ["run", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
     sys.stdout.write(f"{markdown_table(heads, compared)}\n\n")
     time.sleep(SETTLE_S)
-    runs = [each for each in psutil.process_iter() if _belongs(each, options.out.resolve())]
+    runs = processes(options.out.resolve()) - others
     left = sorted(map(str, temporary_files() - before - by_itself))
     sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
     sys.stdout.write(f"left behind by the run in one piece: {sorted(map(str, by_itself))[:5]}\n")
-
-
-def _belongs(process: psutil.Process, out: Path) -> bool:
-    try:
-        return process.pid != psutil.Process().pid and str(out) in " ".join(process.cmdline())
-    except psutil.Error:
-        return False
+    if runs or left or not all(map(is_same, compared)):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python tests/faults/surroundings.py --out runs/disk --cases "full disk"
 
 Each case is a run that goes on by itself, or by the same command once there is room again, and is compared
-with a run in one piece. A full disk needs root (it mounts a file system of its own), a limit on memory needs
-writable control groups, version 1 or 2.
+with a run in one piece; the status is 1 if anything differs or is left behind. A full disk needs root (it
+mounts a file system of its own), a limit on memory needs writable control groups, version 1 or 2.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from run import JOB, compare, start, temporary_files, wait_for
+from run import JOB, SETTLE_S, compare, is_same, processes, start, temporary_files, wait_for
 
 from seele.maths.tables import markdown_table
 from seele_verl.runs.checkpoints import saved_steps, step_folder
@@ -149,19 +149,28 @@ def main() -> None:
     whole = options.out / "whole"
     if go(whole, overrides).wait():
         raise SystemExit(f"the run in one piece failed, see {whole.with_suffix('.log')}")
-    before, rows = temporary_files(), []
+    before, rows, same = temporary_files(), [], True
+    others = processes(options.out.resolve())
     for case in options.cases:
         run = options.out / case.replace(" ", "_")
         happened = CASES[case](run, overrides, whole)
-        rows.append([case, *compare(whole, run)[1:], happened])
+        compared = [
+            compare(whole, each) for each in (run, run.with_name(f"{run.name}_other")) if each.exists()
+        ]
+        same = same and all(map(is_same, compared))
+        rows.append([case, *compared[0][1:], happened])
         sys.stdout.write(" | ".join(rows[-1]) + "\n")
         sys.stdout.flush()
     heads = ["case", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
     sys.stdout.write(f"\n{markdown_table([*heads, 'what happened'], rows)}\n")
-    sys.stdout.write(f"left behind: {sorted(map(str, temporary_files() - before))[:5]}\n")
+    time.sleep(SETTLE_S)
+    runs, left = processes(options.out.resolve()) - others, sorted(map(str, temporary_files() - before))
+    sys.stdout.write(f"left behind: {len(runs)} processes; {len(left)} temporary files {left[:5]}\n")
     for mounted in options.out.iterdir():
         if mounted.is_mount():
             subprocess.run(["umount", str(mounted)], check=True)
+    if runs or left or not same:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from omegaconf import OmegaConf
 
 from seele.report.run_folder import TRACKER
 from seele_verl.runs import stopping, supervision
-from seele_verl.runs.card import write_run_card
+from seele_verl.runs.card import RUN_CARD, write_run_card
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stopping import (
@@ -77,7 +78,8 @@ class Drivers:
         step, saved, status = self.ends[len(self.calls)]
         self.calls.append((command[3:], environment[RESTARTS]))
         if step is not None:
-            write_run_card(self.run, {"status": "running"})
+            card = {"status": "failed", "error": "training stopped: node lost; see logs/train.log"}
+            write_run_card(self.run, card if status == FAULT else {"status": "running"})
             RunLog(self.run).append(step, {})
         if saved is not None:
             (self.run / f"global_step_{saved}").mkdir(exist_ok=True)
@@ -101,6 +103,7 @@ def supervised(run: Path, *, max_restarts: int) -> int:
     return supervise(OmegaConf.create({"trainer": trainer}), ["trainer.resume_mode=disable"])
 
 
+LOST, KILLED = "The last fault: training stopped: node lost\n", "The last fault: signal SIGKILL\n"
 GOES_ON = ["trainer.resume_mode=auto", "trainer.resume_from_path=null"]
 
 
@@ -111,15 +114,44 @@ def test_a_run_that_stops_goes_on_from_its_own_checkpoint(drivers, capsys):
     assert these.calls == [(first, "0"), (first, "1"), (first + GOES_ON, "2")]
     assert capsys.readouterr().err.splitlines() == [
         "the driver ended with signal SIGKILL after step 3; restart 1 of 3",
-        "the driver ended with status 1 after step 5; restart 2 of 3",
+        "the driver ended with status 1 after step 5; restart 1 of 3",
     ]
+
+
+def test_each_new_checkpoint_allows_the_restarts_anew(drivers, capsys):
+    faults = [(step, saved, FAULT) for step, saved in [(3, 2), (4, 2), (7, 6), (8, 6), (9, 6)]]
+    assert supervised(drivers(*faults).run, max_restarts=2) == FAULT
+    said = capsys.readouterr().err.splitlines()
+    assert [line.rpartition("; ")[2] for line in said[:4]] == [f"restart {n} of 2" for n in (1, 2, 1, 2)]
+    assert "trainer.max_restarts=2 allows no more restarts from one checkpoint" in said[4]
+
+
+def test_a_clock_that_was_set_back_between_the_stages_changes_nothing(drivers, capsys):
+    these = drivers((3, 2, FAULT), (4, 2, FAULT), (9, 8, 0))
+    first_card = these.run / "sft" / RUN_CARD
+    write_run_card(first_card.parent, {"status": "finished"})
+    RunLog(first_card.parent).append(30, {})
+    later_ns = first_card.stat().st_mtime_ns + 3_600 * 10**9
+    os.utime(first_card, ns=(later_ns, later_ns))
+    assert supervised(these.run, max_restarts=3) == 0
+    assert "after step 4; restart 2 of 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("ends", "allowed", "status", "says"),
     [
-        ([(3, 2, FAULT), (3, 2, FAULT)], 9, FAULT, "it stopped twice after step 3"),
-        ([(3, 2, FAULT), (4, 2, -signal.SIGKILL)], 1, 137, "trainer.max_restarts=1 allows no more restarts"),
+        (
+            [(3, 2, FAULT), (3, 2, FAULT)],
+            9,
+            FAULT,
+            "twice after step 3, so it would stop there again. " + LOST,
+        ),
+        (
+            [(3, 2, FAULT), (4, 2, -signal.SIGKILL)],
+            1,
+            137,
+            "=1 allows no more restarts from one checkpoint. " + KILLED,
+        ),
         ([(3, 2, FAULT), (4, 4, STOPPED)], 1, STOPPED, "restart 1 of 1"),
         ([(None, None, FAULT)], 3, FAULT, ""),  # before the run began
         ([(None, None, 2)], 3, 2, ""),
@@ -400,3 +432,17 @@ def test_a_user_without_a_name_has_a_folder_of_compiled_kernels(monkeypatch):
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     with scratch_folder():
         assert os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith(f"/torchinductor_uid_{os.getuid()}")
+
+
+def test_the_harness_of_faults_finds_what_differs_or_stays(tmp_path):
+    run = runpy.run_path(str(Path(__file__).parents[1] / "faults" / "run.py"))
+    assert run["is_same"](["run_0", "yes", "20 of 20", "7 of 7"])
+    assert not run["is_same"](["run_0", "no", "20 of 20", "7 of 7"])
+    assert not run["is_same"](["run_0", "yes", "20 of 20", "6 of 7"])
+    before = run["processes"](tmp_path)
+    sleeps = [sys.executable, "-c", "import time; time.sleep(600)", "-m", "seele.reward.worker", "x"]
+    with subprocess.Popen(sleeps) as left:
+        found = run["processes"](tmp_path) - before
+        left.kill()
+    assert psutil.Process(os.getpid()) not in found
+    assert left.pid in {each.pid for each in found}

@@ -204,8 +204,8 @@ def _run_stage(
         card["status"] = "stopped" if has_stopped(folder) else "finished"
     except KeyboardInterrupt:
         raise  # a run without an end and without a process is interrupted
-    except BaseException:
-        card["status"] = "failed"
+    except BaseException as error:
+        card |= {"status": "failed", "error": str(error)}
         raise
     finally:
         card["wall_s"] = round(time.monotonic() - started, 1)

@@ -28,7 +28,7 @@ from omegaconf import DictConfig
 
 from seele.child import Handler, handling
 from seele.report.run_folder import FIRST_STAGE
-from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.card import RUN_CARD, read_run_card
 from seele_verl.runs.checkpoints import last_complete_step
 from seele_verl.runs.log import last_step
 from seele_verl.runs.scratch import scratch_folder
@@ -131,21 +131,14 @@ def reason_to_give_up(now: Progress, before: Progress | None, *, restarts: int, 
     Args:
         now: Where it stopped.
         before: Where it stopped the last time.
-        restarts: How often it was restarted.
+        restarts: How often it was restarted since its last checkpoint.
         allowed: ``trainer.max_restarts``.
     """
     if now == before:
         return f"it stopped twice after step {now.step}, so it would stop there again"
     if restarts >= allowed:
-        return f"trainer.max_restarts={allowed} allows no more restarts"
+        return f"trainer.max_restarts={allowed} allows no more restarts from one checkpoint"
     return None
-
-
-def progress_of(run: Path) -> Progress:
-    """Return how far the run in this folder has come, in the last stage that has begun."""
-    cards = _cards(run)
-    stage = max(cards, key=cards.__getitem__, default="")
-    return Progress(stage, last_step(run / stage))
 
 
 def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
@@ -163,7 +156,8 @@ def supervise(config: DictConfig, arguments: Sequence[str]) -> int:
 
 
 def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> int:
-    run, before = Path(config.trainer.default_local_dir).resolve(), None
+    run, stage, used = Path(config.trainer.default_local_dir).resolve(), "", 0
+    before, saved_before = None, None
     allowed, minutes = config.trainer.max_restarts, config.trainer.watchdog_minutes or math.inf
     for restarts in count():
         cards = _cards(run)
@@ -175,20 +169,27 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
         as_a_shell_has_it = 128 - status if status < 0 else status
         # SIGTERM ends a driver that does not listen yet, or is between two stages.
         is_stopped = orders.told == signal.SIGTERM == -status
+        written = [each for each, when in _cards(run).items() if cards.get(each) != when]
         never_began = _cards(run) == cards and not restarts and orders.told is None
         if not is_stopped and (not is_fault(status) or never_began):
             return as_a_shell_has_it
-        now = progress_of(run)
+        # In one driver's life, the first stage comes first.
+        stage = next(iter(written), stage)
+        now, saved = Progress(stage, last_step(run / stage)), (stage, last_complete_step(run / stage))
         said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         stopped = f"the driver ended with {said} after step {now.step}"
         if orders.told is not None:
             sys.stderr.write(f"{stopped}; the run is not restarted: it was told to stop\n")
             return STOPPED if orders.told == signal.SIGTERM else 128 + orders.told
-        if why := reason_to_give_up(now, before, restarts=restarts, allowed=allowed):
-            sys.stderr.write(f"{stopped}; the run is not restarted: {why}\n")
+        used = used if saved == saved_before else 0
+        if why := reason_to_give_up(now, before, restarts=used, allowed=allowed):
+            card = read_run_card(run / stage) if written else {}
+            error = card.get("error", said).partition("; see ")[0]
+            sys.stderr.write(f"{stopped}; the run is not restarted: {why}. The last fault: {error}\n")
             return as_a_shell_has_it
-        sys.stderr.write(f"{stopped}; restart {restarts + 1} of {allowed}\n")
-        before = now
+        used += 1
+        sys.stderr.write(f"{stopped}; restart {used} of {allowed}\n")
+        before, saved_before = now, saved
     raise AssertionError("the loop ends by returning")
 
 
@@ -199,7 +200,9 @@ def goes_on_arguments(run: Path) -> list[str]:
 
 
 def _cards(run: Path) -> dict[str, int]:
-    """Return, by stage, when its card was last written; each stage writes one when it begins."""
+    """Return, by stage, when its card was last written, the last stage first. Each writes one when it begins.
+    A time says only whether the card was written again: the clock may have been set back.
+    """
     cards = {stage: run / stage / RUN_CARD for stage in ("", FIRST_STAGE)}
     return {stage: card.stat().st_mtime_ns for stage, card in cards.items() if card.exists()}
 
