@@ -184,7 +184,7 @@ def test_a_signal_to_a_training_script_reaches_its_run(allocation: Allocation) -
     script = ["bash", allocation.root / "scripts" / "train_qwen2.5-7b.sh", "seele.seed=1"]
     environment = {**allocation.environment, "WAITS": "yes", "RAY_ADDRESS": ""}
     with subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        allocation.wait_for("train -m seele_verl.train trainer.max_restarts=3 method=seele")
+        allocation.wait_for("train -m seele_verl.train trainer.max_restarts=3 ")
         process.terminate()
         assert process.wait() == STOPPED
     assert allocation.count("^saved$") == 1

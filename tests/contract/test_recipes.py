@@ -167,8 +167,9 @@ def script_arguments(recipe: str, *arguments: str, **environment: str) -> list[s
     ).stdout
     (line,) = printed.splitlines()
     words = shlex.split(line.removeprefix("+ "))
-    assert words[:4] == ["python", "-m", "seele_verl.train", "trainer.max_restarts=3"]
-    return words[4:]
+    own = ["trainer.max_restarts=3", "trainer.watchdog_minutes=60"]
+    assert words[:5] == ["python", "-m", "seele_verl.train", *own]
+    return words[5:]
 
 
 def test_files_may_come_as_lzes_launchers_take_them(composed: Compose) -> None:

@@ -117,4 +117,4 @@ def test_106_compares(follow):
 
 def test_107_plans(follow):
     _, said = follow("107")
-    assert "trainer.max_restarts=3 method=seele" in said and "for rounds" in said
+    assert "trainer.max_restarts=3 trainer.watchdog_minutes=60 method=seele" in said and "for rounds" in said
