@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from seele.records import Instance
-from seele.report.comparison.tables import amount, share
+from seele.report.comparison.tables import amount, practice_cell, share
 from seele.report.curves import aimed_accuracy
 from seele.report.run_folder import RolloutLine, RunFolder, ScoreLine
-from seele.report.series import by_step
+from seele.report.series import PRACTICE, by_step, practice
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -136,6 +136,7 @@ def render_page(run: RunFolder, summary: Mapping[str, Any], figures: Collection[
         is_hinted=is_hinted,
         has_target=aimed_accuracy(run) is not None,
         rewards=_rewards(run),
+        practised=_practised(run),
         accuracies=_accuracies(summary),
         scores=[_score_cells(score) for score in run.scores],
         last_third=_last_third(summary),
@@ -191,6 +192,22 @@ def _rewards(run: RunFolder) -> list[tuple[str, str, str]]:
     names = sorted({key for row in run.metrics for key in row if key.startswith("reward/")})
     series = {name: by_step(run.metrics, name) for name in names}
     return [(name, f"{each.y[-1]:.4g}", f"{each.x[-1]:.0f}") for name, each in series.items()]
+
+
+def _practised(run: RunFolder) -> list[tuple[str, ...]]:
+    """A row for each metric of what is practised under hints: title, first and last value, and the mean over
+    the last third of the steps; only those that the run has.
+    """
+    late = practice(run.metrics)
+    series = {name: each for name in PRACTICE if (each := by_step(run.metrics, name))}
+    return [
+        (
+            PRACTICE[name],
+            *(f"{practice_cell(name, each.y[end])} (step {each.x[end]:.0f})" for end in (0, -1)),
+            practice_cell(name, late.get(name)),
+        )
+        for name, each in series.items()
+    ]
 
 
 def _last_third(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,17 @@ Value = TypeVar("Value")
 VALIDATION = "val/accuracy/"
 ROUND = "accuracy/round_"
 PHASE = "timing_s/"
+PRACTICE = {
+    "hints/reliance": "hint reliance, nats a token",
+    "starts/question": "rollouts without a hint",
+    "starts/first_third": "rollouts from the first third",
+    "starts/middle_third": "rollouts from the middle third",
+    "starts/last_third": "rollouts from the last third",
+    "practised/first_third": "first third practised",
+    "practised/middle_third": "middle third practised",
+    "practised/last_third": "last third practised",
+}
+"""Titles of the metrics of what the policy practises under hints; all but the first are shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,14 @@ def last_third(metrics: Sequence[Metrics]) -> Sequence[Metrics]:
     """The last third of the training steps, rounded up."""
     trained = [row for row in metrics if row["step"] > 0]
     return trained[len(trained) - -(-len(trained) // 3) :]
+
+
+def practice(metrics: Sequence[Metrics]) -> dict[str, float]:
+    """Means of the metrics in ``PRACTICE`` over the last third of the training steps, each over the steps
+    that have it; without those that none has.
+    """
+    rows = last_third(metrics)
+    return {name: fmean(series.y) for name in PRACTICE if (series := by_step(rows, name))}
 
 
 def moving_mean(series: Series, *, window: int) -> Series:

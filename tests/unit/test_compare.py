@@ -713,7 +713,7 @@ def test_the_same_runs_give_the_same_bytes(runs):
 
 def test_the_summary_is_json_with_the_conditions_and_the_numbers(runs):
     summary = json.loads(summary_text(compare(runs)))
-    assert list(summary) == ["reference", "interval", "runs", "results", "notes"]
+    assert list(summary) == ["reference", "interval", "runs", "results", "practice", "notes"]
     run = summary["runs"][0]
     assert (run["run"], run["arm"], run["seed"]) == (runs[0].as_posix(), "grpo", 0)
     assert (run["commit"], run["model"], run["train_files"]) == (
@@ -759,6 +759,29 @@ def test_names_are_shown_as_text_and_break_no_table(tmp_path):
     cells = [line.count("|") for line in tables.splitlines() if line.startswith("|")]
     # Four tables of 6, 6, 7 and 15 columns: head, rule and a row each.
     assert cells == [7] * 6 + [8] * 3 + [16] * 3
+
+
+def test_what_arms_practised_under_hints_is_a_table_of_means_over_seeds(tmp_path):
+    # Six steps: the last third is 5 and 6. Only step 5 of seed 0 has reliance, and grpo has no hint.
+    def metrics(seed):
+        return lambda step: (
+            {"starts/question": 0.125 * (seed + step - 4)}
+            | ({"hints/reliance": 0.25} if (seed, step) == (0, 5) else {})
+        )
+
+    folders = [make_run(tmp_path / "grpo", straight(0.1, 0.3, steps=6, every=3))]
+    assert "practice" not in build_files(compare(folders))["comparison.md"].decode().lower()
+    for seed in (0, 1):
+        accuracies = straight(0.1, 0.3, steps=6, every=3)
+        settings = {"method": "seele", "seed": seed, "metrics": metrics(seed)}
+        folders.append(make_run(tmp_path / f"seele-{seed}", accuracies, **settings))
+    files = build_files(compare(folders))
+    text = files["comparison.md"].decode()
+    assert "| arm | hint reliance, nats a token | rollouts without a hint |\n" in text
+    assert "| grpo | - | - |\n| seele | 0.250 | 25.0 % |\n" in text
+    assert "<h2>Practice under hints</h2>" in files["index.html"].decode()
+    means = json.loads(files["summary.json"])["practice"]
+    assert means == {"grpo": {}, "seele": {"hints/reliance": 0.25, "starts/question": 0.25}}
 
 
 def test_a_seed_is_a_name_and_no_amount(tmp_path):

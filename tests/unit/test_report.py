@@ -592,6 +592,26 @@ def test_the_last_values_of_rewards_are_listed_with_those_of_an_own_function(run
         assert row in page
 
 
+def test_what_was_practised_under_hints_is_listed_where_the_run_has_it(run):
+    assert "practised" not in page_of(run) and "hint reliance" not in page_of(run)
+    lines = [
+        {"step": 1, "starts/question": 0.25, "practised/last_third": 1.0, "hints/reliance": 0.5},
+        {"step": 2, "starts/question": 0.5, "practised/last_third": 0.75},
+        {"step": 3, "starts/question": 0.125, "practised/last_third": 0.5},
+    ]
+    write_lines(run / "metrics.jsonl", lines)
+    page = page_of(run)
+    rows = [
+        ("hint reliance, nats a token", "0.500 (step 1)", "0.500 (step 1)", "-"),
+        ("rollouts without a hint", "25.0 % (step 1)", "12.5 % (step 3)", "12.5 %"),
+        ("last third practised", "100.0 % (step 1)", "50.0 % (step 3)", "50.0 %"),
+    ]
+    for name, *values in rows:
+        cells = "".join(f'<td class="number">{value}</td>' for value in values)
+        assert f'<td class="text">{name}</td>{cells}' in page
+    assert "middle third" not in page
+
+
 def test_the_last_third_is_rounded_up_and_leaves_out_what_was_before_training():
     metrics = [{"step": float(step)} for step in range(8)]
     assert [row["step"] for row in last_third(metrics)] == [5, 6, 7]

@@ -5,7 +5,15 @@ import json
 from seele.report.comparison.curves import COSTS
 from seele.report.comparison.figures import draw_figures
 from seele.report.comparison.results import Comparison
-from seele.report.comparison.tables import markdown, result_tables, run_table, summarise, title
+from seele.report.comparison.tables import (
+    PRACTICE_TITLE,
+    markdown,
+    practice_tables,
+    result_tables,
+    run_table,
+    summarise,
+    title,
+)
 from seele.report.comparison.verdicts import verdicts
 from seele.report.page import render_template
 
@@ -28,6 +36,8 @@ def summary_text(comparison: Comparison) -> str:
 def render_page(comparison: Comparison) -> str:
     """The page's HTML; it refers to ``accuracy_COST.png`` for every cost of the comparison."""
     tables = {split: result_tables(comparison, split) for split in comparison.results}
+    if practised := practice_tables(comparison):
+        tables[PRACTICE_TITLE] = practised
     return render_template(
         "comparison.html",
         heading=title(comparison),

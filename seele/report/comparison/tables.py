@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from seele.maths.bootstrap import RESAMPLES
@@ -18,7 +19,7 @@ from seele.report.comparison.results import (
 )
 from seele.report.comparison.runs import ComparedRun
 from seele.report.comparison.verdicts import verdicts
-from seele.report.series import is_validated
+from seele.report.series import PRACTICE, is_validated, practice
 
 
 def summarise(comparison: Comparison) -> dict[str, Any]:
@@ -37,8 +38,19 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             split: {cost: asdict(result) for cost, result in by_cost.items()}
             for split, by_cost in comparison.results.items()
         },
+        "practice": _practice_by_arm(comparison),
         "notes": list(comparison.notes),
     }
+
+
+def _practice_by_arm(comparison: Comparison) -> dict[str, dict[str, float]]:
+    """Arm -> metric -> mean over the seeds that have it; without metrics that no seed has."""
+    found: dict[str, dict[str, float]] = {}
+    for arm, by_seed in comparison.arms.items():
+        seeds = [practice(run.contents.metrics) for run in by_seed.values()]
+        values = {name: [means[name] for means in seeds if name in means] for name in PRACTICE}
+        found[arm] = {name: fmean(each) for name, each in values.items() if each}
+    return found
 
 
 def describe_run(compared: ComparedRun) -> dict[str, Any]:
@@ -89,6 +101,8 @@ UNEQUAL_NOTE = (
     "ones alone, so a difference need not be that of the accuracies."
 )
 SECONDS_NOTE = " Seconds compare only runs that had the machine to themselves."
+
+PRACTICE_TITLE = "Practice under hints"
 
 _BLANK = ("reference", "", "", "", "")
 
@@ -154,12 +168,38 @@ def run_table(comparison: Comparison) -> Table:
     )
 
 
+def practice_tables(comparison: Comparison) -> list[Table]:
+    """Table of what each arm practised under hints; none if no run has such metrics."""
+    by_arm = _practice_by_arm(comparison)
+    names = [name for name in PRACTICE if any(name in means for means in by_arm.values())]
+    table = Table(
+        title="Last third of the steps",
+        heads=("arm", *(PRACTICE[name] for name in names)),
+        rows=tuple(
+            (arm, *(practice_cell(name, means.get(name)) for name in names)) for arm, means in by_arm.items()
+        ),
+        num_names=1,
+        explanation="Means over seeds of each run's mean over those of these steps that log the metric: "
+        "reliance on hints at validations, the others in steps with hints (docs/metrics.md).",
+    )
+    return [table] if names else []
+
+
+def practice_cell(name: str, value: float | None) -> str:
+    """Value of a metric in ``PRACTICE``; a dash for None."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if name == "hints/reliance" else share(value)
+
+
 def markdown(comparison: Comparison) -> str:
     """The verdicts, all notes and all tables as Markdown."""
     parts = [f"# {title(comparison)}\n", *(f"{verdict}\n" for verdict in verdicts(comparison))]
     parts.append("".join(f"- {note}\n" for note in comparison.notes))
     for split in comparison.results:
         parts += [f"## {split}\n", *(_section(table) for table in result_tables(comparison, split))]
+    if practised := practice_tables(comparison):
+        parts += [f"## {PRACTICE_TITLE}\n", *map(_section, practised)]
     parts += ["## Runs\n", _section(run_table(comparison))]
     return "\n".join(part for part in parts if part)
 
