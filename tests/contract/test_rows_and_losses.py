@@ -66,11 +66,13 @@ from seele_verl.protocol import (
     training_rows,
 )
 from seele_verl.rollout_correction import verl_rollout_correction
+from seele_verl.self_distillation import write_divergence
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
 
 PROMPT = [1, 2]
 STEPS = [[11, 12], [13, 14], [15, 16]]
+ASKING = ([1, 7, 2], [1, 7, 7, 2], [1, 7, 7, 7, 2])
 EOS = 9
 VOCABULARY = 20
 INSTANCE = Instance(
@@ -99,7 +101,16 @@ METHODS_OF_ROWS = [
     "adaback",
     "relift",
     *CREDITED,
+    *(CONTINUED := ("adaprefix", "bread")),
+    *(ASKED := ("mfc", "ghpo", "sage")),
+    "scaf_grpo",
+    *(IN_PART := ("adhint", "prefix_rl")),
+    "pope",
+    "opsd",
 ]
+
+
+UNHINTED = ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift", "pope")
 
 
 def rollout(index, right, *, hint_steps=0, tokens=(5, 6, 7), log_prob=-1.5, origin=Origin.POLICY):
@@ -143,11 +154,17 @@ def rollouts_of(method):
     if method == "exgrpo":
         old = rollout(3, True, tokens=(5, 8), log_prob=-0.5, origin=Origin.REPLAY)
         return [rollout(0, True), rollout(1, False), rollout(2, False), old]
-    if method in ("seele", "seele_paper", "uft", "adaback"):
+    if method in ("seele", "seele_paper", "uft", "adaback", *CONTINUED, *ASKED):
         return [rollout(i, i < 2, hint_steps=2) for i in range(4)]
     if method == "trapo":
         hinted = [rollout(i, False, hint_steps=2) for i in (2, 3)]
         return [rollout(0, True), rollout(1, False), *hinted]
+    if method in IN_PART:
+        hints = (0, 0, 2, 2) if method == "adhint" else (1, 1, 2, 2)
+        rollouts = [rollout(i, i % 2 == 0, hint_steps=hint) for i, hint in enumerate(hints)]
+        return [dataclasses.replace(each, round_index=i // 2) for i, each in enumerate(rollouts)]
+    if method == "scaf_grpo":
+        return [*(rollout(i, False) for i in range(3)), rollout(3, True, hint_steps=1)]
     if method == "prefix_rft":
         return [rollout(0, True, hint_steps=2), rollout(1, True), rollout(2, False), rollout(3, False)]
     return [rollout(0, True), rollout(1, False), rollout(2, False), rollout(3, False)]
@@ -156,6 +173,7 @@ def rollouts_of(method):
 @cache
 def config_of(method):
     size = ("seele.hints.rollouts_per_prompt=4", "seele.hints.rounds=1", "seele.hints.round_sizes=null")
+    size += ("seele.hints.when=always",)  # one round cannot wait for failures
     return compose([*f"method={method}".split(), "hardware=cpu", "job=tiny", *size])
 
 
@@ -170,6 +188,10 @@ def of_lengths(rollouts, lengths):
         return dataclasses.replace(each, completion=completion)
 
     return [cut(each, length) for each, length in zip(rollouts, lengths, strict=True)]
+
+
+def test_every_method_of_rollouts_is_looked_at():
+    assert {*METHODS_OF_ROWS} - {*CREDITED} == {*METHODS} - {"sft", "sft_rl"}
 
 
 def rows_of(method, lengths=(3, 3, 3, 3), penalties=(0.0, 0.0, 0.0, 0.0), *, rollouts=None, **settings):
@@ -193,7 +215,12 @@ def rows_from(config, rollouts, penalties, **changed):
         "step1-000000",
         INSTANCE,
         rollouts,
-        encoded=EncodedProblem(prompt_ids=PROMPT, step_ids=STEPS, moved_cuts=0),
+        encoded=EncodedProblem(
+            prompt_ids=PROMPT,
+            step_ids=STEPS,
+            moved_cuts=0,
+            asking_ids=ASKING if settings.hints.placement == "user" else (),
+        ),
         model_version=0,
         global_step=1,
         terms=LossTerms(settings),
@@ -207,9 +234,7 @@ def rows_from(config, rollouts, penalties, **changed):
 def test_a_hint_of_the_users_is_prompt_alone():
     config = config_of("seele")
     settings = read_settings(config)
-    encoded = EncodedProblem(
-        prompt_ids=PROMPT, step_ids=STEPS, moved_cuts=0, asking_ids=([1, 7, 2], [1, 7, 7, 2], [1, 7, 7, 7, 2])
-    )
+    encoded = EncodedProblem(prompt_ids=PROMPT, step_ids=STEPS, moved_cuts=0, asking_ids=ASKING)
     rows = training_rows(
         "step1-000000",
         INSTANCE,
@@ -232,7 +257,7 @@ def values(fields, name):
 
 
 def test_rows_without_off_policy_tokens_have_no_such_columns():
-    for method in ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift"):
+    for method in (*UNHINTED, "opsd"):
         _, rows = rows_of(method)
         assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys())
         assert values(rows.fields, "prompts") == [PROMPT] * 4
@@ -279,6 +304,23 @@ def test_a_long_last_round_is_imitated_as_much_as_the_rounds_that_it_stands_for(
     imitation = dataclasses.replace(settings.imitation, form="logprob_mean")
     rows = rows_from(config, rollouts, [0.0] * 8, hints=hints, imitation=imitation)
     assert [sum(weights) for weights in values(rows.fields, HINT_WEIGHTS)] == pytest.approx([1.0] * 8)
+
+
+@pytest.mark.parametrize(
+    ("methods", "prompts"),
+    [
+        (("adaback", *CONTINUED), [[1, 2, 11, 12, 13, 14]] * 4),
+        (ASKED, [[1, 7, 7, 2]] * 4),
+        (("scaf_grpo",), [PROMPT] * 3 + [[1, 7, 2]]),
+        (("adhint",), [PROMPT] * 2 + [[1, 2, 11, 12, 13, 14]] * 2),
+        (("prefix_rl",), [[1, 2, 11, 12]] * 2 + [[1, 2, 11, 12, 13, 14]] * 2),
+    ],
+)
+def test_a_hint_that_is_not_learnt_stands_in_the_prompt_alone(methods, prompts):
+    for method in methods:
+        _, rows = rows_of(method)
+        assert values(rows.fields, "prompts") == prompts, method
+        assert not {HINT_WEIGHTS, OFF_POLICY_MASK} & set(rows.fields.keys()), method
 
 
 @pytest.mark.parametrize("method", ["luffy", "rl_sft_loss"])
@@ -402,6 +444,8 @@ class Batch:
         fields["old_log_probs"] = fields["rollout_log_probs"]
         fields["ref_log_prob"] = fields["rollout_log_probs"]
         fields["response_mask"] = jagged([torch.ones(len(response)) for response in responses])
+        if method == "opsd":
+            distil(fields, rows)
         tokens = sum(map(len, responses))
         for name, value in {"dp_size": 1, "batch_num_tokens": tokens, "global_batch_size": 4}.items():
             fields.set_non_tensor(name, value)
@@ -442,6 +486,20 @@ class Batch:
         return [torch.cat([torch.zeros(1), row[:-1]]) for row in torch.split(gradient_T, lengths)]
 
 
+TAUGHT = torch.tensor([0.5, -0.5, 0.25, 1.0])
+"""Log-probability of a response's tokens under ``opsd``'s teacher, minus that under the policy."""
+
+
+def distil(fields, rows):
+    """Replace the advantages as the trainer does, where the teacher has scored the rows."""
+    own = fields["old_log_probs"].unbind()
+    fields["ref_log_prob"] = jagged([row + TAUGHT[: len(row)] for row in own])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "tq", Store(fields))
+        batch = KVBatchMeta(keys=rows.keys, partition_id="train", tags=rows.tags)
+        write_divergence(batch, {"step1-000000": PROMPT})
+
+
 def spans_of_milestones(method, lengths):
     """Return the spans by row."""
     instance = dataclasses.replace(INSTANCE, milestones=(Milestone("3", 2), Milestone("4", 3)))
@@ -457,10 +515,7 @@ def signs(row):
 
 EXPECTED = {
     # One of four is right; the wrong ones are pushed down, prompts are untouched.
-    **dict.fromkeys(
-        ("grpo", "drgrpo", "rloo", "ppo", "dapo", "gspo", "cispo", "asymre", "opmd", "relift"),
-        [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3,
-    ),
+    **dict.fromkeys(UNHINTED, [[0, 0, -1, -1, -1]] + [[0, 0, 1, 1, 1]] * 3),
     # Two are right; hint tokens are always pulled up, prompts are untouched.
     **dict.fromkeys(
         ("seele", "seele_paper", "uft"),
@@ -482,7 +537,15 @@ EXPECTED = {
     # The prefix is pulled up once, although its continuations are wrong.
     "trapo": [[0, 0, -1, -1, -1], [0, 0, 1, 1, 1]] + [[0, 0, *[hint] * 4, 1, 1, 1] for hint in (-1, 0)],
     # Like seele's, except for the hint.
-    "adaback": [[0, 0, 0, 0, 0, 0, -1, -1, -1]] * 2 + [[0, 0, 0, 0, 0, 0, 1, 1, 1]] * 2,
+    **dict.fromkeys(("adaback", *CONTINUED), [[*[0] * 6, -1, -1, -1]] * 2 + [[*[0] * 6, 1, 1, 1]] * 2),
+    # The same in the user's turn, whose prompts have four tokens.
+    **dict.fromkeys(ASKED, [[*[0] * 4, -1, -1, -1]] * 2 + [[*[0] * 4, 1, 1, 1]] * 2),
+    "scaf_grpo": [[0, 0, 1, 1, 1]] * 3 + [[0, 0, 0, -1, -1, -1]],
+    # One of the two in each part is right.
+    "adhint": [[*[0] * size, *[sign] * 3] for size in (2, 6) for sign in (-1, 1)],
+    "prefix_rl": [[*[0] * size, *[sign] * 3] for size in (4, 6) for sign in (-1, 1)],
+    # Right or wrong, tokens move towards the teacher.
+    "opsd": [[0, 0, -1, 1, -1]] * 4,
 }
 
 
@@ -719,6 +782,9 @@ def dapo(terms):
     return sum(terms.clipped(row, a, high=0.28).sum() for row, a in rows) / terms.num_tokens
 
 
+pope = grpo
+
+
 def gspo(terms):
     def clipped(row, advantage):
         ratio = torch.exp((terms.own[row] - terms.old[row]).mean())
@@ -747,10 +813,51 @@ def opmd(terms):
     return sum(-(terms.own[row] * a).sum() for row, a in rows) / terms.num_tokens
 
 
-def adaback(terms):
-    rows = each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
+def two_of_four():
+    return each(*(x / (3**-0.5 + 1e-6) for x in (0.5, 0.5, -0.5, -0.5)))
+
+
+def adaback(terms, rows=None):
+    rows = rows or two_of_four()
     kl = sum(terms.k3_with_the_gradient_of_k2(row).mean() for row, _ in rows) / 4
     return sum(terms.clipped(row, a).mean() for row, a in rows) / 4 + 0.001 * kl
+
+
+adaprefix = bread = mfc = adaback
+
+
+def ghpo(terms, high=0.2):
+    # The group that replaced the failed one, a mean over all tokens, no KL.
+    return sum(terms.clipped(row, a, high=high).sum() for row, a in two_of_four()) / terms.num_tokens
+
+
+sage = partial(ghpo, high=0.28)
+
+
+def scaf_grpo(terms):
+    # The rescue is the only success.
+    rows = each(*(x / (0.5 + 1e-6) for x in (-0.25, -0.25, -0.25, 0.75)))
+    return sum(terms.clipped(row, a).sum() for row, a in rows) / terms.num_tokens
+
+
+def adhint(terms):
+    # Each half has mean 1/2 and standard deviation 1/sqrt(2).
+    return adaback(terms, each(*(x / (2**-0.5 + 1e-6) for x in (0.5, -0.5, 0.5, -0.5))))
+
+
+prefix_rl = adhint
+
+
+def opsd(terms):
+    rows = [(row, TAUGHT[: len(terms.own[row])]) for row in range(4)]
+    # By token, unlike in ``clipped``: verl's dual clip is for those of negative advantage.
+    loss = 0.0
+    for row, advantage_R in rows:
+        ratio_R = torch.exp(terms.own[row] - terms.old[row])
+        clipped_R = torch.maximum(-ratio_R * advantage_R, -ratio_R.clamp(0.8, 1.2) * advantage_R)
+        dual_R = torch.minimum(clipped_R, -3.0 * advantage_R)
+        loss += torch.where(advantage_R < 0, dual_R, clipped_R).sum()
+    return loss / terms.num_tokens
 
 
 def trapo(terms):

@@ -343,6 +343,61 @@ def test_requests_leave_an_engine_that_the_balancer_is_told_to_remove():
     assert (first, again) == ({"dead", "alive"}, {"alive"})
 
 
+def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, tmp_path):
+    from contextlib import nullcontext
+
+    from omegaconf import OmegaConf
+
+    from seele_verl import trainer as module
+
+    class Part:
+        def __init__(self, state):
+            self.state = state
+
+        def state_dict(self):
+            return self.state
+
+        def load_state_dict(self, state):
+            self.state = state
+
+    class Remote:
+        """The controller's process, whose calls are done at once."""
+
+        def __init__(self, part):
+            for name in ("state_dict", "load_state_dict"):
+                setattr(self, name, SimpleNamespace(remote=getattr(part, name)))
+
+    learning = ("controller", "planner", "callbacks", "credit", "own_solutions", "interleave")
+
+    def trainer_with(states):
+        parts = {name: Part(states[name]) for name in learning}
+        trainer = object.__new__(module.SeeleTrainer)
+        trainer.run, trainer.global_steps, trainer._carried, trainer._line = tmp_path, 3, [], {"step": 3}
+        trainer._checkpoints_to_keep, trainer._end_at_budget = None, lambda: None
+        trainer.seele = SimpleNamespace(hints=SimpleNamespace(refresh="epoch"))
+        trainer.log = SimpleNamespace(rewind=lambda *_: None)
+        trainer.config = OmegaConf.create({"actor_rollout_ref": {"actor": {"strategy": "fsdp"}}})
+        trainer.train_dataset = SimpleNamespace(own_solutions=parts["own_solutions"])
+        trainer.controller, trainer.planner = Remote(parts["controller"]), parts["planner"]
+        trainer.callbacks, trainer.credit = parts["callbacks"], parts["credit"]
+        trainer.failed = parts["interleave"]
+        trainer.callbacks.on_checkpoint_saved = lambda *_: None
+        return trainer, parts
+
+    for name in ("_save_checkpoint", "_load_checkpoint"):
+        monkeypatch.setattr(module.SeeleTrainer.__base__, name, lambda self: None)
+    monkeypatch.setattr(module, "ray", SimpleNamespace(get=lambda value: value))
+    for name in ("recording_files", "reading_data_only"):
+        monkeypatch.setattr(module, name, nullcontext)
+    monkeypatch.setattr(module, "checkpoint_to_resume", lambda *_: module.step_folder(tmp_path, 3))
+    states = {name: {"learnt": name} for name in learning}
+    trainer, _ = trainer_with(states)
+    trainer._save_checkpoint()
+    resumed, parts = trainer_with({name: {"learnt": ""} for name in learning})
+    resumed._load_checkpoint()
+    assert {name: part.state for name, part in parts.items()} == states
+
+
 @pytest.mark.parametrize(("step", "last", "stops"), [(1, 0, True), (4, 3, True), (5, 4, False)])
 def test_a_run_that_was_asked_to_stop_before_its_first_step_takes_none(tmp_path, step, last, stops):
     from seele_verl import trainer as module
