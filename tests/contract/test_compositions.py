@@ -25,6 +25,7 @@ from seele.curriculum import CURRICULA, SELECTIONS
 from seele.errors import ConfigError
 from seele.hints import CONTROLLERS, configured_controller
 from seele.methods import METHODS, check_method
+from seele.methods.baselines import BASELINES
 from seele_verl.checks.compositions import check_composition
 from seele_verl.checks.without_effect import _left_off
 from seele_verl.settings import read_settings
@@ -46,9 +47,8 @@ CHOICES = {
         "yes": ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc"],
     },
     "overlong penalty": {"no": [], "yes": ["reward.reward_kwargs.overlong_buffer_cfg.enable=true"]},
-    "advantage baseline": {
-        name: [f"seele.advantage.baseline={name}"] for name in ("pooled", "per_round", "hint_conditional")
-    },
+    "advantage baseline": {name: [f"seele.advantage.baseline={name}"] for name in BASELINES},
+    "credit": {"no": [], "yes": ["seele.credit.name=milestones"]},
 }
 
 
