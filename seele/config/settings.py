@@ -64,8 +64,7 @@ class HintConfig:
     placement: str = "assistant"
     """Place of a hint: ``assistant``, at the beginning of the assistant's turn, which continues from it; or
     ``user``, in the user's turn, so that the assistant writes a whole solution. With
-    ``seele.off_policy.source=prefix`` (Prefix-RFT), a hint is part of the response itself and trained like
-    the policy's own tokens.
+    ``method=prefix_rft`` and ``method=trapo``, a hint is part of the response itself and trained on.
     """
 
     request: str = (
@@ -138,10 +137,14 @@ class HintConfig:
         )
         require(
             self.placement in PLACEMENTS,
-            f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; hints in the response "
-            "need method=prefix_rft",
+            f"placement must be one of {list(PLACEMENTS)}, got {self.placement!r}; for hints in the response "
+            "choose method=prefix_rft or method=trapo, which place them there by themselves",
         )
-        require(self.kind in KINDS, f"kind must be one of {list(KINDS)}, got {self.kind!r}")
+        require(
+            self.kind in KINDS,
+            f"kind must be one of {list(KINDS)}, got {self.kind!r}; for hints in the model's own words train "
+            "with kind=prefix on the file that 'seele data own FILE --model M' makes, or set refresh=epoch",
+        )
         require(
             self.kind == "prefix" or self.placement == "user",
             "kind=tiers needs placement=user, because a tier is not the beginning of a response",

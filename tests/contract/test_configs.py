@@ -51,6 +51,28 @@ def composed(*overrides):
     return config
 
 
+DOCUMENTED = re.findall(
+    r"```yaml\n(# @package _global_\n# mine/(\w+)/(\w+)\.yaml\n.*?)```",
+    (ROOT / "docs" / "extending.md").read_text(),
+    re.DOTALL,
+)
+
+
+@pytest.mark.parametrize(("text", "group", "name"), DOCUMENTED, ids=[each[2] for each in DOCUMENTED])
+def test_a_composition_of_ones_own_has_the_settings_that_the_docs_show(tmp_path, text, group, name):
+    (tmp_path / group).mkdir()
+    (tmp_path / group / f"{name}.yaml").write_text(text)
+    # What --config-dir does.
+    places = f"hydra.searchpath=['file://{train.verl_config_folder()}','file://{tmp_path}']"
+    config = composed(places, f"{group}={name}", "hardware=cpu", "job=tiny")
+    wanted = OmegaConf.create(text)
+    del wanted["defaults"]
+    for key in ("actor_rollout_ref.actor", "seele"):
+        for setting, value in (OmegaConf.select(wanted, key) or {}).items():
+            found = OmegaConf.select(config, f"{key}.{setting}")
+            assert OmegaConf.merge({"x": found}, {"x": value}) == {"x": found}, setting
+
+
 @pytest.mark.parametrize(
     "choice",
     [
