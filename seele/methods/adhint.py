@@ -10,4 +10,6 @@ METHOD = Method(
     name="adhint",
     summary="a round without hints, then hints by its difficulty; each compared separately",
     controllers=("adhint",),
+    requires={"advantage.baseline": "hinted_apart"},
+    least_rounds=2,
 )

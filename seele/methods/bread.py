@@ -9,4 +9,5 @@ METHOD = Method(
     name="bread",
     summary="groups that fail are rolled out again after a prefix that bisection finds",
     controllers=("ladder",),
+    requires={"hints.when": "until_success", "hints.kind": "prefix"},
 )

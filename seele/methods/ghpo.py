@@ -10,4 +10,5 @@ METHOD = Method(
     name="ghpo",
     summary="groups that fail are rolled out again, with ever longer hints in the question",
     controllers=("ladder",),
+    requires={"hints.when": "until_success", "hints.kind": "prefix"},
 )

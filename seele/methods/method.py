@@ -1,7 +1,7 @@
 """The description of a method, and the settings that a supervised stage does not allow."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from seele.config import SeeleConfig
@@ -80,6 +80,12 @@ class Method:
     estimator: str = "grpo"
     """``algorithm.adv_estimator`` of the method: the trainer's name for its kind of advantages."""
 
+    requires: Mapping[str, str] = field(default_factory=dict)
+    """Settings without which it is another method, such as ``hints.when``, with the only value allowed."""
+
+    least_rounds: int = 1
+    """Smallest ``seele.hints.rounds``; 2 if the first round never has a hint."""
+
     stages: tuple[str, ...] = ("rl",)
     """The method's training stages in order: ``sft`` on worked solutions, ``rl`` on rollouts."""
 
@@ -110,8 +116,8 @@ class Method:
         """Refuse settings under which a run would not be this method.
 
         Raises:
-            ConfigError: A controller, off-policy source, imitation term, baseline or setting of rollouts does
-                not fit the method.
+            ConfigError: A controller, off-policy source, imitation term, baseline, required setting or
+                setting of rollouts does not fit the method.
         """
         check_supervised_stage(config, self.stages)
         if self.controllers and config.hints.controller not in self.controllers:
@@ -119,6 +125,17 @@ class Method:
             raise ConfigError(
                 f"seele.hints.controller: method {self.name} {what}, got {config.hints.controller!r}; "
                 f"allowed are {list(self.controllers)}, or choose method=seele"
+            )
+        for name, value in self.requires.items():
+            if (got := attrgetter(name)(config)) != value:
+                raise ConfigError(
+                    f"seele.{name}: method {self.name} has {value!r}, got {got!r}; leave it, or add "
+                    "seele.method=seele, which allows any"
+                )
+        if config.hints.rounds < self.least_rounds:
+            raise ConfigError(
+                f"seele.hints.rounds: method {self.name} has no hint in its first round, got "
+                f"{config.hints.rounds}; allowed are {self.least_rounds} or more"
             )
         if not self._takes_source(config.off_policy.source):
             raise ConfigError(

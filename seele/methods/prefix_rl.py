@@ -10,4 +10,5 @@ METHOD = Method(
     name="prefix_rl",
     summary="rollouts that continue prefixes of the model's own earlier solutions",
     controllers=("uniform",),
+    requires={"advantage.baseline": "per_round"},
 )

@@ -10,4 +10,5 @@ METHOD = Method(
     name="sage",
     summary="groups that fail are rolled out again, with ever stronger tiers in the question",
     controllers=("ladder",),
+    requires={"hints.when": "until_success", "hints.kind": "tiers"},
 )

@@ -11,4 +11,5 @@ METHOD = Method(
     name="scaf_grpo",
     summary="one success under the weakest tier that helps, in groups that fail",
     controllers=("each",),
+    requires={"hints.when": "rescue"},
 )
