@@ -41,6 +41,7 @@ its accuracy, and in points its paired difference from `grpo` (`grpo-n8` on the 
 with a 95 % interval over seeds.
 Arms are sorted by the number of tasks on which that interval lies above zero, of those that have
 one, then by the mean difference.
+An arm that a task takes over from another one counts there only.
 An empty cell has no runs, or runs that spent far less than GRPO's.
 [The protocol](protocol.md#arms) says what the names of arms mean, and
 `benchmarks/evidence/plan.yaml` has their settings.
@@ -78,13 +79,16 @@ def leaderboard(tasks: Sequence[str], added: Added) -> str:
 
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
-    """Return a task's arms at equal cost, without ablations; None without GRPO, or with fewer than two."""
+    """Return a task's arms at equal cost, with those that other tasks lend it and without ablations; None
+    without runs of its own, without GRPO, or with fewer than two.
+    """
     split = split_of(task, "heldout")
     plan = load_plan()
+    settings = plan["tasks"][task]
     arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
-    runs = {**stored_runs(task, arms), **added}
-    reference = plan["tasks"][task].get("references", [REFERENCE])[0]
-    if reference not in runs:
+    runs = {**stored_runs("+".join([task, *settings.get("beside", ())]), arms), **added}
+    reference = settings.get("references", [REFERENCE])[0]
+    if reference not in runs or not (added or stored_runs(task, arms)):
         return None
     own = {folder for folders in added.values() for folder in folders}
 
@@ -117,6 +121,8 @@ def table(results: Mapping[str, Result], cost: str) -> str:
     cells: dict[str, dict[str, str]] = defaultdict(dict)
     gains: dict[str, list[tuple[bool, float]]] = defaultdict(list)
     for task, of_task in results.items():
+        lenders = load_plan()["tasks"][task].get("beside", ())
+        lent = {arm for lender in lenders for arm in stored_runs(lender, [*of_task.arms])}
         ranked = sorted(of_task.arms, key=lambda arm: -of_task.arms[arm].accuracy.mean)
         for rank, arm in enumerate(ranked, start=1):
             found = of_task.arms[arm]
@@ -125,7 +131,8 @@ def table(results: Mapping[str, Result], cost: str) -> str:
                 continue
             interval = ""
             if ends := difference.t_interval_95:
-                gains[arm].append((ends[0] > 0, difference.mean))
+                if arm not in lent:
+                    gains[arm].append((ends[0] > 0, difference.mean))
                 interval = f", {points(ends[0])} to {points(ends[1])}"
             cells[arm][task] += f" ({points(difference.mean)}{interval})"
     if not cells:

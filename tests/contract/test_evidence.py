@@ -519,3 +519,22 @@ def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_ow
     monkeypatch.setattr("sys.argv", ["leaderboard.py", "--add=mixd/mine=nowhere"])
     with pytest.raises(SystemExit):
         leaderboard.main()
+
+
+def test_the_leaderboard_takes_the_arms_that_another_task_lends_and_counts_them_there(
+    evidence, load_from, monkeypatch
+):
+    plan, tables = evidence
+    leaderboard = load_from(EVIDENCE, "leaderboard")
+    tasks, cost = plan.load_plan()["tasks"], "tokens_generated"
+    assert leaderboard.result("released", cost, {}) is None  # it has no GRPO
+    borrowing = {**tasks["released"], "beside": ["mixed"]}
+    lent = {**plan.load_plan(), "tasks": {**tasks, "released": borrowing, "none": borrowing}}
+    for module in (leaderboard, tables):
+        monkeypatch.setattr(module, "load_plan", lambda: lent)
+    found = leaderboard.result("released", cost, {})
+    rows = leaderboard.table({"released": found}, cost).splitlines()
+    lead = {row.split("`")[1]: row.split("|")[-2].strip() for row in rows if row.startswith("| `")}
+    assert {"grpo", "uft-n8"} <= lead.keys()
+    assert (lead["uft-n8"], lead["uft-n8-released"]) == ("", "1 of 1")
+    assert leaderboard.result("none", cost, {}) is None  # before it has a run of its own
