@@ -30,11 +30,12 @@ def groups_of(visit: Visit) -> Array:
     )
 
 
-def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
+def step_metrics(visits: Sequence[Visit], *, continues_hints: bool = True) -> dict[str, float]:
     """Accuracy, hints and grading of one step.
 
     Args:
         visits: The step's visits, at least one, each with at least one rollout that is not a probe.
+        continues_hints: False if hints stand in the user's turn, so that every rollout is a whole solution.
 
     Returns:
         Metric name -> value. Means over groups weigh all groups equally.
@@ -68,7 +69,8 @@ def step_metrics(visits: Sequence[Visit]) -> dict[str, float]:
         rollout.hint_steps > 0 for visit in visits for rollout in visit.generated
     ) / len(visits)
     metrics["group/on_policy"] = (len(rollouts) - len(given)) / len(visits)
-    return metrics | _pooled(by_visit) | _practised(visits) | _thrown_away(visits) | _rollout_shares(visits)
+    practised = _practised(visits) if continues_hints else {}
+    return metrics | _pooled(by_visit) | practised | _thrown_away(visits) | _rollout_shares(visits)
 
 
 def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:

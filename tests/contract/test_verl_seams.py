@@ -553,7 +553,7 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     from seele.config import SeeleConfig
     from seele_verl import trainer as module
 
-    monkeypatch.setattr(module, "step_metrics", lambda visits: {})
+    monkeypatch.setattr(module, "step_metrics", lambda visits, **_: {})
     trainer = object.__new__(module.SeeleTrainer)
     trainer.seele, trainer.planner = SeeleConfig(method="grpo"), SimpleNamespace(metrics=dict)
     trainer.source, trainer.credit = build_source(trainer.seele.off_policy), None

@@ -415,6 +415,11 @@ def test_hand_worked_step():
         "group/hinted": 2.0,
     }
     assert metrics == pytest.approx(expected)
+    # Behind a hint in the user's turn, a rollout is a whole solution.
+    in_question = step_metrics([VISIT], continues_hints=False)
+    assert {*expected} - {*in_question} == {
+        name for name in expected if name.startswith(("starts", "practised"))
+    }
 
 
 def test_dump_has_a_line_per_rollout_with_the_hint_that_it_saw():

@@ -722,7 +722,9 @@ class SeeleTrainer(PPOTrainerSync):
         visits, config = self._visits, self.config.actor_rollout_ref.actor
         rows = _real_rows(batch, visits if self.seele.hints.user_request else None)
         trained = [visits[uid] for uid in dict.fromkeys(parse_row_key(key)[0] for key in rows)]
-        metrics = step_metrics(list(visits.values())) | self._controller_metrics | self.planner.metrics()
+        continues_hints = self.seele.hints.user_request is None
+        metrics = step_metrics(list(visits.values()), continues_hints=continues_hints)
+        metrics |= self._controller_metrics | self.planner.metrics()
         metrics["rollout/left_behind_problems"] = float(len(self._carried))
         if self.credit is not None:
             metrics |= {f"milestones/{name}": value for name, value in self.credit.metrics().items()}
