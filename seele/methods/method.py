@@ -83,6 +83,12 @@ class Method:
     requires: Mapping[str, str] = field(default_factory=dict)
     """Settings without which it is another method, such as ``hints.when``, with the only value allowed."""
 
+    needs_column: str = ""
+    """Column of the training files, such as ``guided_by``; if all its values are 0, it is another method."""
+
+    expects_column: str = ""
+    """The same, but a run warns: the files of some tasks need no such column."""
+
     least_rounds: int = 1
     """Smallest ``seele.hints.rounds``; 2 if the first round never has a hint."""
 

@@ -6,4 +6,8 @@ beginning from which the base model solves the problem. No loss is computed on t
 
 from seele.methods.method import Method
 
-METHOD = Method(name="pope", summary="hard problems, each with a copy that has a hint in its question")
+METHOD = Method(
+    name="pope",
+    summary="hard problems, each with a copy that has a hint in its question",
+    needs_column="guided_by",
+)

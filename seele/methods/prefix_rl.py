@@ -10,5 +10,6 @@ METHOD = Method(
     name="prefix_rl",
     summary="rollouts that continue prefixes of the model's own earlier solutions",
     controllers=("uniform",),
+    expects_column="own_share",
     requires={"advantage.baseline": "per_round"},
 )

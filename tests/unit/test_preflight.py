@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+import pyarrow as pa
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -20,6 +21,7 @@ from omegaconf import OmegaConf
 
 from seele import host
 from seele.config import CreditConfig
+from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
@@ -140,6 +142,25 @@ def test_a_supervised_update_divides_over_ranks_and_fixed_micro_batches(check):
 def test_supervised_updates_need_worked_solutions(check):
     with pytest.raises(DataError, match="none of the 8 problems has a worked solution"):
         check("method=relift", train=[problem(index, steps=()) for index in range(8)])
+
+
+@pytest.mark.parametrize("value", [None, 0, 1])
+def test_methods_of_prepared_files_look_for_what_was_prepared(check, tmp_path, capsys, value):
+    file = tmp_path / "prepared.parquet"
+    write_problems(file, [problem(index) for index in range(8)], split="train")
+    for column in ("guided_by", "own_share") if value is not None else ():
+        set_column(file, file, pa.field(column, pa.int64()), [value] + [0] * 7)
+    files = f"data.train_files=[{file}]"
+    check("method=prefix_rl", files)
+    said = "takes the worked solutions for the model's own" in capsys.readouterr().err
+    check("method=prefix_rl", "seele.hints.refresh=epoch", files)
+    assert "own_share" not in capsys.readouterr().err
+    if value:
+        check("method=pope", files)
+    else:
+        with pytest.raises(DataError, match=r"'guided_by', which method pope needs; docs/methods/pope.md"):
+            check("method=pope", files)
+    assert said == (not value)
 
 
 def test_validation_problems_that_are_trained_on_are_counted(check):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
 from seele.callbacks import Callbacks
@@ -168,6 +169,7 @@ def check_run(config: DictConfig, overrides: Sequence[str]) -> Preflight:
             f"data.train_files: none of the {len(training)} problems has tiers, which seele.hints.kind=tiers "
             "gives as hints; `seele data hints` writes that column (see docs/data.md)"
         )
+    _check_columns_of_method(config.data.train_files, seele)
     readers = {
         "seele.interleave": seele.interleave.problems,
         "the teacher of seele.credit.name=self_distillation": seele.credit.by_distillation,
@@ -473,6 +475,30 @@ def _check_curriculum(files: Any, seele: SeeleConfig, *, num_problems: int) -> N
     rows = [row for path in _listed(files) for row in read_columns(Path(path), names)] if names else []
     num_problems = min(num_problems, len(rows))
     check_curriculum(seele.curriculum, rows, seed=seele.seed, num_problems=num_problems)
+
+
+def _check_columns_of_method(files: Any, seele: SeeleConfig) -> None:
+    """Refuse, or warn of, training files without a column that makes the method what it is."""
+    method = METHODS[seele.method]
+    page = f"docs/methods/{method.name}.md has the command that writes it"
+    if method.needs_column and not _has_values(files, method.needs_column):
+        raise DataError(
+            f"data.train_files: no problem has a value above 0 in column {method.needs_column!r}, which "
+            f"method {method.name} needs; {page}"
+        )
+    own = seele.hints.refresh == "epoch"
+    if method.expects_column and not own and not _has_values(files, method.expects_column):
+        sys.stderr.write(
+            f"warning: data.train_files: no problem has a value above 0 in column {method.expects_column!r}, "
+            f"so method {method.name} takes the worked solutions for the model's own; {page}, or set "
+            "seele.hints.refresh=epoch\n"
+        )
+
+
+def _has_values(files: Any, column: str) -> bool:
+    """True if a problem of the files has a value in the column that is neither 0 nor missing."""
+    paths = [path for path in _listed(files) if column in pq.read_schema(path).names]
+    return any(any(pq.read_table(path, columns=[column])[column].to_pylist()) for path in paths)
 
 
 def _load_tokenizer(config: DictConfig, seele: SeeleConfig) -> Any:
