@@ -167,8 +167,13 @@ def _load(spec: str, key: str) -> Any:
 def _own_names(part: Any) -> list[str]:
     """Return the public names of a file's module or of a class, without what the file imports."""
     home = part.__name__ if inspect.ismodule(part) else part.__module__
-    own = {name for name, value in vars(part).items() if getattr(value, "__module__", home) == home}
-    return sorted(name for name in own if not name.startswith("_") and not inspect.ismodule(vars(part)[name]))
+
+    def is_imported(value: Any) -> bool:
+        is_defined_somewhere = inspect.isclass(value) or inspect.isroutine(value)
+        return inspect.ismodule(value) or (is_defined_somewhere and value.__module__ != home)
+
+    public = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+    return sorted(name for name, value in public.items() if not is_imported(value))
 
 
 def _module_of(file: Path) -> ModuleType:

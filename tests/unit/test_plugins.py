@@ -99,7 +99,8 @@ def test_a_part_of_a_file_can_be_pickled(module):
         ("def f(:\n", "f", r"SyntaxError"),
         ("import no_such_module\n", "f", r"No module named 'no_such_module' \(.*my_part.py:1\)"),
         (
-            "import json\nfrom math import isclose\nother = 3\ndef another(): pass\n",
+            "import json\nfrom math import isclose\nfrom pathlib import Path\n"
+            "other = Path()\ndef another(): pass\n",
             "f",
             r"my_part.py has no 'f'; it has \['another', 'other'\]",
         ),
