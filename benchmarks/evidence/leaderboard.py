@@ -19,7 +19,7 @@ from statistics import fmean
 
 from archive import read
 from plan import TUNING, load_plan
-from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs
+from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs, with_lenders
 
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
@@ -84,10 +84,9 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
     """
     split = split_of(task, "heldout")
     plan = load_plan()
-    settings = plan["tasks"][task]
     arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
-    runs = {**stored_runs("+".join([task, *settings.get("beside", ())]), arms), **added}
-    reference = settings.get("references", [REFERENCE])[0]
+    runs = {**stored_runs(with_lenders(task, plan), arms), **added}
+    reference = plan["tasks"][task].get("references", [REFERENCE])[0]
     if reference not in runs or not (added or stored_runs(task, arms)):
         return None
     own = {folder for folders in added.values() for folder in folders}

@@ -131,6 +131,11 @@ def stored_runs(task: str, arms: Sequence[str]) -> dict[str, list[Path]]:
     return {arm: found for arm, found in runs.items() if found}
 
 
+def with_lenders(task: str, plan: Mapping[str, Any]) -> str:
+    """The task and those that lend it arms, joined as ``stored_runs`` reads them."""
+    return "+".join([task, *plan["tasks"][task].get("beside", ())])
+
+
 @cache
 def compare_task(
     task: str,
@@ -655,7 +660,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
     for task, settings in plan["tasks"].items():
         references = settings.get("references", (REFERENCE, OURS, HALF))
         # Arms of other tasks that have runs of the same problems, seeds and size.
-        beside = "+".join([task, *settings.get("beside", ())])
+        beside = with_lenders(task, plan)
         tables[task] = equal_cost_table(beside, arms, references=references)
         tables[f"{task}-trained"] = equal_cost_table(beside, from_base, TRAINED, references=references)
         tables[f"{task}-average"] = average_table(beside, arms, COST, references=references)

@@ -73,7 +73,7 @@ class Band:
         return cls(int(least), int(most))
 
     def check(self, samples: int) -> None:
-        """Refuse a band that asks for more right samples than there are samples.
+        """Refuse a band whose number of correct samples exceeds the number of samples.
 
         Raises:
             ConfigError: If it does.
@@ -124,7 +124,7 @@ def filter_file(file: Path, out: Path, counts_file: Path, band: Band) -> str:
     Raises:
         DataError: If ``file`` is not a file of problems, one of its problems was not sampled, or none lies in
             the band.
-        ConfigError: If the band asks for more right samples than there are, or ``out`` is ``file``.
+        ConfigError: If the band's correct samples exceed the number of samples, or ``out`` is ``file``.
     """
     check_output(file, out)
     counts = read_counts(counts_file)

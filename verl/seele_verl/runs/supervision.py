@@ -169,8 +169,9 @@ def _supervise(config: DictConfig, arguments: Sequence[str], orders: Orders) -> 
         as_a_shell_has_it = 128 - status if status < 0 else status
         # SIGTERM ends a driver that does not listen yet, or is between two stages.
         is_stopped = orders.told == signal.SIGTERM == -status
-        written = [each for each, when in _cards(run).items() if cards.get(each) != when]
-        never_began = _cards(run) == cards and not restarts and orders.told is None
+        cards_now = _cards(run)
+        written = [each for each, when in cards_now.items() if cards.get(each) != when]
+        never_began = cards_now == cards and not restarts and orders.told is None
         if not is_stopped and (not is_fault(status) or never_began):
             return as_a_shell_has_it
         # In one driver's life, the first stage comes first.
