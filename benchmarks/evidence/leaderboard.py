@@ -70,11 +70,12 @@ def tasks_shown() -> list[str]:
 
 
 def leaderboard(tasks: Sequence[str], added: Added) -> str:
-    """Return the page."""
+    """Return the page, without costs that too few of the runs have counted."""
     tables = []
     for cost in BY:
         results = {task: found for task in tasks if (found := result(task, cost, added.get(task, {})))}
-        tables.append(f"\n## At equal {COSTS[cost].title}\n\n{table(results, cost)}")
+        if results:
+            tables.append(f"\n## At equal {COSTS[cost].title}\n\n{table(results)}")
     return HEAD + "".join(tables)
 
 
@@ -115,7 +116,7 @@ def check_added(task: str, added: Mapping[str, Sequence[Path]]) -> None:
                 )
 
 
-def table(results: Mapping[str, Result], cost: str) -> str:
+def table(results: Mapping[str, Result]) -> str:
     """Return a table with a row per arm and a column per task."""
     cells: dict[str, dict[str, str]] = defaultdict(dict)
     gains: dict[str, list[tuple[bool, float]]] = defaultdict(list)
@@ -134,8 +135,6 @@ def table(results: Mapping[str, Result], cost: str) -> str:
                     gains[arm].append((ends[0] > 0, difference.mean))
                 interval = f", {points(ends[0])} to {points(ends[1])}"
             cells[arm][task] += f" ({points(difference.mean)}{interval})"
-    if not cells:
-        return "No stored run has counted it yet.\n"
 
     def standing(arm: str) -> tuple[int, float]:
         won = sum(is_ahead for is_ahead, _ in gains[arm])

@@ -171,7 +171,7 @@ def compare_runs(
     share_of_it = ENOUGH.get(cost, ELSEWHERE) if enough is None else enough
     least = share_of_it * spent.get(reference or REFERENCE, 0.0)
     runs = {arm: found for arm, found in stored.items() if spent[arm] > least}
-    if len(runs) < 2:
+    if len(runs) < 2 or (reference is not None and reference not in runs):
         return None
     folders = [folder for found in runs.values() for folder in found]
     labels = [f"{folder.as_posix()}={arm}" for arm, found in runs.items() for folder in found]
@@ -424,8 +424,13 @@ def final_table(task: str, arms: Sequence[str]) -> str:
             ]
         )
     heads = ["arm", "seeds", "held-out", "harder", *SAMPLED, "steps"]
-    costs = ["tokens generated", "trained", "packed", "with gradient", "FLOPs", "minutes"]
-    return markdown_table([*heads, *costs], rows) if rows else "No runs yet.\n"
+    costs = ["tokens generated", "trained", "packed", "informative", "FLOPs", "minutes"]
+    if not rows:
+        return "No runs yet.\n"
+    columns = zip([*heads, *costs], *rows, strict=True)
+    # The first two cells are the head and the base model's.
+    heads, *rows = zip(*(column for column in columns if any(column[2:])), strict=True)
+    return markdown_table(heads, rows)
 
 
 def packed_total(run: RunFolder) -> float | None:
@@ -458,15 +463,10 @@ def packed_total(run: RunFolder) -> float | None:
 
 
 def informative_total(run: RunFolder) -> float | None:
-    """The same for rows that had a gradient, as every row has through KL and entropy. None for a run without
-    these that did not count such rows.
-    """
+    """The same without groups whose rewards are all equal. None for a run of RL that did not count them."""
     if "tokens/trained_informative_total" in run.metrics[-1]:
         return float(run.metrics[-1]["tokens/trained_informative_total"])
-    actor = "actor_rollout_ref.actor"
-    has_kl = run.setting(f"{actor}.use_kl_loss") and run.setting(f"{actor}.kl_loss_coef")
-    is_sft = run.setting("seele.method") == "sft"
-    return packed_total(run) if is_sft or has_kl or run.setting(f"{actor}.entropy_coeff") else None
+    return packed_total(run) if run.setting("seele.method") == "sft" else None
 
 
 def _mean_amount(values: Sequence[float | None]) -> str:

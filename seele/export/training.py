@@ -150,7 +150,7 @@ def _costs(run: RunFolder, step: int | None) -> dict[str, str]:
         "tokens prefilled": token_totals(metrics, "prefilled"),
         "tokens trained on": token_totals(metrics, "trained"),
     }
-    for what, name in (("packed", "trained_packed"), ("packed, with gradient", "trained_informative")):
+    for what, name in (("packed", "trained_packed"), ("packed, informative", "trained_informative")):
         if has_totals(metrics, name):
             totals[f"tokens trained on, {what}"] = token_totals(metrics, name)
     costs = {what: f"{int(values[-1]):,}" for what, values in totals.items() if values and values[-1] > 0}

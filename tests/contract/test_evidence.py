@@ -427,10 +427,9 @@ def test_packed_tokens_of_a_stored_run_follow_from_its_totals_or_are_not_known(l
         return tables.packed_total(run), tables.informative_total(run)
 
     # 16 rollouts whose prompts have 160 tokens in total; 15 and a solution; hints in the prompt or response.
-    assert counts("grpo", trained=660.0, generated=500.0) == (510, 510)
-    assert counts("drgrpo", trained=660.0, generated=500.0) == (510, None)
-    assert counts("luffy", trained=660.0, generated=400.0, teacher_forced=100.0) == (510, 510)
-    assert counts("uft", trained=660.0, generated=500.0, teacher_forced=80.0) == (510, 510)
+    assert counts("grpo", trained=660.0, generated=500.0) == (510, None)
+    assert counts("luffy", trained=660.0, generated=400.0, teacher_forced=100.0) == (510, None)
+    assert counts("uft", trained=660.0, generated=500.0, teacher_forced=80.0) == (510, None)
     assert counts("prefix_rft", trained=660.0, generated=450.0, teacher_forced=50.0) == (510, None)
     assert counts("grpo", trained=661.0, generated=500.0) == (None, None), "a group that was not whole"
     of_sft = archive.read(Path("mixed/sft/seed_0")).metrics[-1]["tokens/trained_total"]
@@ -533,7 +532,7 @@ def test_the_leaderboard_takes_the_arms_that_another_task_lends_and_counts_them_
     for module in (leaderboard, tables):
         monkeypatch.setattr(module, "load_plan", lambda: lent)
     found = leaderboard.result("released", cost, {})
-    rows = leaderboard.table({"released": found}, cost).splitlines()
+    rows = leaderboard.table({"released": found}).splitlines()
     lead = {row.split("`")[1]: row.split("|")[-2].strip() for row in rows if row.startswith("| `")}
     assert {"grpo", "uft-n8"} <= lead.keys()
     assert (lead["uft-n8"], lead["uft-n8-released"]) == ("", "1 of 1")

@@ -51,6 +51,7 @@ from seele.rollout.solutions import EncodedProblem
 from seele_verl import columns, off_policy
 from seele_verl.losses import (
     have_weight,
+    informative_columns,
     means_over_computed,
     seele_loss,
     solution_loss,
@@ -656,6 +657,7 @@ def test_where_any_row_may_have_a_gradient_all_have_weight():
         {"loss_scale_factor": None},
     ):
         assert weight_columns(dataclasses.replace(actor, **changes), terms) == (), changes
+    assert informative_columns(terms) == ("advantages",) and informative_columns([*terms, own]) == ()
     assert have_weight(Batch("drgrpo").fields, ()) == [True] * 4
 
 

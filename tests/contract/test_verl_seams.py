@@ -572,10 +572,10 @@ def test_passes_for_log_probabilities_cost_once_a_step_however_often_it_trains(m
     tags = [{"prompt_len": prompt, "response_len": response} for prompt, response in lengths]
     tags[2]["is_padding"] = True
     batch = SimpleNamespace(keys=["u_0_0", "u_1_0", "padding_0_0"], tags=tags)
-    trainer._nothing_to_learn, trainer.use_critic, trainer._with_gradient = False, False, {"u_0_0"}
+    trainer._nothing_to_learn, trainer.use_critic, trainer._informative = False, False, {"u_0_0"}
     metrics = trainer._measure(batch)
     assert metrics["flops"] == 6 * 200 + 2 * 100
-    # Two epochs over the longer prompt and both responses, and over the one row with a gradient.
+    # Two epochs over the longer prompt and both responses, and over the one informative row.
     assert metrics["tokens/trained_packed"] == 2 * (25 + 40 + 15)
     assert metrics["tokens/trained_informative"] == 2 * (20 + 40)
     # verl makes that pass even if no group is worth an update.

@@ -205,9 +205,15 @@ def test_what_a_run_leaves(run, resumed):
     card = json.loads((run / "run_card.json").read_text())
     assert card["status"] == "finished" and card["resumed_at_step"] == 3
     assert card["versions"]["verl"] and card["tokens"]["generated"] > 0
-    # Rows of a group share their prompt, and the KL term has a gradient from all of them.
-    assert 0 < card["tokens"]["trained_informative"] == card["tokens"]["trained_packed"]
-    assert card["tokens"]["trained_packed"] < card["tokens"]["trained"]
+    # Rows of a group share their prompt.
+    tokens = card["tokens"]
+    assert 0 < tokens["trained_informative"] <= tokens["trained_packed"] < tokens["trained"]
+    for line in rows_of(run / "metrics.jsonl"):
+        rollouts = rows_of(run / "rollouts" / f"step_{line['step']}.jsonl")
+        has_advantage = {bool(row["advantage"]) for row in rollouts}
+        # The KL term reaches every row, but those of groups without variance are not informative.
+        leaves_out = line["tokens/trained_informative"] < line["tokens/trained_packed"]
+        assert leaves_out is (False in has_advantage), line["step"]
     for name in ("resolved.yaml", "logs/train.log", "global_step_4/seele/controller.json"):
         assert (run / name).is_file(), name
     assert list((run / "tensorboard").iterdir())

@@ -81,19 +81,25 @@ def solution_loss(
 def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[str, ...]:
     """Return row fields that are all 0 in a row only if it has no gradient; empty if any row may have one.
 
-    Advantages and the marks of SEELE's own terms give a row weight. KL to the reference and entropy reach
-    every row; which rows a user's own term or a surrogate other than PPO's reaches is unknown.
+    KL to the reference and entropy reach every row, even an uninformative one; which rows a surrogate other
+    than PPO's reaches is unknown.
     """
-    terms = [*terms]
     reaches_all = (
         (config.use_kl_loss and config.kl_loss_coef != 0)
         or config.entropy_coeff != 0
         or config.policy_loss.loss_mode not in WEIGHED_BY_ADVANTAGE
         # verl then divides by a micro-batch's longest response, which may belong to a row without a gradient.
         or (config.loss_agg_mode == "seq-mean-token-sum-norm" and config.loss_scale_factor is None)
-        or any(each.is_users for each in terms)
     )
-    if reaches_all:
+    return () if reaches_all else informative_columns(terms)
+
+
+def informative_columns(terms: Iterable[WeighedTerm]) -> tuple[str, ...]:
+    """Return row fields that are all 0 in an uninformative row, one of a group whose advantages are all 0 and
+    of which SEELE's own terms mark no token; empty if a user's own term may learn from any row.
+    """
+    terms = [*terms]
+    if any(each.is_users for each in terms):
         return ()
     return ("advantages", *(name for each in terms if each.term.has_loss for name in each.term.columns))
 

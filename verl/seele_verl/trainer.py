@@ -67,7 +67,7 @@ from seele_verl.data_only import reading_data_only
 from seele_verl.engine.weight_socket import send_on_own_socket
 from seele_verl.faults import plugin_fault, watch_for_faults
 from seele_verl.hint_reliance import measure_hint_reliance
-from seele_verl.losses import means_over_computed, seele_loss, weight_columns
+from seele_verl.losses import informative_columns, means_over_computed, seele_loss, weight_columns
 from seele_verl.off_policy import (
     count_tokens,
     exchange_log_probs,
@@ -158,8 +158,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._nothing_to_learn = False
         self._solutions: list[Solution] = []
         """The solutions that the step's supervised update learnt."""
-        self._with_gradient: set[str] = set()
-        """Keys of the rows that contributed a gradient to the update."""
+        self._informative: set[str] = set()
+        """Keys of the rows that the update learnt from, apart from KL and entropy."""
         self._validated_texts: list[str] = []
         """The last validation's responses."""
         self._looked_at: set[str] = set()
@@ -429,7 +429,7 @@ class SeeleTrainer(PPOTrainerSync):
         show_life(self.run)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         columns = weight_columns(actor, self.terms)
-        self._with_gradient = keys_with_weight(batch, columns)
+        self._informative = keys_with_weight(batch, informative_columns(self.terms))
         self._solutions = []
         if not self._nothing_to_learn:
             num_updates = len(batch) / (actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n)
@@ -447,7 +447,7 @@ class SeeleTrainer(PPOTrainerSync):
                     of_update,
                     rows=len(batch),
                     tokens=tokens,
-                    computed=self._with_gradient,
+                    computed=self._informative,
                     loss_agg_mode=actor.loss_agg_mode,
                 )
             metrics |= of_update
@@ -740,7 +740,7 @@ class SeeleTrainer(PPOTrainerSync):
         times = config.ppo_epochs * (not self._nothing_to_learn)
         of_their_rows = of_solutions + sum(len(each.prompt_ids) for each in self._solutions)
         metrics["tokens/trained_packed"] = packed_tokens(rows.values()) * times + of_their_rows
-        informative = [row for key, row in rows.items() if key in self._with_gradient]
+        informative = [row for key, row in rows.items() if key in self._informative]
         metrics["tokens/trained_informative"] = packed_tokens(informative) * times + of_their_rows
         # One pass a step for old log-probabilities where the engine's do not serve, and one for a KL term.
         passes = (not self._uses_engines_log_probs) + config.use_kl_loss

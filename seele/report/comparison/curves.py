@@ -33,7 +33,7 @@ COSTS = {
     "tokens_trained": Cost(title="tokens trained", metric="tokens/trained_total"),
     "tokens_trained_packed": Cost(title="tokens trained, packed", metric="tokens/trained_packed_total"),
     "tokens_trained_informative": Cost(
-        title="tokens trained, packed, with gradient", metric="tokens/trained_informative_total"
+        title="tokens trained, packed, informative", metric="tokens/trained_informative_total"
     ),
     "tokens_teacher_forced": Cost(
         title="tokens teacher-forced", metric="tokens/teacher_forced_total", may_be_absent=True
