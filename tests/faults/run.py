@@ -40,7 +40,7 @@ ROLES = {
     "task runner": r"^ray::TaskRunner",
     "FSDP rank": r"^ray::WorkerDict",
     "engine": r"^ray::RoundServer",
-    "engine core": r"^VLLM::EngineCore|/seele_verl/cpu/fork_client\.py ",
+    "engine core": r"^VLLM::EngineCore",
     "rollout worker": r"^ray::RoundsWorker",
     "hint controller": r"^ray::ControllerActor",
     "grader": r"-m seele\.reward\.worker ",

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,19 +41,30 @@ def rows_of(path: Path) -> list[dict]:
     return [row for _, row in read_json_lines(path)]
 
 
+SECRETS = {name: f"a-secret-{name}" for name in ("HF_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY")}
+"""Variables of all runs here."""
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("runs") / "seele"
+def run(tmp_path_factory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        yield tmp_path_factory.mktemp("runs") / "seele"
 
 
 def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]) -> bool:
     """Return True at step 4; kill the first rollout worker seen after step 1 on the way."""
     if not lost and (run / "rollouts" / "step_1.jsonl").exists():
+        titles = set()
         for process in supervisor.children(recursive=True):
             with suppress(psutil.Error):
-                if not lost and process.cmdline()[0].startswith("ray::RoundsWorker"):
+                title = process.cmdline()[0]
+                titles.add(title.split("::")[0])
+                if not lost and title.startswith("ray::RoundsWorker"):
                     process.kill()
                     lost.append(process.pid)
+        assert {"ray", "VLLM"} <= titles, "processes are known by their titles"
     return any(line["step"] == 3 for line in log.rows_of(run))
 
 
@@ -217,6 +229,13 @@ def test_what_a_run_leaves(run, resumed):
     for name in ("resolved.yaml", "logs/train.log", "global_step_4/seele/controller.json"):
         assert (run / name).is_file(), name
     assert list((run / "tensorboard").iterdir())
+
+
+def test_a_run_writes_no_secret_of_its_environment(run, restarted, resumed):
+    files = [path for path in run.rglob("*") if path.is_file()]
+    assert {"resolved.yaml", "run_card.json", "train.log"} <= {path.name for path in files}
+    texts = [restarted[1].encode(), resumed.encode(), *(path.read_bytes() for path in files)]
+    assert not [text[:200] for text in texts if any(each.encode() in text for each in SECRETS.values())]
 
 
 def test_the_terminal_shows_progress_and_no_chatter(resumed):

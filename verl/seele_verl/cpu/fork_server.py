@@ -73,6 +73,9 @@ def preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
+    # It looks for the place of titles, as in `ps`, which it does not find in processes whose environment is
+    # no longer the one that the kernel gave to the driver.
+    importlib.import_module("setproctitle").getproctitle()
 
 
 @contextmanager
