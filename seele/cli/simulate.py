@@ -40,6 +40,9 @@ def simulate_command(
     failing_accuracy: Annotated[
         float, typer.Option(help="Accuracy up to which a first round counts as failed.")
     ] = 0.0,
+    passing_accuracy: Annotated[
+        float, typer.Option(help="until_success: accuracy up to which a round with a hint is kept.")
+    ] = 1.0,
     dropout: Annotated[float, typer.Option(help="Probability that a rollout loses its hint.")] = 0.0,
     visits: Annotated[
         int, typer.Option(help="Visits per problem; if more than one, the first is not scored.")
@@ -80,6 +83,8 @@ def simulate_command(
         raise ConfigError(f"--seed: expected 0 or more, got {seed}")
     if when == "always" and failing_accuracy:
         raise ConfigError("--failing-accuracy: has no effect with --when always")
+    if when != "until_success" and passing_accuracy != 1.0:
+        raise ConfigError(f"--passing-accuracy: has no effect with --when {when}")
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:
         rounds, rollouts = len(sizes), sum(sizes)
@@ -90,6 +95,7 @@ def simulate_command(
             round_sizes=sizes,
             when=when,
             failing_accuracy=failing_accuracy,
+            passing_accuracy=passing_accuracy,
             dropout=dropout,
             round_quorum=quorum,
         )
@@ -100,6 +106,7 @@ def simulate_command(
             round_sizes=sizes,
             when=when,
             failing_accuracy=failing_accuracy,
+            passing_accuracy=passing_accuracy,
             quorum=quorum,
             batch_size=problems if batch_size is None else batch_size,
         )

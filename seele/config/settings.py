@@ -83,6 +83,11 @@ class HintConfig:
     failing_accuracy: float = 0.0
     """Unless ``when`` is ``always``: the largest accuracy of a round that counts as failed, in [0, 1)."""
 
+    passing_accuracy: float = 1.0
+    """``when=until_success``: the largest accuracy at which a round with a hint is kept, above
+    ``failing_accuracy``; an easier round is discarded too, and rolled out again (BREAD).
+    """
+
     dropout: float = 0.0
     """Probability that a rollout loses its hint, in [0, 1)."""
 
@@ -168,6 +173,11 @@ class HintConfig:
         for name in ("failing_accuracy", "dropout"):
             share = getattr(self, name)
             require(0.0 <= share < 1.0, f"{name} must lie in [0, 1), got {share}")
+        require(
+            self.failing_accuracy < self.passing_accuracy <= 1.0,
+            f"passing_accuracy must lie in ({self.failing_accuracy}, 1] (above failing_accuracy), got "
+            f"{self.passing_accuracy}",
+        )
         require(0.0 < self.round_quorum <= 1.0, f"round_quorum must lie in (0, 1], got {self.round_quorum}")
         require(self.unit in HINT_UNITS, f"unit must be one of {list(HINT_UNITS)}, got {self.unit!r}")
         require(

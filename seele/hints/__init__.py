@@ -16,6 +16,7 @@ from seele.hints.adaback import AdaBackController
 from seele.hints.adaprefix import AdaPrefixController
 from seele.hints.bayes import BayesController
 from seele.hints.bisect import BisectController
+from seele.hints.bread import BreadController
 from seele.hints.checked import KEY, MEMBERS, CheckedController, check_round_trip
 from seele.hints.conditions import with_conditions
 from seele.hints.contract import Controller, SequentialController, check_outcome, nearest_legal
@@ -49,6 +50,7 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
         AdHintController,
         BayesController,
         BisectController,
+        BreadController,
         EachHint,
         FixedHint,
         LadderController,

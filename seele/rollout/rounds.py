@@ -158,11 +158,13 @@ async def run_until_success(
     grade: Grader,
     round_sizes: Sequence[int],
     failing_accuracy: float,
+    passing_accuracy: float = 1.0,
     succeeded: Success = is_correct,
 ) -> list[Rollout]:
-    """Roll a problem out again, with the controller's next hint, until a round does not fail.
+    """Roll a problem out again, with the controller's next hint, until a round does not fail (GHPO,
+    arXiv:2507.10628), nor is too easy with its hint (BREAD, arXiv:2506.17211).
 
-    Rounds that failed are discarded, except for the last one (GHPO, arXiv:2507.10628).
+    All rounds but the last one are discarded. It is also the last if the controller's next hint was tried.
 
     Args:
         instance: The problem.
@@ -171,6 +173,7 @@ async def run_until_success(
         grade: As for ``run_rounds``.
         round_sizes: Rollouts of each round, all of one size.
         failing_accuracy: The largest share of successes at which a round counts as failed.
+        passing_accuracy: The largest share of successes at which a round with a hint is not too easy.
         succeeded: Which rollouts are successes.
 
     Returns:
@@ -180,15 +183,21 @@ async def run_until_success(
         ExceptionGroup: As in ``run_rounds``.
     """
     rollouts: list[Rollout] = []
+    tried: set[float] = set()
     try:
         for round_index, size in enumerate(round_sizes):
             request = RoundRequest(instance.instance_id, round_index, instance.legal_hint_ratios, size)
             plan = await controller.plan_round(request, num_rollouts=size)
+            hints = {share.hint_ratio for share in plan}
+            if hints <= tried:
+                break
+            tried |= hints
             hinted = divide_round(plan, round_index=round_index, begun=0)
             rollouts = await roll_out_round(
                 instance, hinted, controller=controller, sample=sample, grade=grade, succeeded=succeeded
             )
-            if sum(map(succeeded, rollouts)) > failing_accuracy * len(rollouts):
+            accuracy = sum(map(succeeded, rollouts)) / len(rollouts)
+            if failing_accuracy < accuracy <= (passing_accuracy if round_index else 1.0):
                 break
     finally:
         await controller.end_visit(instance.instance_id)

@@ -62,6 +62,8 @@ class Schedule:
     """
     failing_accuracy: float = 0.0
     """The largest accuracy of a round that counts as failed, in [0, 1)."""
+    passing_accuracy: float = 1.0
+    """``until_success``: the largest accuracy at which a round with a hint is kept."""
     quorum: float = 1.0
     """Share in (0, 1] of a round's rollouts after which the next round is planned; the controller observes
     the others one round later. Here the first rollouts are no better than the last.
@@ -169,6 +171,7 @@ class _Simulation:
     def visit_all(self, visit: int, accuracy_NJ: Array, luck: np.random.Generator) -> None:
         """Visit every problem once, a batch a step, given its accuracy under each hint."""
         self.visit, self.accuracy_NJ = visit, accuracy_NJ
+        self.tried_N: list[set[float]] = [set() for _ in self.ids]
         self.luck_NG = luck.random((len(self.ids), self.num_draws))
         self.trace.unhinted_NV[:, visit] = accuracy_NJ[:, 0]
         self.trace.oracle_NV[:, visit] = reward_variance(accuracy_NJ).max(1)
@@ -204,6 +207,11 @@ class _Simulation:
         outcomes: list[RoundOutcome] = []
         late: list[RoundOutcome] = []
         for n, plan in zip(under_way, plans, strict=True):
+            hints = {share.hint_ratio for share in plan}
+            if schedule.when == "until_success" and hints <= self.tried_N[n]:
+                trace.num_rounds_NV[n, self.visit] = round_index
+                continue
+            self.tried_N[n] |= hints
             planned = sum(share.num_rollouts for share in plan)
             luck_G = self.luck_NG[n, self.first_R[round_index] :]
             soon, stragglers = _roll_out(
@@ -215,8 +223,9 @@ class _Simulation:
             trace.correct_NVR[n, self.visit, kept_index] = num_correct
             trace.num_generated_NV[n, self.visit] += planned
             self._record(n, slice(kept_index, None), plan)
-            has_failed = num_correct <= schedule.failing_accuracy * planned
-            if planned > size or (schedule.when == "until_success" and not has_failed):
+            most = schedule.passing_accuracy if round_index else 1.0
+            is_kept = schedule.failing_accuracy < num_correct / planned <= most
+            if planned > size or (schedule.when == "until_success" and is_kept):
                 trace.num_rounds_NV[n, self.visit] = round_index + 1
         return outcomes, late
 

@@ -329,15 +329,22 @@ def test_trapo_reveals_a_prefix_where_the_rounds_before_went_badly(steps):
 @pytest.mark.parametrize("method", ["ghpo", "sage", "bread"])
 def test_the_first_round_that_does_not_fail_is_kept(steps, method):
     ((line, rows),) = steps[method]
-    kept = {}
+    last, kept, failed = 4 if method == "bread" else 3, {}, set()
     for name, group in groups_of(rows).items():
         (kept[name],) = {row["round"] for row in group}
+        (steps_left,) = {row["num_steps"] - row["hint_steps"] for row in group}
+        right = sum(bool(row["reward"]) for row in group)
+        failed |= {name} if kept[name] or not right else set()
         assert len(group) == 8
-        assert kept[name] == 3 or any(row["reward"] for row in group)
         assert any(row["hint_tokens"] for row in group) <= (kept[name] > 0)
+        if kept[name] < last and not right:
+            # No longer hint is left; BREAD may have found one to be too easy.
+            assert steps_left == 1 or (method == "bread" and kept[name] > 1)
+        if 0 < kept[name] < last and right == 8:
+            assert method != "bread" or kept[name] > 1 or steps_left == group[0]["num_steps"] - 1
     thrown = sum(kept.values())
     assert thrown and line["rollout/thrown_away_share"] == thrown / (thrown + len(kept))
-    assert line["controller/failed_share"] == sum(map(bool, kept.values())) / len(kept)
+    assert line["controller/failed_share"] == len(failed) / len(kept)
     assert line["tokens/generated_round_0"] > sum(row["generated_tokens"] for row in rows if not row["round"])
 
 

@@ -226,6 +226,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"when": "sometimes"}, "when must be one of"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"failing_accuracy": -0.5}, "failing_accuracy must lie in"),
+        ({"failing_accuracy": 0.5, "passing_accuracy": 0.5}, r"passing_accuracy must lie in \(0.5, 1\]"),
     ):
         with pytest.raises(ConfigError, match=message):
             hints(**settings)

@@ -1,5 +1,7 @@
 """Rules of published controllers, worked by hand."""
 
+import json
+
 import pytest
 
 from seele.errors import ConfigError
@@ -156,8 +158,8 @@ def test_the_ladder_of_ghpo_goes_by_the_round():
     [
         pytest.param({}, 2, [0, 1, 1, 1], id="GHPO, two steps"),
         pytest.param({}, 3, [0, 1, 2, 2], id="SAGE, two tiers"),
-        pytest.param({"shares": (0.5, 0.75, 0.875)}, 3, [0, 1, 2, 2], id="BREAD, three steps"),
-        pytest.param({"shares": (0.5, 0.75, 0.875)}, 4, [0, 2, 3, 3], id="BREAD, four steps"),
+        pytest.param({"shares": (0.5, 0.75, 0.875)}, 3, [0, 1, 2, 2], id="three steps"),
+        pytest.param({"shares": (0.5, 0.75, 0.875)}, 4, [0, 2, 3, 3], id="four steps"),
         pytest.param({}, 1, [0, 0, 0, 0], id="nothing to reveal"),
         pytest.param({"shares": (0.75, 0.75, 0.25)}, 8, [0, 6, 6, 2], id="shares that do not grow"),
     ],
@@ -167,6 +169,34 @@ def test_the_ladder_climbs_until_no_longer_hint_is_legal(settings, num_steps, st
     legal = [revealed / num_steps for revealed in range(num_steps)]
     planned = [controller.next_hint_ratio("p", round_index=number, legal_ratios=legal) for number in range(4)]
     assert planned == [revealed / num_steps for revealed in steps]
+
+
+def test_bread_searches_the_shortest_prefix_whose_group_is_mixed():
+    controller = build("bread", rounds=5)
+    legal = [revealed / 10 for revealed in range(10)]  # ten steps, as many episodes as in the paper
+
+    def search(*corrects):
+        """Hints of a visit, in steps, whose rounds have so many of 8 rollouts correct."""
+        ratios = []
+        for number, right in enumerate((*corrects, 0)):
+            ratios.append(controller.next_hint_ratio("p", round_index=number, legal_ratios=legal))
+            observe(controller, ratios[-1], right)
+        controller.end_visit("p")
+        return [round(10 * each) for each in ratios]
+
+    assert search(0, 0, 0, 0) == [0, 5, 7, 8, 9]
+    assert search(0, 8, 8, 8) == [0, 5, 2, 1, 1]  # nothing is shorter
+    assert search(0, 8, 0, 8) == [0, 5, 2, 3, 3]  # nothing is in between
+    assert search(0, 0, 8, 8) == [0, 5, 7, 6, 6]
+    # A dropped hint says nothing, and a visit is found again after a checkpoint.
+    assert ratio(controller, 0) == 0.0
+    observe(controller, 0.0, 8)
+    assert ratio(controller, 1) == 0.4
+    observe(controller, 0.4, 8)
+    other = build("bread", rounds=5)
+    other.load_state_dict(json.loads(json.dumps(controller.state_dict())))
+    assert ratio(other, 2) == ratio(controller, 2) == 0.2
+    assert build("bread").next_hint_ratio("p", round_index=1, legal_ratios=[0.0]) == 0.0
 
 
 def test_adhint_reveals_the_more_the_harder_the_first_round_was():

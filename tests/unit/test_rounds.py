@@ -117,6 +117,24 @@ def test_rounds_that_fail_are_thrown_away_until_one_succeeds(rounds, kept):
     assert sum(rollout.reward for rollout in rollouts) == (3 if kept == 2 else 0)
 
 
+def test_a_hint_that_failed_is_not_rolled_out_again():
+    class Unhintable(HalvingController):
+        async def plan_round(self, request, *, num_rollouts):
+            self.told.append(("plan", request.round_index))
+            return (HintShare(min(request.round_index, 1) / 4, num_rollouts),)
+
+    class Wrong(Engine):
+        async def __call__(self, *, num_rollouts, **_):
+            yield {each: completion("0") for each in range(num_rollouts)}
+
+    controller = Unhintable()
+    run = partial(run_until_success, failing_accuracy=0.0)
+    rollouts = rollouts_of(controller, run=run, sample=Wrong(), round_sizes=(3,) * 4)
+    assert [rollout.hint_steps for rollout in rollouts] == [1] * 3
+    assert [each for each in controller.told if each[0] == "plan"] == [("plan", 0), ("plan", 1), ("plan", 2)]
+    assert controller.told[-1] == ("end", "chain")
+
+
 class EachController(HalvingController):
     """No hint, then all of them."""
 
@@ -177,6 +195,12 @@ def test_what_is_a_failure_is_a_setting_and_a_fault_ends_the_visit():
     for failing, kept in ((0.0, 0), (0.25, 1), (0.5, 2)):
         run = partial(run_until_success, failing_accuracy=failing)
         rollouts = rollouts_of(LaddersController(), run=run, sample=Mixed(), round_sizes=(4,) * 3)
+        assert {rollout.round_index for rollout in rollouts} == {kept}
+
+    # The rounds have 1, 2, 3 and 4 of 4 right; the first one has no hint, so it is never too easy.
+    for failing, passing, kept in ((0.0, 0.1, 0), (0.25, 0.5, 1), (0.25, 0.4, 3)):
+        run = partial(run_until_success, failing_accuracy=failing, passing_accuracy=passing)
+        rollouts = rollouts_of(LaddersController(), run=run, sample=Mixed(), round_sizes=(4,) * 4)
         assert {rollout.round_index for rollout in rollouts} == {kept}
 
     class Broken(Engine):

@@ -453,17 +453,18 @@ class Local:
 
 
 @pytest.mark.parametrize(
-    ("when", "name", "roll_out"),
+    ("when", "name", "roll_out", "more"),
     [
-        ("until_success", "ladder", run_until_success),
-        ("until_success", "bisect", run_until_success),
-        ("rescue", "each", run_with_rescue),
+        ("until_success", "ladder", run_until_success, {}),
+        ("until_success", "bisect", run_until_success, {}),
+        ("until_success", "bread", run_until_success, {"passing_accuracy": 0.75}),
+        ("rescue", "each", run_with_rescue, {}),
     ],
 )
-def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out):
+def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out, more):
     rounds, size, failing = (2 if when == "rescue" else 4), 4, 0.25
     problems = draw_problems("odd", num_problems=60, seed=0)
-    schedule = Schedule(rounds=rounds, rollouts=size, when=when, failing_accuracy=failing)
+    schedule = Schedule(rounds=rounds, rollouts=size, when=when, failing_accuracy=failing, **more)
     conditions = {"when": when, "failing_accuracy": failing}
     trace = simulate(with_conditions(build(name), **conditions), problems, schedule, seed=0)
     assert trace.worth_NVR.shape == (60, 1, 1) and trace.size_R.tolist() == [size]
@@ -494,6 +495,7 @@ def test_failed_rounds_are_replaced_as_in_training(when, name, roll_out):
                 grade=grade,
                 round_sizes=schedule.sizes_of_rounds,
                 failing_accuracy=failing,
+                **more,
             )
         )
         accuracies = np.array([accuracy_NJ[n, each.hint_steps] for each in kept])

@@ -282,9 +282,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         hints = self.seele.hints
         first, *others = hints.sizes_of_rounds
         run = partial(run_rounds, quorum=hints.round_quorum)
-        if hints.retries:
-            retry = run_with_rescue if hints.when == "rescue" else run_until_success
-            run = partial(retry, failing_accuracy=hints.failing_accuracy)
+        if hints.when == "rescue":
+            run = partial(run_with_rescue, failing_accuracy=hints.failing_accuracy)
+        elif hints.when == "until_success":
+            accuracies = {name: getattr(hints, name) for name in ("failing_accuracy", "passing_accuracy")}
+            run = partial(run_until_success, **accuracies)
         rollouts = await run(
             instance,
             controller=self.controller,

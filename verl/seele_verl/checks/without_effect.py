@@ -126,6 +126,8 @@ def _left_off(seele: SeeleConfig) -> Iterator[tuple[str, str]]:
         yield "seele.hints.request", "hints are in the assistant's turn (seele.hints.placement)"
     if seele.hints.when == "always":
         yield "seele.hints.failing_accuracy", "seele.hints.when is always"
+    if seele.hints.when != "until_success":
+        yield "seele.hints.passing_accuracy", f"seele.hints.when is {seele.hints.when}"
     if "sft" not in method.stages:
         yield "seele.sft.", f"method {method.name} has no supervised stage; sft and sft_rl have one"
     elif seele.sft.train_files:

@@ -1,0 +1,70 @@
+"""BREAD (arXiv:2506.17211): a bisection for the shortest prefix under which a group is mixed."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from seele.hints.contract import SequentialController, check_outcome
+from seele.records import State
+from seele.saved_state import check_state, read_ratio, read_section, state_header
+
+Bounds = tuple[float, float]
+"""Hint ratios: the longest that was too hard, and the shortest that was too easy."""
+
+
+class BreadController(SequentialController):
+    """The first round of a visit has no hint. Each later one has the middle of the legal hints that are
+    longer than all that were too hard and shorter than all that were too easy, by whether half of a round is
+    correct. If none is left, it has the last one again.
+
+    With ``seele.hints.when=until_success`` the search ends by itself at a round within ``failing_accuracy``
+    and ``passing_accuracy``, or where no hint is left.
+    """
+
+    name: ClassVar[str] = "bread"
+    aims_at_target: ClassVar[bool] = False
+    _UNKNOWN: ClassVar[Bounds] = (0.0, 1.0)
+
+    def __init__(self) -> None:
+        self._bounds: dict[str, Bounds] = {}
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        if round_index == 0:
+            self._bounds[instance_id] = self._UNKNOWN
+            return min(legal_ratios)
+        hard, easy = self._bounds.get(instance_id, self._UNKNOWN)
+        between = sorted(ratio for ratio in legal_ratios if hard < ratio < easy)
+        if between:
+            return between[(len(between) - 1) // 2]
+        return easy if easy in legal_ratios else max(ratio for ratio in legal_ratios if ratio <= hard)
+
+    def observe(self, instance_id: str, *, hint_ratio: float, num_correct: int, num_rollouts: int) -> None:
+        """See ``Controller``. Rollouts without a hint do not move the bounds.
+
+        Raises:
+            ValueError: If the outcome is impossible.
+        """
+        ratio, correct, rollouts = check_outcome(hint_ratio, num_correct, num_rollouts)
+        if ratio:
+            hard, easy = self._bounds.get(instance_id, self._UNKNOWN)
+            is_hard = 2 * correct < rollouts
+            self._bounds[instance_id] = (max(hard, ratio), easy) if is_hard else (hard, min(easy, ratio))
+
+    def end_visit(self, instance_id: str) -> None:
+        """Forget the visit: the policy is about to change."""
+        self._bounds.pop(instance_id, None)
+
+    def state_dict(self) -> State:
+        """See ``Controller``. A visit in progress is [hard, easy]."""
+        visits = {instance_id: list(bounds) for instance_id, bounds in sorted(self._bounds.items())}
+        return {**state_header(self.name, self.version), "visits": visits}
+
+    def load_state_dict(self, state: State) -> None:
+        """See ``Controller``."""
+        check_state(state, header=state_header(self.name, self.version), sections=("visits",))
+        self._bounds = read_section(state, "visits", _read_bounds)
+
+
+def _read_bounds(value: Sequence[float]) -> Bounds:
+    hard, easy = map(read_ratio, value)
+    return hard, easy
