@@ -26,7 +26,12 @@ from seele.hints.next_milestone import NextMilestoneController
 from seele.hints.paper import PaperController
 from seele.hints.robbins_monro import RobbinsMonroController
 from seele.hints.scheduled import EachHint, FixedHint, LadderController, NoHint
-from seele.hints.schedules import PrefixRftController, UftController, UniformController
+from seele.hints.schedules import (
+    PrefixRftController,
+    PrefixRlController,
+    UftController,
+    UniformController,
+)
 from seele.plugins import blame, find_part, require_members
 
 __all__ = [
@@ -59,6 +64,7 @@ CONTROLLERS: dict[str, Callable[..., Controller]] = {
         NoHint,
         PaperController,
         PrefixRftController,
+        PrefixRlController,
         RobbinsMonroController,
         TrapoController,
         UftController,

@@ -1,4 +1,4 @@
-"""Controllers that ignore outcomes: uniform draws, and the schedules of UFT and Prefix-RFT.
+"""Controllers that ignore outcomes: uniform draws, PrefixRL's, and the schedules of UFT and Prefix-RFT.
 
 They only choose the hint; losses and advantages of those methods are elsewhere. ``seele.hints.scheduled``
 explains what a draw depends on.
@@ -29,6 +29,42 @@ class UniformController(ScheduledController):
         visit = self._beginning(instance_id, round_index).visit
         draw = self._random(instance_id, visit, round_index=round_index).random()
         return legal_ratios[int(draw * len(legal_ratios))]
+
+
+class PrefixRlController(ScheduledController):
+    """PrefixRL (arXiv:2601.18795): every round has one of a problem's ``prefixes`` prefixes or none, all
+    equally likely.
+
+    The prefixes of a problem stay the same: shares of its solution that are drawn once, uniformly from
+    ``smallest`` to ``largest``. A prefix ends at the legal ratio nearest to its share, but not at 0.
+
+    Args:
+        seed: Seeds the draws.
+        prefixes: Number of prefixes of a problem.
+        smallest: Smallest share of a solution.
+        largest: Largest share of a solution.
+    """
+
+    name: ClassVar[str] = "prefix_rl"
+
+    def __init__(
+        self, *, seed: int = 0, prefixes: int = 3, smallest: float = 0.4, largest: float = 0.8
+    ) -> None:
+        super().__init__(seed=seed)
+        self._prefixes = check_count("prefixes", prefixes)
+        self._smallest = check_number("smallest", smallest, at_most=1.0)
+        self._largest = check_number("largest", largest, at_least=self._smallest, at_most=1.0)
+
+    def next_hint_ratio(self, instance_id: str, *, round_index: int, legal_ratios: Sequence[float]) -> float:
+        """See ``Controller``."""
+        visit = self._beginning(instance_id, round_index).visit
+        prefix = self._random(instance_id, visit, round_index=round_index).randint(0, self._prefixes)
+        hints = [ratio for ratio in legal_ratios if ratio]
+        if not prefix or not hints:
+            return min(legal_ratios)
+        # Visits are counted from 1, so these draws depend on the problem alone.
+        share = self._random(instance_id, 0, round_index=prefix).uniform(self._smallest, self._largest)
+        return nearest_legal(share, hints)
 
 
 class UftController(ScheduledController):

@@ -434,7 +434,7 @@ def test_capabilities_are_class_attributes(own):
     assert not aims_at_target(name) and aims_at_target(own())
     assert {name for name in CONTROLLERS if not aims_at_target(name)} == {
         *("none", "fixed", "uniform", "uft", "prefix_rft", "next_milestone"),
-        *("adaback", "adhint", "bread", "each", "ladder", "mfc", "trapo"),
+        *("adaback", "adhint", "bread", "each", "ladder", "mfc", "prefix_rl", "trapo"),
     }
     with pytest.raises(
         ConfigError, match=r"seele.hints.round_quorum: got 0.5, but a value below 1 needs a controller"

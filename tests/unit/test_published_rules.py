@@ -199,6 +199,26 @@ def test_bread_searches_the_shortest_prefix_whose_group_is_mixed():
     assert build("bread").next_hint_ratio("p", round_index=1, legal_ratios=[0.0]) == 0.0
 
 
+def test_prefix_rl_has_three_fixed_prefixes_of_a_problem_and_none():
+    controller = build("prefix_rl")
+    tenths = [revealed / 10 for revealed in range(10)]
+
+    def planned(problem, legal):
+        rounds = [(visit, number) for visit in range(100) for number in range(4)]
+        drawn = [controller.next_hint_ratio(problem, round_index=n, legal_ratios=legal) for _, n in rounds]
+        return {each: drawn.count(each) for each in sorted({*drawn})}
+
+    seen = [planned(f"p{number}", tenths) for number in range(20)]
+    assert all(2 <= len(each) <= 4 and {*each} <= {0.0, 0.4, 0.5, 0.6, 0.7, 0.8} for each in seen)
+    assert len({tuple(each) for each in seen}) > 5
+    assert all(70 <= each[0.0] <= 130 for each in seen)  # a quarter of 400
+    assert {*planned("p0", tenths)} == {*seen[0]}
+    # A solution of two steps has one prefix, one of a single step has none.
+    assert {*planned("short", [0.0, 0.5])} == {0.0, 0.5} and {*planned("one", [0.0])} == {0.0}
+    with pytest.raises(ConfigError, match=r"settings\.largest"):
+        build("prefix_rl", smallest=0.5, largest=0.4)
+
+
 def test_adhint_reveals_the_more_the_harder_the_first_round_was():
     controller = build("adhint", rounds=3, smallest=0.0, largest=0.8)
     for right, expected in ((0, 0.8), (2, 0.6), (4, 0.4), (8, 0.0)):

@@ -11,7 +11,7 @@ from seele.hints.bisect import Interval
 from seele.hints.scheduled import cosine_decay
 from seele.records import HintShare, RoundRequest
 
-BLIND = ("prefix_rft", "uft", "uniform")
+BLIND = ("prefix_rft", "prefix_rl", "uft", "uniform")
 SEEING = ("bisect", "robbins_monro")
 PUBLISHED = ("adaback", "adaprefix", "adhint", "mfc", "trapo")
 NAMES = sorted(BLIND + SEEING + PUBLISHED)
