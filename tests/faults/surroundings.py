@@ -161,7 +161,7 @@ def main() -> None:
         rows.append([case, *compared[0][1:], happened])
         sys.stdout.write(" | ".join(rows[-1]) + "\n")
         sys.stdout.flush()
-    heads = ["case", "each step once", "problems", "first hints", "hints", "responses", "controller states"]
+    heads = ["case", "each step once", "problems", "first hints", "hints", "responses", "states"]
     sys.stdout.write(f"\n{markdown_table([*heads, 'what happened'], rows)}\n")
     time.sleep(SETTLE_S)
     runs, left = processes(options.out.resolve()) - others, sorted(map(str, temporary_files() - before))

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -328,7 +329,7 @@ def test_a_driver_that_stands_still_is_ended_and_where_it_stood_is_written(tmp_p
         assert parent.stdout.read().strip() == f"status -{signal.SIGKILL.value} told None"
         assert "no sign of life for" in parent.stderr.read()
     stacks = (tmp_path / "logs" / "stacks.txt").read_text()
-    assert f"--- process {pids[0]}: " in stacks
+    assert re.search(rf"--- process {pids[0]}, idle for [0-9.]+ minutes: ", stacks)
     assert "stand_still" in stacks or "permission" in stacks.lower()
 
 
@@ -357,6 +358,32 @@ def test_life_is_a_file_that_changes_whatever_the_clocks_say(tmp_path, monkeypat
     (tmp_path / "sft").mkdir()
     RunLog(tmp_path / "sft").append(1, {})
     assert watchdog.silent_minutes() == 0
+
+
+def test_a_process_that_does_not_compute_is_idle(tmp_path, monkeypatch):
+    now, spent = 0.0, {"one": 5.0, "other": 7.0}
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    class Process:
+        def __init__(self, name):
+            self.name = name
+
+        def cpu_times(self):
+            if spent[self.name] is None:
+                raise psutil.NoSuchProcess(1)
+            return (spent[self.name], 1.0, 0.0)
+
+    one, other = Process("one"), Process("other")
+    watchdog = Watchdog(tmp_path)
+    assert watchdog.idle_minutes(one) is None
+    watchdog.watch([one, other])
+    now, spent["one"] = 60.0, 6.0
+    watchdog.watch([one, other])
+    now = 180.0
+    assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (2, 3)
+    spent["other"] = None  # it has ended
+    watchdog.watch([one, other])
+    assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (2, None)
 
 
 def test_sigterm_leaves_a_note_and_a_later_one_ends_the_process(tmp_path, monkeypatch):

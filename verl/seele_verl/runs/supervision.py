@@ -230,9 +230,10 @@ def _run_driver(
                 return process.wait(POLL_S)
             # This keeps processes whose parent has died, and which the system has adopted.
             family = {each for each in family if each.is_running()} | _descendants(process.pid)
+            watchdog.watch(family)
             if (minutes := watchdog.silent_minutes()) >= watchdog_minutes:
                 try:
-                    said = f"{write_stacks(run, family)} has the stack of each process"
+                    said = f"{write_stacks(run, family, watchdog)} has the stack of each process"
                 except OSError as error:
                     said = f"its stacks are not written: {error}"
                 sys.stderr.write(f"no sign of life for {minutes:.0f} minutes; {said}\n")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,14 +24,30 @@ def show_life(run: Path) -> None:
 
 
 class Watchdog:
-    """Measures how long a run has made no progress. Files are only compared with their earlier state, so
-    other clocks, and jumps of this one, do not matter.
+    """Measures how long a run has made no progress, and how long each process has not computed. Everything is
+    only compared with its earlier state, so other clocks, and jumps of this one, do not matter.
     """
 
     def __init__(self, run: Path) -> None:
         self._files = [run / stage / file for stage in ("", FIRST_STAGE) for file in (LIFE, METRICS)]
         self._seen: list[int] = []
         self._since = time.monotonic()
+        self._computed: dict[psutil.Process, tuple[float, float]] = {}
+        """The CPU seconds of each process, and when they last grew."""
+
+    def watch(self, processes: Iterable[psutil.Process]) -> None:
+        """Look whether these processes have computed since the last look; forget all others."""
+        now, before, self._computed = time.monotonic(), self._computed, {}
+        for each in processes:
+            with suppress(psutil.Error):
+                spent = sum(each.cpu_times()[:2])
+                seen = before.get(each, (spent, now))
+                self._computed[each] = seen if seen[0] == spent else (spent, now)
+
+    def idle_minutes(self, process: psutil.Process) -> float | None:
+        """Return the minutes since a watched process was last seen to compute."""
+        seen = self._computed.get(process)
+        return None if seen is None else (time.monotonic() - seen[1]) / 60
 
     def silent_minutes(self) -> float:
         """Return the minutes since the present state was first seen."""
@@ -40,12 +57,13 @@ class Watchdog:
         return (time.monotonic() - self._since) / 60
 
 
-def write_stacks(run: Path, processes: Iterable[psutil.Process]) -> Path:
+def write_stacks(run: Path, processes: Iterable[psutil.Process], watchdog: Watchdog) -> Path:
     """Append the stacks of the processes, and of Ray's workers on this node, to a file in the run folder.
 
     Args:
         run: The run folder.
         processes: The run's known processes; those that do not run Python are skipped.
+        watchdog: Knows since when each of them has not computed.
 
     Returns:
         The file. If py-spy is missing, or the system does not permit it, the file says so.
@@ -61,7 +79,9 @@ def write_stacks(run: Path, processes: Iterable[psutil.Process]) -> Path:
         for process in dict.fromkeys([*processes, *workers]):
             if not (_title(process).startswith("ray::") or "python" in _title(process)):
                 continue
-            file.write(f"--- process {process.pid}: {_title(process)[:200]}\n")
+            idle = watchdog.idle_minutes(process)
+            since = "" if idle is None else f", idle for {idle:.1f} minutes"
+            file.write(f"--- process {process.pid}{since}: {_title(process)[:200]}\n")
             try:
                 command = [py_spy, "dump", "--pid", str(process.pid)]
                 dump = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_LIMIT_S)
