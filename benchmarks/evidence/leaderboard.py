@@ -1,4 +1,4 @@
-"""The leaderboard: every arm on every task, at equal cost, by five costs. The same runs give the same page.
+"""The leaderboard: every arm on every task, at equal cost. The same runs give the same page.
 
     python benchmarks/evidence/leaderboard.py                        # docs/evidence/leaderboard.md
     python benchmarks/evidence/leaderboard.py --check                # exit status 1 if it would change

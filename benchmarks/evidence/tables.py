@@ -158,7 +158,7 @@ def compare_runs(
     reader: Callable[[Path], RunFolder] = read,
     reference: str | None = None,
 ) -> Comparison | None:
-    """Compare arms by their runs, at equal cost; None before there is anything to compare.
+    """Compare arms by their runs, at equal cost; None without two arms, or without the reference.
 
     A comparison ends with its shortest run, so arms that spent far less than GRPO are skipped: supervised
     ones generate nothing, and DAPO trains on little of what it generates. ``enough`` replaces
@@ -428,7 +428,7 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     if not rows:
         return "No runs yet.\n"
     columns = zip([*heads, *costs], *rows, strict=True)
-    # The first two cells are the head and the base model's.
+    # Leave out columns in which no arm has a value; the first two cells are the head and the base model's.
     heads, *rows = zip(*(column for column in columns if any(column[2:])), strict=True)
     return markdown_table(heads, rows)
 
@@ -463,7 +463,7 @@ def packed_total(run: RunFolder) -> float | None:
 
 
 def informative_total(run: RunFolder) -> float | None:
-    """The same without groups whose rewards are all equal. None for a run of RL that did not count them."""
+    """The same, of informative rows. None for a run of RL that did not count them."""
     if "tokens/trained_informative_total" in run.metrics[-1]:
         return float(run.metrics[-1]["tokens/trained_informative_total"])
     return packed_total(run) if run.setting("seele.method") == "sft" else None

@@ -75,9 +75,10 @@ class HintConfig:
     when: str = "always"
     """When hints are given. ``always``. ``after_failure``: the first round has no hint, later ones only if it
     failed (``seele.hints.conditions``). ``until_success``: the first round has no hint; a round that failed
-    is discarded and rolled out again with the controller's next hint. Each round then has all of
-    ``rollouts_per_prompt``. ``rescue``: the first round has all of them, without a hint; if it failed, a
-    second one tries every hint once, and the weakest that succeeds replaces one of the failures.
+    is discarded and rolled out again with the controller's next hint, until the controller repeats one. Each
+    round then has all of ``rollouts_per_prompt``. ``rescue``: the first round has all of them, without a
+    hint; if it failed, a second one tries every hint once, and the weakest that succeeds replaces one of the
+    failures.
     """
 
     failing_accuracy: float = 0.0

@@ -12,12 +12,12 @@ Bounds = tuple[float, float]
 
 
 class BreadController(SequentialController):
-    """The first round of a visit has no hint. Each later one has the middle of the legal hints that are
-    longer than all that were too hard and shorter than all that were too easy, by whether half of a round is
-    correct. If none is left, it has the last one again.
+    """The first round of a visit has no hint. Each later one has the middle of the hints between the longest
+    that was too hard, with fewer than half of its rollouts correct, and the shortest that was too easy. If
+    none is left, it repeats the shortest that was too easy, or else the longest.
 
-    With ``seele.hints.when=until_success`` the search ends by itself at a round within ``failing_accuracy``
-    and ``passing_accuracy``, or where no hint is left.
+    With ``seele.hints.when=until_success`` the search ends at a round whose accuracy lies between
+    ``failing_accuracy`` and ``passing_accuracy``, or when a hint is repeated.
     """
 
     name: ClassVar[str] = "bread"

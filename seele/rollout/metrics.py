@@ -90,7 +90,7 @@ def _pooled(by_visit: Sequence[Array]) -> dict[str, float]:
 
 
 def _thrown_away(visits: Sequence[Visit]) -> dict[str, float]:
-    """Share of the rollouts in rounds that failed and were rolled out again; empty if there were none."""
+    """Share of the rollouts in rounds that were rolled out again; empty if there were none."""
     kept = [len(visit.generated) for visit in visits]
     rounds = [min(rollout.round_index for rollout in visit.generated) for visit in visits]
     thrown = int(np.dot(rounds, kept))

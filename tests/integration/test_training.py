@@ -220,12 +220,6 @@ def test_what_a_run_leaves(run, resumed):
     # Rows of a group share their prompt.
     tokens = card["tokens"]
     assert 0 < tokens["trained_informative"] <= tokens["trained_packed"] < tokens["trained"]
-    for line in rows_of(run / "metrics.jsonl"):
-        rollouts = rows_of(run / "rollouts" / f"step_{line['step']}.jsonl")
-        has_advantage = {bool(row["advantage"]) for row in rollouts}
-        # The KL term reaches every row, but those of groups without variance are not informative.
-        leaves_out = line["tokens/trained_informative"] < line["tokens/trained_packed"]
-        assert leaves_out is (False in has_advantage), line["step"]
     for name in ("resolved.yaml", "logs/train.log", "global_step_4/seele/controller.json"):
         assert (run / name).is_file(), name
     assert list((run / "tensorboard").iterdir())
@@ -234,8 +228,10 @@ def test_what_a_run_leaves(run, resumed):
 def test_a_run_writes_no_secret_of_its_environment(run, restarted, resumed):
     files = [path for path in run.rglob("*") if path.is_file()]
     assert {"resolved.yaml", "run_card.json", "train.log"} <= {path.name for path in files}
-    texts = [restarted[1].encode(), resumed.encode(), *(path.read_bytes() for path in files)]
-    assert not [text[:200] for text in texts if any(each.encode() in text for each in SECRETS.values())]
+    written = {path: path.read_bytes() for path in files}
+    written |= {"said": restarted[1].encode(), "said when it resumed": resumed.encode()}
+    secrets = [secret.encode() for secret in SECRETS.values()]
+    assert not [name for name, text in written.items() if any(secret in text for secret in secrets)]
 
 
 def test_the_terminal_shows_progress_and_no_chatter(resumed):

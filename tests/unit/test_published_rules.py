@@ -176,7 +176,7 @@ def test_bread_searches_the_shortest_prefix_whose_group_is_mixed():
     legal = [revealed / 10 for revealed in range(10)]  # ten steps, as many episodes as in the paper
 
     def search(*corrects):
-        """Hints of a visit, in steps, whose rounds have so many of 8 rollouts correct."""
+        """Hints of a visit, in steps, given how many of 8 rollouts are correct in each round."""
         ratios = []
         for number, right in enumerate((*corrects, 0)):
             ratios.append(controller.next_hint_ratio("p", round_index=number, legal_ratios=legal))

@@ -95,8 +95,8 @@ def weight_columns(config: ActorConfig, terms: Iterable[WeighedTerm]) -> tuple[s
 
 
 def informative_columns(terms: Iterable[WeighedTerm]) -> tuple[str, ...]:
-    """Return row fields that are all 0 in an uninformative row, one of a group whose advantages are all 0 and
-    of which SEELE's own terms mark no token; empty if a user's own term may learn from any row.
+    """Return row fields that are all 0 in an uninformative row, one without an advantage and without a token
+    that SEELE's own terms mark; empty if a user's own term may learn from any row.
     """
     terms = [*terms]
     if any(each.is_users for each in terms):

@@ -285,8 +285,11 @@ class RoundsWorker(undecorated(AgentLoopWorkerTQ)):  # type: ignore[misc]
         if hints.when == "rescue":
             run = partial(run_with_rescue, failing_accuracy=hints.failing_accuracy)
         elif hints.when == "until_success":
-            accuracies = {name: getattr(hints, name) for name in ("failing_accuracy", "passing_accuracy")}
-            run = partial(run_until_success, **accuracies)
+            run = partial(
+                run_until_success,
+                failing_accuracy=hints.failing_accuracy,
+                passing_accuracy=hints.passing_accuracy,
+            )
         rollouts = await run(
             instance,
             controller=self.controller,

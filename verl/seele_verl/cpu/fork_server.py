@@ -73,8 +73,8 @@ def preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
-    # It looks for the place of titles, as in `ps`, which it does not find in processes whose environment is
-    # no longer the one that the kernel gave to the driver.
+    # setproctitle finds where `ps` reads a title by the environment that the kernel gave to the process.
+    # `take_over` replaces that environment, so setproctitle looks here, before the fork.
     importlib.import_module("setproctitle").getproctitle()
 
 

@@ -22,7 +22,7 @@ METRICS = "metrics.jsonl"
 WARNINGS = Path("logs") / "warnings.log"
 """Messages for the terminal beside its step lines."""
 TRAINED = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
-"""Tokens of an update: all rows in full, shared prompts counted once, and only rows with a gradient."""
+"""Tokens of an update: all rows in full, shared prompts counted once, and only informative rows."""
 TOTALS = ("tokens/prefilled", "tokens/generated", *TRAINED, "tokens/teacher_forced", "flops")
 """Counts that also get a running total over the run, under the same name with ``_total``."""
 
