@@ -60,11 +60,11 @@ def has_come_to_step_4(run: Path, supervisor: psutil.Process, *, lost: list[int]
         for process in supervisor.children(recursive=True):
             with suppress(psutil.Error):
                 title = process.cmdline()[0]
-                titles.add(title.split("::")[0])
+                titles.add(title.partition(".")[0])
                 if not lost and title.startswith("ray::RoundsWorker"):
                     process.kill()
                     lost.append(process.pid)
-        assert {"ray", "VLLM"} <= titles, "processes are known by their titles"
+        assert lost and {"ray::WorkerDict", "VLLM::EngineCore"} <= titles, "`ps` names processes"
     return any(line["step"] == 3 for line in log.rows_of(run))
 
 

@@ -73,9 +73,6 @@ def preload() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     assert "ray" not in sys.modules, "a library that is imported before the fork imports Ray"
-    # setproctitle finds where `ps` reads a title by the environment that the kernel gave to the process.
-    # `take_over` replaces that environment, so setproctitle looks here, before the fork.
-    importlib.import_module("setproctitle").getproctitle()
 
 
 @contextmanager
@@ -242,6 +239,12 @@ def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
 
 def take_over(request: dict[str, Any], descriptors: list[int]) -> None:
     """Set descriptors, signals, folder and environment as in a process started by the client."""
+    if any("multiprocessing.spawn" in argument for argument in request["arguments"]):
+        # vLLM's engine names itself through setproctitle, which finds where `ps` reads a title by the
+        # environment that the kernel gave to the driver, replaced below. Ray's workers name themselves in
+        # another way, which this would break.
+        with suppress(ImportError):
+            importlib.import_module("setproctitle").getproctitle()
     wanted = request["descriptors"]
     spare = [fcntl.fcntl(each, fcntl.F_DUPFD, max(wanted) + 1) for each in descriptors]
     for descriptor, number in zip(spare, wanted, strict=True):
