@@ -207,11 +207,12 @@ class _Simulation:
         outcomes: list[RoundOutcome] = []
         late: list[RoundOutcome] = []
         for n, plan in zip(under_way, plans, strict=True):
-            hints = {share.hint_ratio for share in plan}
-            if schedule.when == "until_success" and hints <= self.tried_N[n]:
-                trace.num_rounds_NV[n, self.visit] = round_index
-                continue
-            self.tried_N[n] |= hints
+            if schedule.when == "until_success":
+                hints = {share.hint_ratio for share in plan}
+                if hints <= self.tried_N[n]:
+                    trace.num_rounds_NV[n, self.visit] = round_index
+                    continue
+                self.tried_N[n] |= hints
             planned = sum(share.num_rollouts for share in plan)
             luck_G = self.luck_NG[n, self.first_R[round_index] :]
             soon, stragglers = _roll_out(

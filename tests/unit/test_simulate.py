@@ -657,6 +657,10 @@ def test_the_same_command_gives_the_same_figures(capsys):
         (["--controller", "ladder:shares=[0.5,2]"], "settings.shares: expected a number in [0, 1], got 2"),
         (["--controller", "none", "--when", "later"], "when must be one of"),
         (["--controller", "none", "--failing-accuracy", 0.5], "has no effect with --when always"),
+        (
+            ["--controller", "none", "--when", "after_failure", "--passing-accuracy", 0.5],
+            "has no effect with --when after_failure",
+        ),
         (["--controller", "none", "--batch-size", 0], "batch_size must be at least 1, got 0"),
         (["--controller", "none", "--target-accuracy", 1], "target_accuracy: expected a number in (0, 1)"),
     ],
