@@ -253,10 +253,14 @@ def supervised_command(problems, base_model, python):
 
 @pytest.fixture(scope="session")
 def kill_and_stop():
-    """Kill a run's driver once ``until`` holds, and tell the run to stop once ``goes_on`` holds for what it
-    has printed. Return what ``read`` found in between, and the output.
+    """Kill a run's driver, or do ``fault`` to it, once ``until`` holds, and tell the run to stop once
+    ``goes_on`` holds for what it has printed. Return what ``read`` found in between, and the output.
     """
     import psutil
+
+    def kill_driver(supervisor: psutil.Process) -> None:
+        (driver,) = supervisor.children()
+        driver.kill()
 
     def run_it(
         command: list[str],
@@ -265,6 +269,7 @@ def kill_and_stop():
         until: Callable[[psutil.Process], bool],
         read: Callable[[], Any],
         goes_on: Callable[[str], bool],
+        fault: Callable[[psutil.Process], None] = kill_driver,
         timeout_s: float = 1000,
     ) -> tuple[Any, str]:
         with said.open("w") as file:
@@ -280,8 +285,7 @@ def kill_and_stop():
         try:
             supervisor = psutil.Process(process.pid)
             wait_for(lambda: until(supervisor))
-            (driver,) = supervisor.children()
-            driver.kill()
+            fault(supervisor)
             found = read()
             wait_for(lambda: goes_on(said.read_text()))
             process.terminate()

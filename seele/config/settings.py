@@ -27,6 +27,9 @@ HINT_UNITS = ("step", "sentence", "token")
 KINDS = ("prefix", "tiers")
 WHEN = ("always", "after_failure", "until_success", "rescue")
 PLACEMENTS = ("assistant", "user")
+PREFIX_REQUEST = (
+    "{question}\n\nHere is the beginning of a correct solution:\n{hint}\n\nWrite the whole solution."
+)
 RUN_WIDE = {"name", *(each.name for each in fields(RunWide))}
 """Arguments that a controller gets from the run, not from its own settings."""
 
@@ -67,10 +70,10 @@ class HintConfig:
     ``method=prefix_rft`` and ``method=trapo``, a hint is part of the response itself and trained on.
     """
 
-    request: str = (
-        "{question}\n\nHere is the beginning of a correct solution:\n{hint}\n\nWrite the whole solution."
-    )
-    """``placement=user``: the user's message if there is a hint."""
+    request: str = PREFIX_REQUEST
+    """``placement=user``: the user's message if there is a hint. ``kind=tiers`` needs another one than the
+    default, which says that the hint is the beginning of a solution.
+    """
 
     when: str = "always"
     """When hints are given. ``always``. ``after_failure``: the first round has no hint, later ones only if it
@@ -103,8 +106,9 @@ class HintConfig:
     """
 
     refresh: str = "never"
-    """``epoch``: the policy's own correct response in a visit is the problem's solution in later visits, so
-    that hints are what the policy might have written (``seele.data.own_solutions``).
+    """``epoch``: the policy's own correct response in a visit, if it ended by itself, is the problem's
+    solution in later visits, so that hints are what the policy might have written
+    (``seele.data.own_solutions``).
     """
 
     revealing: str = "allow"
@@ -161,6 +165,11 @@ class HintConfig:
             "shown as they are; leave both out",
         )
         require_request(self.request)
+        require(
+            self.kind == "prefix" or self.request != PREFIX_REQUEST,
+            "kind=tiers needs another request, such as '{question} Here is a hint: {hint}': the default says "
+            "that the hint is the beginning of a solution, which a tier is not",
+        )
         require(self.when in WHEN, f"when must be one of {list(WHEN)}, got {self.when!r}")
         require(
             self.when == "always" or self.rounds >= 2,
@@ -397,7 +406,7 @@ class PromptConfig:
 
     ask: str = BOX_REQUEST
     """Template ``chat`` only: text after the question, unless that or the system message already has
-    ``\\boxed``; empty for none."""
+    ``\\boxed``; empty for none. A ``\\boxed`` in a hint or a solution that the user states does not count."""
 
     @property
     def chat(self) -> Chat:
@@ -466,7 +475,7 @@ class RewardConfig:
 
     after_thinking: bool = False
     """True if only the text after ``</think>`` is graded, and thoughts that never end are wrong, as in
-    LUFFY's code; not with hints, which may end the thoughts.
+    LUFFY's code; not with hints in the assistant's turn, which may end the thoughts.
     """
 
     format_score: float = 0.0
@@ -539,6 +548,7 @@ class SeeleConfig:
 
     save_every_minutes: float | None = None
     """Also save after a step if the last checkpoint is older than this; None for ``trainer.save_freq`` alone.
+    Where all checkpoints are kept, this one is removed once a later one is written.
     """
 
     dump_tokens: bool = False

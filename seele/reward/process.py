@@ -36,6 +36,11 @@ _MAX_BATCH = 64
 _CLOCK_PER_PROCESSOR_SECOND = 4.0
 _PATIENCE_S = 20.0
 
+_OUT_OF_TIME = -signal.SIGALRM
+"""The status of a process that ran into the clock."""
+_FROM_OUTSIDE = (-signal.SIGKILL, _OUT_OF_TIME)
+"""Ends that need not be the pair's fault."""
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Reply = dict[str, Any]
@@ -71,6 +76,9 @@ class WorkerProcess:
     def ask(self, pairs: Sequence[tuple[str, str]], *, limit_s: float) -> list[GradeReason]:
         """The outcome of each pair of answer and gold, in order; one that ends the process affects no other.
 
+        A process may be killed, or may not run at all, without a fault of the pair that it has. Another
+        process is then asked once more.
+
         Args:
             pairs: Answer and gold.
             limit_s: Wall-clock limit of a reply; start-up does not count. The worker itself enforces the
@@ -87,8 +95,13 @@ class WorkerProcess:
         Arguments and errors are those of ``ask``.
         """
         replies: list[Reply] = []
+        asked_again = -1
         while len(replies) < len(pairs):
             replies += self._exchange(pairs[len(replies) :], limit_s)
+            last = len(replies) - 1
+            if replies[-1].get("ended") in _FROM_OUTSIDE and last != asked_again:
+                asked_again = last
+                del replies[-1]
         return replies
 
     def stop(self) -> None:
@@ -111,10 +124,10 @@ class WorkerProcess:
                     break
         except TimeoutError:
             self.stop()
-            replies.append({"ended": -signal.SIGPROF})
+            replies.append({"ended": _OUT_OF_TIME})
         except (EOFError, OSError):
             self.stop()
-            replies.append({"ended": os.EX_SOFTWARE})
+            replies.append({"ended": -signal.SIGKILL})
         return replies
 
     def _reply(self, process: LineProcess, limit_s: float) -> Reply:
@@ -167,7 +180,8 @@ def ended_by(reply: Reply) -> GradeReason | None:
     """Why the pair has no verdict, if it ended its process; None otherwise."""
     if "ended" not in reply:
         return None
-    return GradeReason.TIMEOUT if reply["ended"] == -signal.SIGPROF else GradeReason.CRASHED
+    is_late = reply["ended"] in (-signal.SIGPROF, _OUT_OF_TIME)
+    return GradeReason.TIMEOUT if is_late else GradeReason.CRASHED
 
 
 def _reason(reply: Reply) -> GradeReason:

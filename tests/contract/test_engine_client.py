@@ -42,6 +42,7 @@ from seele_verl.engine.client import WATCH, generate_round
 from seele_verl.engine.replica import RoundServer
 from seele_verl.engine.stopping import StopAtError
 from seele_verl.rounds_worker import MAX_ATTEMPTS, RoundsWorker
+from seele_verl.runs.stopping import ASKED, RunStopped, has_stopped
 from seele_verl.runs.watchdog import LIFE
 from seele_verl.train import compose
 
@@ -375,6 +376,10 @@ def test_a_start_that_waits_for_a_lost_node_shows_life(monkeypatch, tmp_path):
     trainer = SimpleNamespace(default_local_dir=str(tmp_path))
     cluster.wait_for_room(SimpleNamespace(trainer=trainer), seconds=900)
     assert (looks, seen) == (3, [True, True])
+    (tmp_path / ASKED).touch()
+    with pytest.raises(RunStopped):
+        cluster.wait_for_room(SimpleNamespace(trainer=trainer), seconds=900)
+    assert has_stopped(tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU can be used")

@@ -249,10 +249,24 @@ def test_all_checkpoints_of_the_planned_steps_are_counted_where_all_are_kept(com
         "trainer.save_freq": 5,
         "data.train_batch_size": 8,
     }
-    config = with_changes(composed("recipe=seele_qwen2.5-7b"), everything)
-    settings, shape = read_settings(config), SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
-    plan = memory.plan_of(config, settings, shape, card=GIB, supervised=False, num_problems=80)
-    assert plan.checkpoints == 10 * 80 // 8 // 5 + 1
+    shape = SHAPES[HUB_NAMES["Qwen/Qwen2.5-7B"]]
+
+    def counted(supervised: bool, **changes: Any) -> int:
+        own = {f"trainer.{name}": value for name, value in changes.items() if name != "minutes"}
+        own["seele.save_every_minutes"] = changes.get("minutes")
+        config = with_changes(composed("recipe=seele_qwen2.5-7b"), everything | own)
+        settings = read_settings(config)
+        return memory.plan_of(
+            config, settings, shape, card=GIB, supervised=supervised, num_problems=80
+        ).checkpoints
+
+    assert counted(False) == 10 * 80 // 8 // 5 + 1
+    # One that is only there because of its age goes once the next one is written.
+    assert counted(False, minutes=30) == 10 * 80 // 8 // 5 + 2
+    assert counted(False, save_freq=-1) == 0
+    assert counted(False, save_freq=-1, minutes=30) == 2
+    assert counted(False, save_freq=-1, minutes=30, max_actor_ckpt_to_keep=3) == 4
+    assert counted(True, minutes=30) == counted(True) + 1
 
 
 # The engine's arguments and verl's own classes

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import inspect
+import math
 import re
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from seele_verl.checks.verl_settings import LOSSES
 from seele_verl.compat import VERL, undecorated
 from seele_verl.engine.model_runner import V2_ARCHITECTURES
 from seele_verl.protocol import training_rows
+from seele_verl.runs.checkpoints import saved_steps
 from seele_verl.runs.stopping import ASKED, has_stopped
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +128,16 @@ def test_the_trainer_calls_what_we_override():
         "epoch",
     ]
     assert TRAINER_REGISTRY["sync"] is PPOTrainerSync
+
+
+def test_trackers_are_where_our_tables_look():
+    from verl.utils.tracking import Tracking, _TensorboardAdapter
+
+    assert list(Tracking("project", "run", ["console"]).logger) == ["console"]
+    source = inspect.getsource(Tracking)
+    assert 'self.logger["wandb"] = wandb' in source
+    assert 'self.logger["tensorboard"] = _TensorboardAdapter(' in source
+    assert "self.writer = SummaryWriter(" in inspect.getsource(_TensorboardAdapter)
 
 
 def test_the_tracker_is_written_after_everything_else():
@@ -392,7 +404,11 @@ def test_every_part_that_learns_is_in_a_checkpoint_and_comes_back(monkeypatch, t
     monkeypatch.setattr(module, "checkpoint_to_resume", lambda *_: module.step_folder(tmp_path, 3))
     states = {name: {"learnt": name} for name in learning}
     trainer, _ = trainer_with(states)
+    for step in (1, 2):
+        (module.step_folder(tmp_path, step) / "seele").mkdir(parents=True)
+    module.mark_passing(module.step_folder(tmp_path, 1))
     trainer._save_checkpoint()
+    assert saved_steps(tmp_path) == [2, 3], "step 1 was saved for the age of the one before"
     resumed, parts = trainer_with({name: {"learnt": ""} for name in learning})
     resumed._load_checkpoint()
     assert {name: part.state for name, part in parts.items()} == states
@@ -410,6 +426,26 @@ def test_a_run_that_was_asked_to_stop_before_its_first_step_takes_none(tmp_path,
     (tmp_path / ASKED).touch()
     trainer.on_train_begin()
     assert (trainer.total_training_steps, has_stopped(tmp_path)) == (last, stops)
+
+
+def test_a_request_to_stop_is_heard_before_models_are_loaded_and_before_the_first_validation(tmp_path):
+    from omegaconf import OmegaConf
+
+    from seele_verl import trainer as module
+    from seele_verl.runner import SeeleTaskRunner
+    from seele_verl.runs.stopping import HEEDED, RunStopped
+
+    (tmp_path / "logs").mkdir()
+    (tmp_path / ASKED).touch()
+    settings = {"default_local_dir": str(tmp_path), "cluster_patience_s": 0}
+    SeeleTaskRunner().run(OmegaConf.create({"trainer": settings}))
+    assert has_stopped(tmp_path)
+    (tmp_path / HEEDED).unlink()
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.run, trainer._training = tmp_path, False
+    with pytest.raises(RunStopped):
+        trainer._validate()
+    assert has_stopped(tmp_path)
 
 
 def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(monkeypatch, tmp_path):
@@ -442,6 +478,24 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
     dead.append("life of second")
     with pytest.raises(RuntimeError, match="the engine died in step 3"):
         trainer._let_go_of_lost_engines()
+
+
+@pytest.mark.parametrize(("step", "passes"), [(3, True), (4, False), (9, False)])
+def test_a_checkpoint_that_only_its_age_caused_is_marked(monkeypatch, tmp_path, step, passes):
+    from seele_verl import trainer as module
+    from seele_verl.runs.checkpoints import PASSING
+
+    monkeypatch.setattr(module.SeeleTrainer.__base__, "on_step_end", lambda self: None)
+    trainer = object.__new__(module.SeeleTrainer)
+    trainer.run, trainer.global_steps, trainer.total_training_steps = tmp_path, step, 9
+    trainer.timing_raw, trainer._lost_engines, trainer._let_go_of_lost_engines = {}, False, lambda: None
+    trainer._saved_step, trainer._saved_at = 2, -math.inf
+    trainer.seele = SimpleNamespace(save_every_minutes=5)
+    trainer.config = SimpleNamespace(trainer=SimpleNamespace(save_freq=4))
+    trainer._save_checkpoint = lambda: (tmp_path / f"global_step_{step}/seele").mkdir(parents=True)
+    (tmp_path / "logs").mkdir()
+    trainer.on_step_end()
+    assert (tmp_path / f"global_step_{step}" / PASSING).exists() == passes
 
 
 @pytest.mark.parametrize(
@@ -690,7 +744,7 @@ def test_validation_and_the_first_step_tell_format_from_knowledge(monkeypatch):
 
 
 @pytest.mark.parametrize("missing", [0, 2])
-def test_a_validation_without_all_of_its_responses_has_no_accuracy(monkeypatch, missing):
+def test_a_validation_without_all_of_its_responses_has_no_accuracy(monkeypatch, tmp_path, missing):
     from omegaconf import OmegaConf
 
     from seele_verl import trainer as module
@@ -703,6 +757,9 @@ def test_a_validation_without_all_of_its_responses_has_no_accuracy(monkeypatch, 
     trainer, said, told = object.__new__(module.SeeleTrainer), [], []
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"val_kwargs": {"n": 2}}}})
     trainer.val_dataset, trainer._training, trainer.global_steps = ["problem"] * 3, True, 20
+    trainer.run, trainer._saved_step = tmp_path, 18
+    (tmp_path / "logs").mkdir()
+    (tmp_path / ASKED).touch()  # the step is not saved
     trainer.log = SimpleNamespace(warn=said.append)
     trainer.callbacks = SimpleNamespace(on_validation_end=lambda step, metrics: told.append(step))
     metrics = trainer._validate()
@@ -711,6 +768,8 @@ def test_a_validation_without_all_of_its_responses_has_no_accuracy(monkeypatch, 
         assert "validation after step 20: 2 of 6 responses are missing" in said[0]
     else:
         assert metrics["val/accuracy/toy"] == 0.5 and (said, told) == ([], [20])
+    trainer._saved_step = 20
+    assert trainer._validate() == {} and has_stopped(tmp_path)
 
 
 def test_rows_divide_into_the_micro_batches_of_a_pass():
@@ -759,12 +818,17 @@ def test_docs_verl_names_every_place_of_verl_that_we_derive_from_or_replace():
     imported = set()
     for file in (ROOT / "verl" / "seele_verl").rglob("*.py"):
         if "gpu_check" not in file.parts:
-            imported |= set(re.findall(r"^\s*from verl\.([\w.]+) import", file.read_text(), re.M))
+            text = file.read_text()
+            imported |= set(re.findall(r"^\s*from verl\.([\w.]+) import", text, re.M))
+            # Modules that are run, or given as a setting.
+            imported |= set(re.findall(r"[\"']verl\.([\w.]+)[\"']", text))
     helpers = re.compile(r"utils\b|trainer\.ppo\.(utils|core_algos)|workers\.(config|utils\.padding)")
     places = {module for module in imported if not helpers.match(module)}
     assert len(places) > 12
     missing = [module for module in places if module.rsplit(".", 1)[-1] not in page]
     assert missing == [], "add a row to docs/verl.md"
+    rows = page.split("| what verl has |")[1].split("\n\n")[0].splitlines()[2:]
+    assert all(len(cells) == 7 and cells[5].strip() for cells in (row.split("|") for row in rows))
     tests = [file.read_text() for file in (ROOT / "tests").rglob("test_*.py")]
     for test in re.findall(r"`(test_\w+)`", page):
         assert any(f"def {test}(" in text for text in tests), test
@@ -1009,20 +1073,42 @@ def test_hint_reliance_compares_right_hinted_rows_and_none_that_fills_a_batch_up
     tags = [{}, {}, {}, {"is_padding": True}]
     for key in keys:
         queue.partitions["train"][key] = {
-            "prompts": torch.tensor([1, 2, 3]),
+            # Wherever it states the hint.
+            "prompts": torch.tensor([1, 2, 3, 4, 5]),
             "responses": torch.tensor([7, 8]),
             "old_log_probs": torch.tensor([-1.0, -2.0]),
         }
     batch = KVBatchMeta(keys=keys, partition_id="train", tags=tags)
     score = score_by_place(queue)
     workers = SimpleNamespace(compute_log_prob=score)
-    found = measure_hint_reliance(batch, visits, workers, temperature=1.0, multiple=2)
+    how = {"ask": {"?": [1, 2]}.__getitem__, "temperature": 1.0, "multiple": 2}
+    found = measure_hint_reliance(batch, visits, workers, **how)
     # Alone, the response is at places 2 and 3; after its hint the policy gave -1 and -2.
     assert found == {"hints/reliance": pytest.approx((-2 - 3) / 2 - (-1 - 2) / 2)}
     assert score.rows == 2, "the only row was repeated, for two ranks"
     assert "rescored" not in queue.partitions
     unhinted = {"step1-000000": visit_of([(0, True)] * 4)}
-    assert measure_hint_reliance(batch, unhinted, workers, temperature=1.0, multiple=2) == {}
+    assert measure_hint_reliance(batch, unhinted, workers, **how) == {}
+
+
+@pytest.mark.parametrize(
+    ("hints", "source", "measures"),
+    [
+        ({"placement": "assistant"}, {}, True),
+        ({"placement": "user"}, {}, True),
+        ({"controller": "prefix_rft"}, {"source": "prefix", "loss": "surrogate"}, False),
+        ({"controller": "none"}, {}, False),
+    ],
+)
+def test_hint_reliance_is_measured_wherever_the_prompt_has_hints(hints, source, measures):
+    from seele_verl.trainer import SeeleTrainer
+
+    trainer = object.__new__(SeeleTrainer)
+    trainer.seele = SimpleNamespace(hints=HintConfig(**hints))
+    trainer.source = build_source(OffPolicyConfig(**source))
+    trainer.config = SimpleNamespace(trainer=SimpleNamespace(test_freq=2))
+    trainer.global_steps, trainer.total_training_steps = 4, 9
+    assert trainer._measures_reliance is measures
 
 
 def test_a_tokens_advantage_is_what_the_teacher_thinks_more_of_it(queue):

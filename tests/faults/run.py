@@ -3,6 +3,7 @@ the run then does is compared with the same run in one piece.
 
     python tests/faults/run.py --out runs/faults    # after scripts/quickstart.sh: with its model and data
     python tests/faults/run.py --out runs/hangs --hang --faults 1
+    python tests/faults/run.py --out runs/ranks --hang --ranks 2 --runs 1 --faults 1 --roles "FSDP rank"
     python tests/faults/run.py --out runs/kills --runs 1 --faults 10 --roles driver recipe=smollm2_gsm8k \
         hardware=cpu trainer.save_freq=1 trainer.total_training_steps=28 trainer.test_freq=-1
 
@@ -58,6 +59,13 @@ OF_A_RUN = "|".join(
     )
 )
 """How command lines of a run's processes read, whatever their role."""
+COMPARED = {
+    "first hints": ["hint"],
+    "hints": ["hint"],
+    "responses": ["text"],
+    "verdicts": ["reason", "reward"],
+}
+"""What is compared of each rollout -> its columns in the dump."""
 WITH_TIMES = {"metrics.json", "files.json"}
 """Parts of a checkpoint that differ from run to run: seconds, and files with the time in them."""
 PATIENCE_S = 900.0
@@ -153,17 +161,18 @@ def rollouts(run: Path, step: int) -> dict[tuple[str, int, int], Mapping[str, An
 def compare(whole: Path, run: Path) -> list[str]:
     """How much of the run in one piece a run with faults has."""
     steps = sorted(row["step"] for row in rows_of(whole))
-    same = dict.fromkeys(("first hints", "hints", "responses"), 0)
+    same = dict.fromkeys(COMPARED, 0)
     total = dict.fromkeys(same, 0)
     problems = states = 0
     for step in (step for step in steps if step):
         own, theirs = rollouts(whole, step), rollouts(run, step)
         problems += {key[0] for key in own} == {key[0] for key in theirs}
         for key, row in own.items():
-            for name, column in (("first hints", "hint"), ("hints", "hint"), ("responses", "text")):
+            other = theirs.get(key, {})
+            for name, columns in COMPARED.items():
                 if name != "first hints" or key[1] == 0:
                     total[name] += 1
-                    same[name] += row[column] == theirs.get(key, {}).get(column)
+                    same[name] += all(row[column] == other.get(column) for column in columns)
     for step in saved_steps(whole):
         ours, others = (step_folder(each, step) / "seele" for each in (whole, run))
         parts = {path.name for path in ours.glob("*.json")} - WITH_TIMES
@@ -210,11 +219,13 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=5, help="of each run")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=[*ROLES])
     parser.add_argument("--hang", action="store_true", help="SIGSTOP in the place of SIGKILL")
+    parser.add_argument("--ranks", type=int, help="FSDP ranks, of which a fault meets one")
     parser.add_argument("--watchdog-minutes", type=float, default=5.0)
     parser.add_argument("--spread", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=0)
     options, overrides = parser.parse_known_args()
-    overrides = overrides or [*JOB]
+    overrides = [*(overrides or JOB)]
+    overrides += [f"trainer.n_gpus_per_node={options.ranks}"] if options.ranks else []
     options.out.mkdir(parents=True, exist_ok=True)
     before, whole = temporary_files(), options.out / "whole"
     others = processes(options.out.resolve())
@@ -238,7 +249,7 @@ def main() -> None:
         "seconds to two new steps",
     ]
     sys.stdout.write(f"\n{markdown_table(heads, faults)}\n\n")
-    heads = ["run", "each step once", "problems", "first hints", "hints", "responses", "states"]
+    heads = ["run", "each step once", "problems", *COMPARED, "states"]
     sys.stdout.write(f"{markdown_table(heads, compared)}\n\n")
     time.sleep(SETTLE_S)
     runs = processes(options.out.resolve()) - others

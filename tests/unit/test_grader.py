@@ -1,6 +1,7 @@
 """Grading in processes: killed where needed, locked in, and what reaches ``eval``."""
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -63,6 +64,16 @@ def child_of(pid: int) -> int:
     return int(children[0])
 
 
+def victim(whole: bool, *, but: set[int]) -> int | None:
+    """The child of a grading process, neither of which is among those of ``but``."""
+    for pid in worker_pids() - but:
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                if int(child) not in but:
+                    return int(child)
+    return None
+
+
 def processor_ticks(pid: int) -> int:
     """Hundredths of a second that the process has computed."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
@@ -108,15 +119,18 @@ def test_what_needs_too_much_memory_is_killed_and_counted():
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the process", "its child"])
-def test_a_process_killed_while_it_grades_costs_that_answer_only(whole):
-    others = worker_pids()
+def test_a_process_killed_twice_while_it_grades_costs_that_answer_only(whole):
+    others, killed = worker_pids(), set()
     with GraderPool(time_limit_s=60.0) as pool, ThreadPoolExecutor(1) as threads:
         assert pool.grade_answer("0.5+x", GOLD) == CORRECT
-        [pid] = worker_pids() - others
         answers = ["1/2+x", HANGING, "x+2/4", "x+1"]
         grades = threads.submit(pool.grade_answers, [(answer, GOLD) for answer in answers])
-        wait_until_it_computes(child_of(pid))
-        os.kill(pid if whole else child_of(pid), signal.SIGKILL)
+        for _ in range(2):  # after the first time, the answer is graded again
+            while (found := victim(whole, but=others | killed)) is None:
+                time.sleep(0.01)
+            wait_until_it_computes(found)
+            killed.add(os.getpgid(found) if whole else found)
+            os.kill(os.getpgid(found) if whole else found, signal.SIGKILL)
         assert grades.result() == [CORRECT, Grade(False, GradeReason.CRASHED), CORRECT, WRONG]
     assert worker_pids() == others
 
@@ -142,11 +156,31 @@ def test_a_process_that_is_stopped_runs_into_the_clock():
     assert process.ask([("3.0", "3")], limit_s=60.0) == [GradeReason.CORRECT]
     [pid] = worker_pids() - others
     os.killpg(pid, signal.SIGSTOP)
-    # More than a pipe holds: neither the writing nor the waiting may last. Another process does the rest.
-    fates = process.ask([("1" * 1000, "3")] * 100, limit_s=8.0)
-    assert fates == [GradeReason.TIMEOUT] + [GradeReason.WRONG] * 99
+    # More than a pipe holds: neither the writing nor the waiting may last. Another process does it all.
+    fates = process.ask([("3." + "0" * 990, "3"), *[("1" * 1000, "3")] * 99], limit_s=8.0)
+    assert fates == [GradeReason.CORRECT] + [GradeReason.WRONG] * 99
     process.stop()
     assert worker_pids() == others
+
+
+KILLED, LATE, SLOW, CRASH = ({"ended": status} for status in (-9, -signal.SIGALRM, -signal.SIGPROF, 71))
+RIGHT = {"correct": True}
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "fates"),
+    [
+        ([[RIGHT, KILLED], [RIGHT, RIGHT]], ["correct"] * 3),
+        ([[RIGHT, LATE], [RIGHT, KILLED], [RIGHT]], ["correct"] * 3),
+        ([[KILLED], [LATE], [KILLED], [RIGHT, RIGHT]], ["timeout", "correct", "correct"]),
+        ([[SLOW], [CRASH], [RIGHT]], ["timeout", "crashed", "correct"]),
+    ],
+)
+def test_an_answer_whose_process_ends_from_outside_is_graded_once_more(monkeypatch, exchanges, fates):
+    said = iter(exchanges)
+    monkeypatch.setattr(WorkerProcess, "_exchange", lambda *_: next(said))
+    assert WorkerProcess("mathruler").ask([("1", "1")] * 3, limit_s=1.0) == fates
+    assert next(said, None) is None
 
 
 def test_a_process_that_cannot_start_says_why_and_later_counts_as_dead():

@@ -136,6 +136,19 @@ def test_a_checkpoint_that_lost_something_is_passed_over(tmp_path, damage, name,
     assert checkpoints.damaged_checkpoints(tmp_path) == {whole: says}
 
 
+def test_the_disk_has_a_checkpoint_before_another_is_removed(tmp_path, monkeypatch):
+    synced, sync = set(), os.fsync
+
+    def note(descriptor):
+        synced.add(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    folder = save_recorded(tmp_path, 10)
+    assert {tmp_path, folder, folder / "seele", folder / "actor"} <= synced
+    assert {folder / "data.pt", folder / "actor" / "rank_0.pt"} <= synced
+
+
 def test_a_checkpoint_that_is_written_again_has_no_record_meanwhile(tmp_path):
     folder = save_recorded(tmp_path, 10)
     with checkpoints.recording_files(folder):
@@ -166,6 +179,17 @@ def test_old_checkpoints_go_and_the_newest_stay(tmp_path):
         save_checkpoint(tmp_path, step)
     checkpoints.drop_old_checkpoints(tmp_path, newest=100, keep=2)
     assert checkpoints.saved_steps(tmp_path) == [10, 100]
+
+
+def test_checkpoints_that_only_their_age_caused_go_once_there_is_a_newer_one(tmp_path):
+    for step in (4, 7, 8, 9, 11):
+        save_checkpoint(tmp_path, step)
+    for step in (7, 9, 11):
+        checkpoints.mark_passing(checkpoints.step_folder(tmp_path, step))
+    checkpoints.drop_passing_checkpoints(tmp_path, newest=9)
+    assert checkpoints.saved_steps(tmp_path) == [4, 8, 9, 11]
+    checkpoints.drop_passing_checkpoints(tmp_path, newest=11)
+    assert checkpoints.saved_steps(tmp_path) == [4, 8, 11]
 
 
 def test_what_a_kill_left_of_a_later_checkpoint_never_displaces_a_complete_one(tmp_path):
@@ -605,32 +629,44 @@ def test_chatter_goes_to_the_log_and_progress_to_the_terminal(tmp_path, capfd):
     assert capfd.readouterr().out == "progress\nafter\n"
 
 
+WANDB_NAMES = ("DIR", "MODE", "API_KEY", "BASE_URL", "RUN_ID", "RESUME")
+
+
 def test_loggers_write_into_the_folder_of_each_stage_and_workers_are_told(tmp_path, monkeypatch):
-    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL"):
+    for name in ("TENSORBOARD_DIR", *(f"WANDB_{name}" for name in WANDB_NAMES)):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    runs = set()
     for stage in (tmp_path / "sft", tmp_path):
+        variables = tracking_variables(stage, resumes=True)  # as from another folder's checkpoint
+        runs.add(variables["WANDB_RUN_ID"])
         expected = {
             "TENSORBOARD_DIR": f"{stage}/tensorboard",
             "WANDB_DIR": str(stage),
+            "WANDB_RUN_ID": variables["WANDB_RUN_ID"],
+            "WANDB_RESUME": "allow",
             "WANDB_MODE": "offline",
         }
-        variables = tracking_variables(stage)
-        assert variables == expected
+        assert variables == expected == tracking_variables(stage, resumes=True)
         with tracking(variables):
             assert {name: os.environ[name] for name in expected} == expected
         assert not expected.keys() & os.environ.keys()
+    runs.add(tracking_variables(tmp_path, resumes=False)["WANDB_RUN_ID"])
+    assert len(runs) == 3
     # What `wandb login` writes.
     for host, mode in (("elsewhere.org", "offline"), ("api.wandb.ai", None)):
         (tmp_path / "netrc").write_text(f"machine {host} login user password secret\n")
-        assert tracking_variables(tmp_path).get("WANDB_MODE") == mode
+        assert tracking_variables(tmp_path, resumes=True).get("WANDB_MODE") == mode
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("TENSORBOARD_DIR", "/elsewhere")
-    variables = tracking_variables(tmp_path)
+    monkeypatch.setenv("WANDB_RUN_ID", "mine")
+    variables = tracking_variables(tmp_path, resumes=True)
     assert variables == {
         "TENSORBOARD_DIR": "/elsewhere",
         "WANDB_DIR": str(tmp_path),
+        "WANDB_RUN_ID": "mine",
+        "WANDB_RESUME": "allow",
         "WANDB_MODE": "disabled",
     }
     with tracking(variables):

@@ -18,6 +18,7 @@ from seele.data.storage.schema import read_problem_files, read_problems, write_p
 from seele.errors import ConfigError, DataError
 from seele.records import Instance
 from seele_verl import train
+from seele_verl.changes import with_changes
 from seele_verl.merge import merge_checkpoint
 from seele_verl.runs.card import describe_cost
 from seele_verl.runs.checkpoints import last_complete_step, saved_steps
@@ -25,6 +26,7 @@ from seele_verl.runs.log import RunLog, tracking_variables
 from seele_verl.runs.progress import format_step
 from seele_verl.runs.resume import find_start
 from seele_verl.runs.stages import describe_stages, problems_of_stage, stages
+from seele_verl.runs.stopping import ASKED, RunStopped
 from seele_verl.sft.run import due_models, supervised_steps, train_supervised
 from seele_verl.train import compose
 
@@ -375,20 +377,30 @@ def test_a_finished_run_is_left_as_it_is(configure, tmp_path, monkeypatch, capsy
     assert "unlike the last command in this folder: with trainer.total_training_steps=4; without" in said
 
 
-def test_the_processes_of_both_stages_are_forked_from_one_server(configure, monkeypatch):
-    events = []
+def test_the_stages_share_a_fork_server_and_a_request_to_stop(configure, tmp_path, monkeypatch):
+    events, (config, settings) = [], configure("sft_rl")
+    folder = tmp_path / "run" / "sft"
+    first = with_changes(config, {"trainer.default_local_dir": str(folder)})
 
     @contextmanager
     def forked_workers(config):
         events.append("open")
-        yield "python"
-        events.append("closed")
+        try:
+            yield "python"
+        finally:
+            events.append("closed")
 
     monkeypatch.setattr(train, "forked_workers", forked_workers)
-    monkeypatch.setattr(train, "stages", lambda config, _: ((config, None) for _ in range(2)))
+    monkeypatch.setattr(train, "stages", lambda *_: ((stage, None) for stage in (first, config)))
     monkeypatch.setattr(train, "_run_stage", lambda *arguments: events.append(arguments[-1]()))
-    train.run(*configure("sft_rl"))
+    train.run(config, settings)
     assert events == ["open", "python", "python", "closed"]
+    events.clear()
+    (folder / ASKED).parent.mkdir(parents=True)
+    (folder / ASKED).touch()
+    with pytest.raises(RunStopped, match="stopped on request after the stage in"):
+        train.run(config, settings)
+    assert events == ["open", "python", "closed"]
 
 
 def test_a_card_names_the_costs_of_both_stages(tmp_path, first_stage_done):
@@ -486,7 +498,7 @@ def test_tensorboard_gets_the_accuracies_of_a_supervised_run(
     monkeypatch.delenv("TENSORBOARD_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
     if in_run_folder:
-        monkeypatch.setenv("TENSORBOARD_DIR", tracking_variables(tmp_path)["TENSORBOARD_DIR"])
+        monkeypatch.setenv("TENSORBOARD_DIR", tracking_variables(tmp_path, resumes=False)["TENSORBOARD_DIR"])
     measure(test_freq=-1, keep=None, logger=("console", "tensorboard"))
     stored = events.EventAccumulator(str(tmp_path / folder))
     stored.Reload()
@@ -502,7 +514,7 @@ def test_a_validation_that_is_stopped_keeps_the_checkpoints_that_are_not_measure
         (weights.parents[1] / "data_0.pt").touch()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "stop").touch()
-    assert "warning" not in measure(test_freq=2, keep=1)
+    assert measure(test_freq=2, keep=1) == ""
     assert saved_steps(tmp_path) == [2, 4]
     (tmp_path / "logs" / "stop").unlink()
     (tmp_path / "logs" / "stopped").unlink()

@@ -218,7 +218,7 @@ print("status", status, "told", orders.told)
 DRIVER = """
 import os, signal, subprocess, sys, time
 deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-child = subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+child = subprocess.Popen(["VLLM::Worker_TP0", "-c", deaf], executable=sys.executable, start_new_session=True)
 print(os.getpid(), child.pid, flush=True)
 def stand_still():
     time.sleep(600)
@@ -330,6 +330,7 @@ def test_a_driver_that_stands_still_is_ended_and_where_it_stood_is_written(tmp_p
         assert "no sign of life for" in parent.stderr.read()
     stacks = (tmp_path / "logs" / "stacks.txt").read_text()
     assert re.search(rf"--- process {pids[0]}, idle for [0-9.]+ minutes: ", stacks)
+    assert re.search(rf"--- process {pids[1]}, idle for [0-9.]+ minutes: VLLM::Worker_TP0 ", stacks)
     assert "stand_still" in stacks or "permission" in stacks.lower()
 
 
@@ -377,13 +378,18 @@ def test_a_process_that_does_not_compute_is_idle(tmp_path, monkeypatch):
     watchdog = Watchdog(tmp_path)
     assert watchdog.idle_minutes(one) is None
     watchdog.watch([one, other])
+    assert watchdog.silent_minutes() == 0
     now, spent["one"] = 60.0, 6.0
     watchdog.watch([one, other])
     now = 180.0
     assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (2, 3)
-    spent["other"] = None  # it has ended
+    watchdog.watch([one, other])  # nobody looked for two minutes: all of this was suspended
+    assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (0, 1)
+    assert watchdog.silent_minutes() == 1
+    now, spent["other"] = 240.0, None  # it has ended
     watchdog.watch([one, other])
-    assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (2, None)
+    assert (watchdog.idle_minutes(one), watchdog.idle_minutes(other)) == (1, None)
+    assert watchdog.silent_minutes() == 2
 
 
 def test_sigterm_leaves_a_note_and_a_later_one_ends_the_process(tmp_path, monkeypatch):

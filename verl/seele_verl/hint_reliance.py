@@ -3,10 +3,11 @@ follow. Near 0, what the policy learns with hints carries over.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
+import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
@@ -19,14 +20,21 @@ MOST_ROWS = 64
 
 
 def measure_hint_reliance(
-    batch: KVBatchMeta, visits: Mapping[str, Visit], workers: Any, *, temperature: float, multiple: int
+    batch: KVBatchMeta,
+    visits: Mapping[str, Visit],
+    workers: Any,
+    *,
+    ask: Callable[[str], list[int]],
+    temperature: float,
+    multiple: int,
 ) -> dict[str, float]:
     """Score the step's right hinted responses after their question alone, with the policy before its update.
 
     Args:
-        batch: The step's rows, with their old log-probabilities; hints follow the question.
+        batch: The step's rows, with their old log-probabilities; hints are in their prompts.
         visits: The step's visits, by group.
         workers: verl's group of actors.
+        ask: Returns the token ids of a question's prompt without a hint.
         temperature: The rollouts' temperature.
         multiple: As for ``score_behind``.
 
@@ -38,12 +46,9 @@ def measure_hint_reliance(
     keys = keys[:: math.ceil(len(keys) / MOST_ROWS) or 1]  # a problem's rows follow each other
     if not keys:
         return {}
-    read = ["prompts", "responses", "old_log_probs"]
+    read = ["responses", "old_log_probs"]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=read)
-    questions = [
-        prompt[: visits[parse_row_key(key)[0]].prompt_tokens]
-        for key, prompt in zip(keys, data["prompts"].unbind(), strict=True)
-    ]
+    questions = [torch.tensor(ask(visits[parse_row_key(key)[0]].instance.question)) for key in keys]
     alone = score_behind(
         questions,
         data["responses"].unbind(),

@@ -335,25 +335,24 @@ def _engine(config: DictConfig, shape: ModelShape, *, has_adapters: bool) -> Eng
 
 
 def _checkpoints(config: DictConfig, steps: int) -> int:
-    """Return how many checkpoints may be on disk at once, not counting those that already exist; a lower
-    bound with ``seele.save_every_minutes``.
-    """
-    trainer = config.trainer
-    if trainer.save_freq <= 0:
+    """Return how many checkpoints may be on disk at once, not counting those that already exist."""
+    trainer, is_timed = config.trainer, config.seele.save_every_minutes is not None
+    if trainer.save_freq <= 0 and not is_timed:
         return 0
     kept = trainer.max_actor_ckpt_to_keep
     if kept is None:
-        kept = steps // trainer.save_freq
+        kept = is_timed + (steps // trainer.save_freq if trainer.save_freq > 0 else 0)
     there = len(list(Path(trainer.default_local_dir).glob("global_step_*")))
     return max(1, kept + 1 - there)
 
 
 def _supervised_checkpoints(seele: SeeleConfig) -> int:
-    """Return the number of checkpoints kept until the last step: the number of epochs, or a lower bound where
-    ``save_freq`` counts steps.
+    """Return how many checkpoints may be on disk at once. All are kept until the last step: one per epoch,
+    which is a lower bound where ``save_freq`` counts steps.
     """
     every = seele.sft.save_freq
-    return 1 if every is not None and every < 1 else seele.sft.epochs
+    kept = 1 if every is not None and every < 1 else seele.sft.epochs
+    return kept + (seele.save_every_minutes is not None)
 
 
 def _shortage(need: Need, machine: Machine) -> str:

@@ -4,7 +4,7 @@ has passed its checks.
 
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import ray
@@ -33,6 +33,7 @@ from seele_verl.compat import (
     patient_raylet,
     undecorated,
 )
+from seele_verl.runs.stopping import RunStopped
 
 PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 PATIENCE = "trainer.cluster_patience_s"
@@ -52,7 +53,11 @@ class SeeleTaskRunner(undecorated(TaskRunnerV1)):  # type: ignore[misc]
     """verl's task runner, with our trainer and our engine replica."""
 
     def run(self, config: DictConfig) -> None:
-        """Run the training; verl calls this in the runner's own process."""
+        """Run the training, unless it is asked to stop first; verl calls this in the runner's own process."""
+        with suppress(RunStopped):  # the driver reads the note
+            self._run(config)
+
+    def _run(self, config: DictConfig) -> None:
         from seele_verl.trainer import SeeleTrainer
 
         wait_for_room(config, seconds=OmegaConf.select(config, PATIENCE))

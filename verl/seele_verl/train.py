@@ -58,7 +58,7 @@ from seele_verl.runs.resume import (
 )
 from seele_verl.runs.scratch import scratch_folder
 from seele_verl.runs.stages import describe_stages, stages
-from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, sigterm_stops
+from seele_verl.runs.stopping import STOPPED, RunStopped, has_stopped, is_asked_to_stop, sigterm_stops
 from seele_verl.runs.supervision import FAULT, is_supervised, num_restarts, supervise
 from seele_verl.settings import planned_steps
 from seele_verl.sft.run import supervised_steps, train_supervised
@@ -113,6 +113,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         python = cache(lambda: opened.enter_context(forked_workers(config)))
         for stage, preflight in walk:
             _run_stage(stage, overrides, preflight, python)
+            folder, last = (Path(each.trainer.default_local_dir).resolve() for each in (stage, config))
+            if folder != last and is_asked_to_stop(folder):
+                raise RunStopped(f"stopped on request after the stage in {folder}; the same command goes on")
 
 
 def set_environment(config: DictConfig) -> None:
@@ -163,7 +166,7 @@ def _run_stage(
         config,
         preflight,
         folder,
-        variables=tracking_variables(folder),
+        variables=tracking_variables(folder, resumes=resumed_at is not None),
         validates_first=validates_first,
     )
     card = describe_environment() | {

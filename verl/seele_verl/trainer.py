@@ -49,6 +49,7 @@ from seele.rollout.metrics import (
     unanswered_of,
 )
 from seele.rollout.solutions import encode_problem, encode_with_solution
+from seele.rollout.templates import encode_prompt
 from seele.rollout.unanswered import (
     Graded,
     Unanswered,
@@ -92,14 +93,16 @@ from seele_verl.queue_watch import watched_queue
 from seele_verl.runs.card import count_critic_parameters, count_parameters
 from seele_verl.runs.checkpoints import (
     drop_old_checkpoints,
+    drop_passing_checkpoints,
     load_part,
+    mark_passing,
     recording_files,
     save_part,
     step_folder,
 )
 from seele_verl.runs.log import RunLog
 from seele_verl.runs.resume import checkpoint_to_resume, saved_line
-from seele_verl.runs.stopping import is_asked_to_stop, note_stop
+from seele_verl.runs.stopping import heed_before_training, is_asked_to_stop, note_stop
 from seele_verl.runs.tracker_tables import log_rollouts
 from seele_verl.runs.watchdog import show_life
 from seele_verl.self_distillation import ask_teacher, extra_teacher_tokens, write_divergence
@@ -352,7 +355,7 @@ class SeeleTrainer(PPOTrainerSync):
                 f"warning: step {self.global_steps}: {100 * credit.false_alarms:.1f} % of the rollouts with "
                 "a right answer have what looks like a sure error, more than seele.credit.stop_below; "
                 "rollouts are no longer stopped early. If the walk is more to be trusted than these answers, "
-                "as on chains, start with seele.credit.stop_below=1\n"
+                "as on chains, start a new run with seele.credit.stop_below=1\n"
             )
         return {row_key(uid, index): of_row for uid, rows in spans.items() for index, of_row in rows.items()}
 
@@ -368,10 +371,12 @@ class SeeleTrainer(PPOTrainerSync):
         if self.source.marks_tokens and not self._uses_engines_log_probs:
             exchange_log_probs(batch, has_log_probs=self.source.has_log_probs)
         if self._measures_reliance:
+            asked = self.seele.prompt
             metrics |= measure_hint_reliance(
                 batch,
                 self._visits,
                 self.actor_rollout_wg,
+                ask=lambda question: encode_prompt(self.tokenizer, question, asked.template, asked.chat),
                 temperature=self.config.actor_rollout_ref.rollout.temperature,
                 multiple=self._multiple_of_rows(self.config.actor_rollout_ref.rollout),
             )
@@ -387,11 +392,11 @@ class SeeleTrainer(PPOTrainerSync):
 
     @property
     def _measures_reliance(self) -> bool:
-        """True if the step is validated, and its responses follow hints in the assistant's turn."""
+        """True if the step is validated, and its prompts may have hints."""
         hints, every = self.seele.hints, self.config.trainer.test_freq
         is_last = self.global_steps >= self.total_training_steps
-        stands_behind = hints.gives_hints and hints.user_request is None and not self.source.in_response
-        return every > 0 and (is_last or self.global_steps % every == 0) and stands_behind
+        in_prompt = hints.gives_hints and not self.source.in_response
+        return every > 0 and (is_last or self.global_steps % every == 0) and in_prompt
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
@@ -597,6 +602,8 @@ class SeeleTrainer(PPOTrainerSync):
         self._saved_step, self._saved_at = self.global_steps, time.monotonic()
         if self._checkpoints_to_keep:
             drop_old_checkpoints(self.run, newest=self.global_steps, keep=self._checkpoints_to_keep)
+        else:
+            drop_passing_checkpoints(self.run, newest=self.global_steps)
         self.callbacks.on_checkpoint_saved(self.global_steps, folder)
 
     # ----------------------------------------------------------------- logging
@@ -613,10 +620,14 @@ class SeeleTrainer(PPOTrainerSync):
         self._let_go_of_lost_engines()
         stops = is_asked_to_stop(self.run)
         minutes = (time.monotonic() - self._saved_at) / 60
-        is_due = stops or self._lost_engines or (self.seele.save_every_minutes or math.inf) <= minutes
+        ends = stops or self._lost_engines
+        is_due = ends or (self.seele.save_every_minutes or math.inf) <= minutes
         if is_due and self._saved_step != self.global_steps:
             with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
+            every, is_last = self.config.trainer.save_freq, self.global_steps >= self.total_training_steps
+            if not (ends or is_last or (every > 0 and self.global_steps % every == 0)):
+                mark_passing(step_folder(self.run, self.global_steps))
         if stops:
             self._stop_after(self.global_steps)
         if self._lost_engines:
@@ -637,6 +648,12 @@ class SeeleTrainer(PPOTrainerSync):
             self.total_training_steps = min(self.total_training_steps, enough + 1)
 
     def _validate(self) -> dict[str, float]:
+        if not self._training:
+            heed_before_training(self.run)
+        elif self._saved_step == self.global_steps and is_asked_to_stop(self.run):
+            # A run that resumes here, after its last step too, makes up for it.
+            note_stop(self.run)
+            return {}
         metrics: dict[str, float] = super()._validate()
         expected = len(self.val_dataset) * self.config.actor_rollout_ref.rollout.val_kwargs.n
         if missing := expected - len(self._validated_texts):

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from seele.data.storage.files import file_sha256
 from seele.errors import ConfigError
 from seele_verl.runs.card import RUN_CARD
+from seele_verl.runs.stopping import heed_before_training
 from seele_verl.runs.watchdog import show_life
 
 # CPUs that verl reserves in Ray with each GPU (ResourcePoolManager's max_colocate_count).
@@ -147,9 +148,11 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
 
     Raises:
         ConfigError: As ``refuse_a_second_run`` and ``refuse_a_small_cluster``, after this many seconds.
+        RunStopped: The run was asked to stop.
     """
-    deadline = time.monotonic() + seconds
+    deadline, run = time.monotonic() + seconds, Path(config.trainer.default_local_dir)
     while True:
+        heed_before_training(run)
         try:
             refuse_a_second_run()
             refuse_a_small_cluster(config)
@@ -158,7 +161,7 @@ def wait_for_room(config: DictConfig, *, seconds: float) -> None:
             if time.monotonic() >= deadline:
                 raise
             with suppress(OSError):  # this node may not see the run's folder, which is checked next
-                show_life(Path(config.trainer.default_local_dir))
+                show_life(run)
             time.sleep(POLL_S)
 
 

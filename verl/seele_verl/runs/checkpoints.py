@@ -7,9 +7,10 @@ reveals a checkpoint that is damaged later.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from seele.report.run_folder import MERGED, TRACKER, read_step
 
 FILES = Path("seele") / "files.json"
 """Record in a checkpoint: its files and their sizes."""
+
+PASSING = Path("seele") / "passing"
+"""In a checkpoint that goes once there is a later one."""
 
 
 def step_folder(run: Path, step: int) -> Path:
@@ -69,16 +73,30 @@ def finished_steps(run: Path) -> list[int]:
 
 @contextmanager
 def recording_files(checkpoint: Path) -> Iterator[None]:
-    """While open, a checkpoint is written; then its files and their sizes are recorded."""
+    """While open, a checkpoint is written; then its files and their sizes are recorded, and the disk has it
+    all before an earlier one is removed.
+    """
     (checkpoint / FILES).unlink(missing_ok=True)  # from an earlier checkpoint in this folder
     yield
-    files = {
-        str(file.relative_to(checkpoint)): file.stat().st_size
-        for file in sorted(checkpoint.rglob("*"))
-        if file.is_file()
-    }
     (checkpoint / FILES).parent.mkdir(exist_ok=True)
-    write_atomically(checkpoint / FILES, json.dumps(files, indent=1) + "\n")
+    written = sorted(checkpoint.rglob("*"))
+    files = [path for path in written if path.is_file()]
+    for file in files:
+        _sync(file)
+    sizes = {str(file.relative_to(checkpoint)): file.stat().st_size for file in files}
+    write_atomically(checkpoint / FILES, json.dumps(sizes, indent=1) + "\n")
+    for folder in (*(path for path in written if path.is_dir()), checkpoint, checkpoint.parent):
+        with suppress(OSError):  # some file systems refuse it for folders
+            _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    """Return once the disk has a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def damage_of(checkpoint: Path) -> str:
@@ -117,6 +135,17 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
     """
     kept = [step for step in finished_steps(run) if step <= newest][:keep]
     _remove([step_folder(run, step) for step in saved_steps(run) if step <= newest and step not in kept])
+
+
+def mark_passing(checkpoint: Path) -> None:
+    """Note that only ``seele.save_every_minutes`` caused a checkpoint, so that it goes once there is another."""
+    (checkpoint / PASSING).touch()
+
+
+def drop_passing_checkpoints(run: Path, *, newest: int) -> None:
+    """Remove the checkpoints before ``newest`` that ``mark_passing`` marked."""
+    earlier = (step_folder(run, step) for step in saved_steps(run) if step < newest)
+    _remove([folder for folder in earlier if (folder / PASSING).exists()])
 
 
 def drop_unfinished_checkpoints(run: Path, *, needed: Path) -> None:

@@ -7,6 +7,7 @@ where to write, and whether wandb may send anything.
 
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from netrc import NetrcParseError, netrc
@@ -21,6 +22,8 @@ from seele_verl.environment import variables_set
 METRICS = "metrics.jsonl"
 WARNINGS = Path("logs") / "warnings.log"
 """Messages for the terminal beside its step lines."""
+WANDB_RUN = Path("logs") / "wandb_run"
+"""The identifier of the run at wandb."""
 TRAINED = ("tokens/trained", "tokens/trained_packed", "tokens/trained_informative")
 """Tokens of an update: all rows in full, shared prompts counted once, and only informative rows."""
 TOTALS = ("tokens/prefilled", "tokens/generated", *TRAINED, "tokens/teacher_forced", "flops")
@@ -124,13 +127,18 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, sort_keys=True) + "\n"
 
 
-def tracking_variables(folder: Path) -> dict[str, str]:
-    """Return variables that make TensorBoard and wandb write to the run folder, wandb offline without a key.
+def tracking_variables(folder: Path, *, resumes: bool) -> dict[str, str]:
+    """Return variables that make TensorBoard and wandb write to the run folder, wandb offline without a key
+    and to the same run of its own if this one ``resumes``.
 
     The user's own values take precedence, and are included: workers of an already running Ray cluster have
     the cluster's environment.
     """
     defaults = {"TENSORBOARD_DIR": str(folder / "tensorboard"), "WANDB_DIR": str(folder)}
+    wandb_run = folder / WANDB_RUN
+    if not (resumes and wandb_run.exists()):
+        write_atomically(wandb_run, secrets.token_hex(8))
+    defaults |= {"WANDB_RUN_ID": wandb_run.read_text(), "WANDB_RESUME": "allow"}
     if not _has_wandb_key():
         defaults["WANDB_MODE"] = "offline"
     set_by_user = {name: os.environ[name] for name in (*defaults, "WANDB_MODE") if name in os.environ}

@@ -1,8 +1,8 @@
 """Stops a run on SIGTERM, which batch systems send before they take a machine away.
 
-The driver notes the request in the run folder. The trainer, perhaps on another node, checks it before the
-first step and after each step and validation, saves and ends, and the driver exits with ``STOPPED``. A later
-SIGTERM ends the driver at once.
+The driver notes the request in the run folder. The trainer, perhaps on another node, checks it while it waits
+for the cluster, before the first validation and step, and after each step and validation. It saves and ends,
+and the driver exits with ``STOPPED``. A later SIGTERM ends the driver at once.
 """
 
 import signal
@@ -24,7 +24,7 @@ ASKED, HEEDED = Path("logs") / "stop", Path("logs") / "stopped"
 
 
 class RunStopped(SeeleError):
-    """A run stopped on request, after saving."""
+    """A run stopped on request, after saving if it had begun its first step."""
 
 
 @contextmanager
@@ -53,6 +53,17 @@ def sigterm_stops(run: Path) -> Iterator[None]:
 def is_asked_to_stop(run: Path) -> bool:
     """True if the run should save and end."""
     return (run / ASKED).exists()
+
+
+def heed_before_training(run: Path) -> None:
+    """Record that the run ends, if it was asked to; for a trainer that has not begun its first step.
+
+    Raises:
+        RunStopped: It was.
+    """
+    if is_asked_to_stop(run):
+        note_stop(run)
+        raise RunStopped("stopped on request before the first step")
 
 
 def note_stop(run: Path) -> None:

@@ -16,6 +16,10 @@ from seele_verl.runs.log import METRICS
 LIFE = Path("logs") / "alive"
 STACKS = Path("logs") / "stacks.txt"
 DUMP_LIMIT_S = 30.0
+PAUSE_S = 60.0
+"""A longer time between two looks does not count: the run was suspended (Ctrl-Z, a batch system)."""
+NAMED = ("ray::", "VLLM::")
+"""How the titles begin that Ray and vLLM give to their Python processes."""
 
 
 def show_life(run: Path) -> None:
@@ -31,13 +35,17 @@ class Watchdog:
     def __init__(self, run: Path) -> None:
         self._files = [run / stage / file for stage in ("", FIRST_STAGE) for file in (LIFE, METRICS)]
         self._seen: list[int] = []
-        self._since = time.monotonic()
+        self._since = self._looked_at = time.monotonic()
         self._computed: dict[psutil.Process, tuple[float, float]] = {}
         """The CPU seconds of each process, and when they last grew."""
 
     def watch(self, processes: Iterable[psutil.Process]) -> None:
         """Look whether these processes have computed since the last look; forget all others."""
-        now, before, self._computed = time.monotonic(), self._computed, {}
+        now = time.monotonic()
+        pause = now - self._looked_at if now - self._looked_at > PAUSE_S else 0.0
+        self._since, self._looked_at = self._since + pause, now
+        before = {each: (spent, when + pause) for each, (spent, when) in self._computed.items()}
+        self._computed = {}
         for each in processes:
             with suppress(psutil.Error):
                 spent = sum(each.cpu_times()[:2])
@@ -58,7 +66,7 @@ class Watchdog:
 
 
 def write_stacks(run: Path, processes: Iterable[psutil.Process], watchdog: Watchdog) -> Path:
-    """Append the stacks of the processes, and of Ray's workers on this node, to a file in the run folder.
+    """Append the stacks of the processes, and of Ray's and vLLM's on this node, to a file in the run folder.
 
     Args:
         run: The run folder.
@@ -72,12 +80,12 @@ def write_stacks(run: Path, processes: Iterable[psutil.Process], watchdog: Watch
         OSError: The file cannot be written.
     """
     py_spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
-    workers = (each for each in psutil.process_iter() if _title(each).startswith("ray::"))
+    workers = (each for each in psutil.process_iter() if _title(each).startswith(NAMED))
     (run / STACKS).parent.mkdir(parents=True, exist_ok=True)
     with (run / STACKS).open("a") as file:
         file.write(f"=== {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         for process in dict.fromkeys([*processes, *workers]):
-            if not (_title(process).startswith("ray::") or "python" in _title(process)):
+            if not (_title(process).startswith(NAMED) or "python" in _title(process)):
                 continue
             idle = watchdog.idle_minutes(process)
             since = "" if idle is None else f", idle for {idle:.1f} minutes"

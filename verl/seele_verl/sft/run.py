@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from seele.report.series import is_validated
 from seele_verl.checks.preflight import Preflight
+from seele_verl.environment import variables_set
 from seele_verl.merge import whole_model
 from seele_verl.runs.checkpoints import drop_old_checkpoints, saved_steps, step_folder
 from seele_verl.runs.log import RunLog, rows_of
@@ -50,7 +51,11 @@ def train_supervised(
             return
     last = max(done, total_steps)
     last_warning = ""
-    if models := due_models(config, run, last_step=last):
+    models = due_models(config, run, last_step=last)
+    if models and is_asked_to_stop(run):
+        note_stop(run)
+        return
+    if models:
         with _trackers(config) as tracking:
             for step, metrics, warning in _measure(run, models, python):
                 RunLog(run).amend(step, metrics)
@@ -112,11 +117,13 @@ def _trackers(config: DictConfig) -> Iterator["Tracking"]:
 
     trainer = config.trainer
     names = [name for name in trainer.logger if name != "console"]
-    tracking = Tracking(trainer.project_name, f"{trainer.experiment_name}-accuracy", names, config={})
-    try:
-        yield tracking
-    finally:
-        tracking.finish()
+    of_training = os.environ.get("WANDB_RUN_ID")
+    with variables_set({"WANDB_RUN_ID": f"{of_training}-accuracy"} if of_training else {}):
+        tracking = Tracking(trainer.project_name, f"{trainer.experiment_name}-accuracy", names, config={})
+        try:
+            yield tracking
+        finally:
+            tracking.finish()
 
 
 def _measure(

@@ -30,7 +30,12 @@ from seele.maths.model_shapes import model_flops
 from seele_verl.cpu.resources import prepare_rank, return_free_memory
 from seele_verl.data_only import reading_data_only
 from seele_verl.runs.card import count_parameters
-from seele_verl.runs.checkpoints import recording_files, step_folder
+from seele_verl.runs.checkpoints import (
+    drop_passing_checkpoints,
+    mark_passing,
+    recording_files,
+    step_folder,
+)
 from seele_verl.runs.log import TRAINED, RunLog
 from seele_verl.runs.stopping import is_asked_to_stop, note_stop
 from seele_verl.sft.config import verl_sft_config
@@ -73,6 +78,11 @@ class SupervisedTrainer(sft_trainer.SFTTrainer):  # type: ignore[misc]
             # verl ends with a barrier, so that all ranks have written.
             with recording_files(step_folder(self._run, step)) if self.rank == 0 else nullcontext():
                 save(step)
+            if self.rank == 0:
+                drop_passing_checkpoints(self._run, newest=step)
+                on_schedule = self._save_freq > 0 and step % self._save_freq == 0
+                if not on_schedule and step < self.total_training_steps:
+                    mark_passing(step_folder(self._run, step))
             self._saved_at = time.monotonic()
 
         self.ckpt_handler.save_checkpoint = save_and_record
