@@ -26,18 +26,24 @@ from statistics import median
 import psutil
 
 from chromium import Tab, find_browser
+from seele.data.storage.schema import write_problems
+from seele.hints import build_controller
+from seele.records import Instance, RoundOutcome
 
 ROUNDS = 4
 WORDS = "the of a so each in all 12 + 4 = 16 then costs hours apples left gives"
 
 
 def write_run(run: Path, *, steps: int, problems: int, rollouts: int, characters: int, tokens: int) -> None:
-    """Write a run whose rollouts are made-up texts; problems recur every tenth step."""
+    """Write a run whose rollouts are made-up texts; problems recur every tenth step.
+
+    It has a checkpoint of its controller, which has seen all problems, and its training file.
+    """
     draw = random.Random(0)
     texts = [" ".join(draw.choices(WORDS.split(), k=characters))[:characters] for _ in range(1000)]
     columns = [_token_columns(tokens, draw) for _ in range(100)] if tokens else [{}]
     (run / "rollouts").mkdir(parents=True)
-    (run / "resolved.yaml").write_text("seele: {method: seele, hints: {target_accuracy: 0.5}}\n")
+    _write_parts(run, steps=steps, problems=10 * problems, rollouts=rollouts, texts=texts)
     with (run / "metrics.jsonl").open("w") as metrics:
         for step in range(1, steps + 1):
             row = {f"metric/{number}": draw.random() for number in range(120)}
@@ -53,6 +59,34 @@ def write_run(run: Path, *, steps: int, problems: int, rollouts: int, characters
                 for number in range(rollouts)
             ]
             (run / "rollouts" / f"step_{step}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _write_parts(run: Path, *, steps: int, problems: int, rollouts: int, texts: list[str]) -> None:
+    """Write the settings, the controller's state in a checkpoint of the last step, and the training file."""
+    train = run.with_name("train.parquet")
+    settings = {
+        "seele": {"method": "seele", "hints": {"target_accuracy": 0.5, "controller": "bayes"}},
+        "data": {"train_files": [str(train)]},
+    }
+    (run / "resolved.yaml").write_text(json.dumps(settings))
+    names = [f"problem-{problem}" for problem in range(problems)]
+    solution = tuple(f"{text[:100]}\n" for text in texts[:5])
+    write_problems(
+        train,
+        [
+            Instance(
+                instance_id=name, data_source="made_up", question=texts[0][:250], steps=solution, answer="4"
+            )
+            for name in names
+        ],
+        split="train",
+    )
+    controller = build_controller("bayes", rounds=ROUNDS, rollouts_per_round=rollouts // ROUNDS)
+    controller.observe_rounds([RoundOutcome(name, 0.5, number % 2, 1) for number, name in enumerate(names)])
+    controller.end_visits(names)
+    state = run / f"global_step_{steps}" / "seele" / "controller.json"
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps(controller.state_dict()))
 
 
 def _token_columns(tokens: int, draw: random.Random) -> dict[str, object]:

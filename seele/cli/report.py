@@ -19,6 +19,9 @@ from seele.errors import ConfigError
 def report_command(
     run: Annotated[Path, typer.Argument(help="Run folder of a finished or interrupted run.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; RUN/report by default.")] = None,
+    own_parts: Annotated[
+        bool, typer.Option("--own-parts", help="Import the run's own controller, for its curves.")
+    ] = False,
 ) -> None:
     """Write index.html with figures, rollouts.html and summary.json; print the run's un-hinted accuracies.
 
@@ -32,7 +35,7 @@ def report_command(
     folder = run / "report" if out is None else out
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder}: is a file; give a folder, or a path that does not exist")
-    files = build_report(run)
+    files = build_report(run, own_parts=own_parts)
     for name, content in files.items():
         write_atomically(folder / name, content)
     for split, points in json.loads(files["summary.json"])["unhinted_accuracy"].items():

@@ -21,6 +21,9 @@ def view_command(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = 8420,
+    own_parts: Annotated[
+        bool, typer.Option("--own-parts", help="Import a run's own controller, for its curves.")
+    ] = False,
 ) -> None:
     """Serve a run's rollouts as web pages, during or after the run.
 
@@ -33,7 +36,7 @@ def view_command(
     from seele.report.browser.app import build_app, keep_indexed
     from seele.report.browser.run import view_runs
 
-    viewed = view_runs(runs)
+    viewed = view_runs(runs, own_parts=own_parts)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

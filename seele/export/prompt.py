@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seele.errors import CheckpointError
 from seele.records import Chat
 from seele.report.run_folder import RunFolder
-from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, chat_messages, stop_strings, template_text
+from seele.rollout.templates import CHAT, NO_CHAT, QUESTION, box_request, stop_strings, template_text
 
 EXAMPLE = "What is 7 times 8?"
 
@@ -30,7 +30,7 @@ class PromptForm:
     @property
     def behind_question(self) -> str:
         """Text that a chat appends to a question that does not mention ``\\boxed`` itself."""
-        return chat_messages(QUESTION, self.chat)[-1]["content"].removeprefix(QUESTION)
+        return box_request("", self.chat)
 
 
 def read_prompt_form(run: RunFolder) -> PromptForm:

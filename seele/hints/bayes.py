@@ -12,7 +12,7 @@ docs/controllers.md tells which of these matter, and how much.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -295,9 +295,9 @@ class BayesController(SequentialController):
                 cell[:] = ratio, correct, wrong
         return curve_grid.log_likelihood(*np.moveaxis(table_NK3, 2, 0))
 
-    def curves(self) -> list[AccuracyCurve]:
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
         """See ``Controller``: as of the end of each problem's last visit."""
-        return self._beliefs.curves()
+        return self._beliefs.curves(instance_ids)
 
     # ------------------------------------------------------------------ state
 

@@ -9,7 +9,7 @@ Axes as in ``seele.maths.curve_grid``.
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,11 +180,15 @@ class Beliefs:
         drift_D: Array = weight_D / weight_D.sum()
         return drift_D
 
-    def curves(self) -> list[AccuracyCurve]:
-        """The believed curve of every problem seen, by id, without the policy's drift since its visit."""
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
+        """The believed curves of the problems seen, or of those in ``instance_ids``, in order of their ids.
+
+        The policy's drift since a problem's visit is not in them.
+        """
         ratios = tuple(curve_grid.RATIOS.tolist())
         curves: list[AccuracyCurve] = []
-        names = sorted(self._store.ids)
+        seen = set(self._store.ids)
+        names = sorted(seen if instance_ids is None else seen.intersection(instance_ids))
         # A belief is 864 numbers, so problems are processed in chunks.
         for first in range(0, len(names), CURVES_AT_ONCE):
             ids = names[first : first + CURVES_AT_ONCE]

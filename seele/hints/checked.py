@@ -3,9 +3,10 @@
 Before the run, a controller restored from a saved state must continue as the saved one would.
 """
 
+import inspect
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -119,10 +120,12 @@ class CheckedController:
         with self._blame("metrics, which must be names and numbers"):
             return {str(name): float(value) for name, value in self._controller.metrics().items()}
 
-    def curves(self) -> list[AccuracyCurve]:
-        """See ``Controller``."""
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
+        """See ``Controller``. The user's method may take no argument and return all curves."""
         with self._blame("curves"):
-            return list(self._controller.curves())
+            takes_ids = inspect.signature(self._controller.curves).parameters
+            curves = self._controller.curves(instance_ids) if takes_ids else self._controller.curves()
+            return [each for each in curves if instance_ids is None or each.instance_id in instance_ids]
 
     def _check_plan(self, plan: tuple[Any, ...], request: RoundRequest, num_rollouts: int) -> None:
         """Check one plan: its hints must be legal and its shares add up to the rollouts requested."""

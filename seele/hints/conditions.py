@@ -5,7 +5,7 @@ actually used, unless it learns only from hints of its own choice (``learns_from
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -138,9 +138,9 @@ class ConditionalController:
         """See ``Controller``."""
         return self._inner.metrics()
 
-    def curves(self) -> list[AccuracyCurve]:
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
         """See ``Controller``."""
-        return self._inner.curves()
+        return self._inner.curves(instance_ids)
 
 
 class AfterFailure(ConditionalController):

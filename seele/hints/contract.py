@@ -7,7 +7,7 @@ messages that name the key and what is allowed.
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Protocol
 
 from seele.errors import ConfigError
@@ -112,8 +112,12 @@ class Controller(Protocol):
         """
         ...
 
-    def curves(self) -> list[AccuracyCurve]:
-        """Each problem's expected accuracy by hint ratio; empty if the controller keeps no curves."""
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
+        """Each problem's expected accuracy by hint ratio; empty if the controller keeps no curves.
+
+        Args:
+            instance_ids: The problems whose curves are wanted; None for all.
+        """
         ...
 
 
@@ -203,7 +207,7 @@ class SequentialController(ABC):
         """No metrics."""
         return {}
 
-    def curves(self) -> list[AccuracyCurve]:
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
         """No curves."""
         return []
 

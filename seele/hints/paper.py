@@ -4,7 +4,7 @@ SEELE (arXiv:2509.06923), Alg. 1 and section 4.2. Within a visit only that visit
 visit only a rate is carried over. Where the paper leaves a choice, a comment states ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -206,7 +206,7 @@ class PaperController(SequentialController):
             "open_visits": float(len(self._visits)),
         }
 
-    def curves(self) -> list[AccuracyCurve]:
+    def curves(self, instance_ids: Collection[str] | None = None) -> list[AccuracyCurve]:
         """See ``Controller``: the last fit of each problem."""
         return [
             AccuracyCurve(
@@ -216,6 +216,7 @@ class PaperController(SequentialController):
                 rounds=tuple((seen.hint_ratio, seen.accuracy) for seen in fit.observations),
             )
             for instance_id, fit in sorted(self._last_fits.items())
+            if instance_ids is None or instance_id in instance_ids
         ]
 
     def _refit(self, rounds: Mapping[str, Sequence[Observation]]) -> dict[str, float]:

@@ -4,8 +4,9 @@
     A_ij = v_ij - b_ij        on the tokens of segment j; 0 after a first error
 
 v_ij is 1 if rollout i passed milestone j and 0 if it failed; on the last milestone, the final answer, it is
-the rollout's reward. n_ij counts the other rollouts of the problem that reached j, m is ``prior_rollouts``,
-and p_j the pass rate, over all problems, of milestones that lie as far from the answer.
+the rollout's reward, unless a sure error ended the rollout's walk. n_ij counts the other rollouts of the
+problem that reached j, m is ``prior_rollouts``, and p_j the pass rate, over all problems, of milestones that
+lie as far from the answer.
 Pure; docs/methods/milestones.md.
 """
 
@@ -146,9 +147,13 @@ def may_stop(rollout: Rollout) -> bool:
 def _outcomes(visit: Visit, rollout: Rollout) -> Iterator[tuple[Segment, int, float]]:
     """A rollout's segments, each with the number of milestones left to the answer and its value."""
     last = len(visit.instance.milestones or ()) - 1
-    for segment in rollout.grade.walk.segments if rollout.grade.walk else ():
+    if (walk := rollout.grade.walk) is None:
+        return
+    for segment in walk.segments:
         left = last - segment.milestone_index
-        yield segment, left, float(segment.passed) if left else rollout.reward
+        # A sure error earns 0 whether or not the rollout was stopped there, and so never had a form.
+        earns_reward = left == 0 and walk.first_error is None
+        yield segment, left, rollout.reward if earns_reward else float(segment.passed)
 
 
 def _values_by_milestones_left(visits: Iterable[Visit]) -> dict[int, list[float]]:

@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
+from seele.hints import steers_on_milestones
 from seele.methods.baselines import build_baseline
 from seele.methods.sources import SOURCES, OffPolicySource, build_source
 
@@ -195,6 +196,9 @@ class Method:
             why = f"seele.off_policy.source={name} needs the hints that successes had"
         elif credit.gives_advantages or credit.stop:
             why = f"seele.credit ({credit.name}, stop={credit.stop}) uses the worked ones"
+        elif steers_on_milestones(config.hints.controller):
+            controller = config.hints.controller
+            why = f"seele.hints.controller={controller} goes by the milestones of the worked ones"
         elif config.interleave.problems:
             why = f"seele.interleave.problems={config.interleave.problems} uses the worked ones"
         else:

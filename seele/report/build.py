@@ -5,13 +5,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from seele.report.browser.page import rollouts_page
-from seele.report.curves import aimed_accuracy, saved_controller
+from seele.report.curves import aimed_accuracy, saved_controller, skipped_controller
 from seele.report.figures import draw_figures
 from seele.report.page import render_page
 from seele.report.run_folder import Metrics, RunFolder, read_run
@@ -30,27 +30,33 @@ from seele.report.series import (
 )
 
 
-def build_report(run_folder: Path) -> dict[str, bytes]:
+def build_report(run_folder: Path, *, own_parts: bool = False) -> dict[str, bytes]:
     """Return the report's files by name: figures, ``summary.json``, ``rollouts.html`` if there are rollouts.
 
     The last is ``index.html``, which refers to them.
 
+    Args:
+        run_folder: The run.
+        own_parts: As in ``RunFolder``.
+
     Raises:
         CheckpointError: If ``run_folder`` is not a run folder.
     """
-    run = read_run(run_folder)
+    run = read_run(run_folder, own_parts=own_parts)
+    if note := skipped_controller(run):
+        run = replace(run, notes=(*run.notes, note))
     summary = summarise(run)
     figures = draw_figures(run)
     page = render_page(run, summary, figures)
-    controller = saved_controller(run)
     rollouts = rollouts_page(
         run_folder,
         name=run.name,
         metrics=run.metrics,
         validation_files=run.validation_files,
         train_files=run.train_files,
-        curves={curve.instance_id: curve for curve in controller.curves()} if controller else {},
+        controller=saved_controller(run),
         target_accuracy=aimed_accuracy(run),
+        hint_request=run.hint_request,
     )
     return {
         **{f"{name}.png": image for name, image in figures.items()},

@@ -8,7 +8,7 @@ import numpy as np
 
 from seele.config import HintConfig, from_mapping
 from seele.errors import SeeleError
-from seele.hints import Controller, aims_at_target, build_controller
+from seele.hints import CONTROLLERS, Controller, aims_at_target, build_controller
 from seele.hints.conditions import with_conditions
 from seele.records import AccuracyCurve
 from seele.report.run_folder import RunFolder
@@ -41,10 +41,14 @@ class FittedProblem:
 
 
 def saved_controller(run: RunFolder) -> Controller | None:
-    """Restore the controller from the newest checkpoint. A user's own controller is imported for that.
+    """Restore the controller from the newest checkpoint.
 
-    None if it cannot be built or restored, as with an older release's state or a missing file.
+    None if it cannot be built or restored, as with an older release's state or a missing file, or if it would
+    have to be imported and ``run.own_parts`` is false.
     """
+    name = _controller_name(run)
+    if not _may_build(run, name):
+        return None
     saved = run.setting("seele.hints") or {}
     try:
         # Settings that only another release knows do not matter.
@@ -52,7 +56,7 @@ def saved_controller(run: RunFolder) -> Controller | None:
         hints = from_mapping(HintConfig, known, "seele.hints")
         controller = with_conditions(
             build_controller(
-                saved.get("controller") or run.controller.get("controller", ""),
+                name,
                 rounds=hints.rounds,
                 rollouts_per_round=hints.sizes_of_rounds[0],
                 target_accuracy=hints.target_accuracy,
@@ -65,6 +69,25 @@ def saved_controller(run: RunFolder) -> Controller | None:
     except (SeeleError, AttributeError, TypeError):
         return None
     return controller
+
+
+def skipped_controller(run: RunFolder) -> str | None:
+    """A sentence on the controller of the run that is not imported; None if none is skipped."""
+    name = _controller_name(run)
+    if not name or _may_build(run, name):
+        return None
+    return (
+        f"The controller {name} is not one of SEELE's, so its curves are left out: --own-parts imports it, "
+        "which executes its code."
+    )
+
+
+def _controller_name(run: RunFolder) -> str:
+    return str(run.setting("seele.hints.controller") or run.controller.get("controller", ""))
+
+
+def _may_build(run: RunFolder, name: str) -> bool:
+    return run.own_parts or name in CONTROLLERS
 
 
 def fitted_problems(run: RunFolder) -> list[FittedProblem]:
@@ -105,8 +128,10 @@ def aimed_accuracy(run: RunFolder) -> float | None:
         return None
     if (run.setting("seele.hints.settings") or {}).get("spread"):  # of ``bayes``: rollouts over all hints
         return None
+    if name is None:
+        return float(target)
     try:
-        return float(target) if name is None or aims_at_target(name) else None
+        return float(target) if _may_build(run, str(name)) and aims_at_target(str(name)) else None
     except SeeleError:  # a user's own controller whose file is gone
         return None
 

@@ -99,6 +99,8 @@ class RunFolder:
     """Conditions under which the scores were measured."""
     notes: tuple[str, ...]
     """Missing and damaged parts, one sentence each."""
+    own_parts: bool = False
+    """True if a controller that is not one of ours may be imported, which executes its code."""
 
     @property
     def base_model(self) -> Any:
@@ -114,6 +116,14 @@ class RunFolder:
     def train_files(self) -> list[Path]:
         """The training files, in the settings' order. Relative ones begin where the run was started."""
         return self._files("data.train_files")
+
+    @property
+    def hint_request(self) -> str | None:
+        """The user's message with ``{question}`` and ``{hint}`` if there is a hint; None if hints are in the
+        assistant's turn.
+        """
+        in_question = self.setting("seele.hints.placement") == "user"
+        return str(self.setting("seele.hints.request") or "{hint}") if in_question else None
 
     def _files(self, dotted: str) -> list[Path]:
         files = self.setting(dotted) or []
@@ -133,12 +143,13 @@ def _look_up(settings: Mapping[str, Any], dotted: str) -> Any:
     return value
 
 
-def read_run(path: Path, *, without: Collection[str] = ()) -> RunFolder:
+def read_run(path: Path, *, without: Collection[str] = (), own_parts: bool = False) -> RunFolder:
     """Read the run folder at ``path``.
 
     Args:
         path: The folder.
         without: Names of ``LARGE_PARTS`` to skip: they are empty, and have no notes.
+        own_parts: As in ``RunFolder``: whoever wrote the folder names the code.
 
     Raises:
         CheckpointError: If it is not a run folder.
@@ -177,6 +188,7 @@ def read_run(path: Path, *, without: Collection[str] = ()) -> RunFolder:
         scores=scores,
         conditions=conditions,
         notes=tuple(notes),
+        own_parts=own_parts,
     )
 
 

@@ -9,12 +9,21 @@ import functools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from seele.errors import ConfigError
 from seele.records import Chat, Instance
-from seele.rollout.templates import NO_CHAT, Tokenizer, ask_with_hint, encode_prompt, encode_text, prompt_text
+from seele.rollout.templates import (
+    CHAT,
+    NO_CHAT,
+    Tokenizer,
+    ask_with_hint,
+    box_request,
+    encode_prompt,
+    encode_text,
+    prompt_text,
+)
 
 ANCHORS = ("", "\n", ".\n", ": ")
 """Texts after which a solution may be encoded. SentencePiece models put a blank before every text, which must
@@ -95,8 +104,7 @@ def encode_problem(
         step_ids=step_ids,
         moved_cuts=moved_cuts,
         asking_ids=tuple(
-            encode_prompt(tokenizer, ask_with_hint(hint_request or "", question, hint), template, chat)
-            for hint in hints
+            _encode_with_hint(tokenizer, hint_request or "", question, hint, template, chat) for hint in hints
         ),
     )
 
@@ -116,7 +124,17 @@ def encode_with_solution(
     Raises:
         ConfigError: The template is unknown.
     """
-    asked = ask_with_hint(request, instance.question, "".join(instance.steps))
+    return _encode_with_hint(tokenizer, request, instance.question, "".join(instance.steps), template, chat)
+
+
+def _encode_with_hint(
+    tokenizer: Tokenizer, request: str, question: str, hint: str, template: str, chat: Chat
+) -> list[int]:
+    """Token ids of a prompt whose user states the hint, with a request for a box as if without the hint."""
+    asked = ask_with_hint(request, question, hint)
+    if template == CHAT:
+        asked += box_request(ask_with_hint(request, question, ""), chat)
+        chat = replace(chat, ask="")
     return encode_prompt(tokenizer, asked, template, chat)
 
 

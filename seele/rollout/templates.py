@@ -231,8 +231,12 @@ def box_templates() -> list[str]:
 def chat_messages(question: str, chat: Chat) -> list[dict[str, str]]:
     """The conversation before the assistant's turn."""
     system = [] if chat.system is None else [{"role": "system", "content": chat.system}]
-    asks = chat.ask and BOX not in f"{chat.system or ''}{question}"
-    return [*system, {"role": "user", "content": f"{question}\n{chat.ask}" if asks else question}]
+    return [*system, {"role": "user", "content": question + box_request(question, chat)}]
+
+
+def box_request(question: str, chat: Chat) -> str:
+    """The text behind the question that asks for a box; empty if the question or the system message does."""
+    return f"\n{chat.ask}" if chat.ask and BOX not in f"{chat.system or ''}{question}" else ""
 
 
 def prompt_text(tokenizer: Tokenizer, question: str, template: str, chat: Chat = NO_CHAT) -> str:

@@ -22,15 +22,18 @@ from unittest.mock import Mock
 
 import pytest
 import uvicorn
+import yaml
 
 from seele.cli.view import view_command
 from seele.data.storage.schema import read_solutions, write_problems
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
+from seele.hints.beliefs import Beliefs
 from seele.records import AccuracyCurve, Instance
 from seele.report import run_folder
 from seele.report.browser import app as browser_app
 from seele.report.browser import history
+from seele.report.browser import page as browser_page
 from seele.report.browser import run as browser_run
 from seele.report.browser.app import build_app, keep_indexed
 from seele.report.browser.colours import coloured
@@ -271,7 +274,11 @@ def test_a_run_opens_without_reading_what_grows_and_curves_need_the_controller_a
     viewed = ViewedRun(run)
     assert viewed.target_accuracy == 0.5
     state.write_text(json.dumps(controller.state_dict()))
-    assert [*viewed.curves()] == ["easy"]
+    asked = []
+    monkeypatch.setattr(Beliefs, "curves", lambda _, ids: asked.append(ids) or [])
+    assert viewed.curve("easy") is None and asked == [["easy"]]
+    monkeypatch.undo()
+    assert viewed.curve("easy").instance_id == "easy" and viewed.curve("hard") is None
 
 
 def test_a_step_that_is_slow_to_read_delays_no_other(run, monkeypatch):
@@ -433,14 +440,19 @@ def test_tokens_are_read_for_one_problem_only(tmp_path):
     assert with_tokens(file, problem) == problem
 
 
-def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path):
+def test_every_page_colours_the_tokens_of_the_open_problem(run, tmp_path, monkeypatch):
     write_step(run, 4, [line(name, **TOKENS) for name in ("easy", "hard4")])
     shutil.copytree(run, tmp_path / "other")
     with served(run, tmp_path / "other") as site:
         assert get(f"{site}/?open=easy").count('class="plus-5"') == 1
         assert get(f"{site}/compare?open=easy").count('class="plus-5"') == 2
-    written = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
-    assert written.count('class="plus-5"') == 2
+    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    assert written.count('class="plus-5"') == 2 and "coloured tokens" not in written
+    # Room for one of the two problems of step 4.
+    monkeypatch.setattr(browser_page, "MAX_TOKENS", 7)
+    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
+    assert written.count('class="plus-5"') == 1
+    assert "1 problem has none here, where a step has at most 7 coloured tokens." in written
 
 
 # ------------------------------------------------------------------ history
@@ -600,6 +612,23 @@ def test_the_first_page_shows_the_newest_step_and_links_lead_to_every_state(run)
         problem = get(f"{site}/problem?id=easy")
         assert problem.count('class="row"') == 4 and "4 steps had this problem" in problem
         assert '<span class="sr">round 2, hint ratio 0.25: 2 of 2 right</span>' in problem
+        # Filters of the step's page, of which this one came.
+        problem = get(f"{site}/problem?id=easy&page=2&verdict=correct&round=1&colour=none")
+        assert '<a href="/?colour=none&amp;step=2&amp;open=easy">step 2</a>' in problem
+
+
+def test_a_hint_in_the_question_is_drawn_there(run, tmp_path):
+    asked = '<pre class="question prompt">See: <mark>one\none\n</mark> of What is hard2?</pre>'
+    hints = {"placement": "user", "request": "See: {hint} of {question}"}
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": hints}}))
+    shutil.copytree(run, tmp_path / "other")
+    with served(run, tmp_path / "other") as site:
+        opened, both = (get(f"{site}/{path}?step=2&open=hard2") for path in ("", "compare"))
+    written = rollouts_page(
+        run, name="run", metrics=(), controller=None, target_accuracy=0.5, hint_request=hints["request"]
+    )
+    for page, problems in ((opened, 1), (both, 2), (written, 1)):
+        assert page.count(asked) == problems and "<pre>so 5" in page and "</mark>so" not in page
 
 
 def test_an_open_problem_is_shown_on_its_page_and_the_shared_ones_have_pages(run, tmp_path):
@@ -646,7 +675,7 @@ def test_a_rollout_shows_what_the_reward_function_returned_beside_the_score(run)
     write_step(run, 9, [line("x", reward_extra=extra)])
     with served(run) as site:
         opened = get(f"{site}/?step=9&open=x")
-    written = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
+    written = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
     for page in (opened, written):
         assert "<span>reward 0</span>\n<span>why: too long: 72 &gt; 60</span>" in page
         assert "<span>&lt;b&gt;length: 0.25</span>" in page
@@ -661,7 +690,12 @@ def test_the_worked_solution_is_shown_where_the_training_files_are(run, tmp_path
     with served(run) as site:
         opened, without = (get(f"{site}/?step=1&open={problem}") for problem in ("easy", "hard1"))
     written = rollouts_page(
-        run, name="run", metrics=(), train_files=read_run(run).train_files, curves={}, target_accuracy=0.5
+        run,
+        name="run",
+        metrics=(),
+        train_files=read_run(run).train_files,
+        controller=None,
+        target_accuracy=0.5,
     )
     for page in (opened, written):
         assert "<li><pre>2 + 2 = &lt;b&gt;4&lt;/b&gt;</pre></li>\n<li><pre>So \\boxed{4}.</pre></li>" in page
@@ -677,6 +711,7 @@ def test_two_runs_stand_side_by_side(run, tmp_path):
     with served(run, other) as site:
         page = get(f"{site}/compare?open=easy")
         assert "The runs have 2 and 2 problems in this step, 1 of them in both" in page
+        assert "Each run drew its own problems for this step" in page
         assert page.count("<article") == 8
         heads = '<div class="heads pair"><span>problem</span><b>run</b><b>other</b></div>'
         assert heads in page and heads not in get(f"{site}/compare?step=99")
@@ -807,12 +842,12 @@ def test_all_steps_of_a_problem_have_its_question_and_say_where_its_curve_is(run
 def test_a_fitted_curve_is_drawn_apart_from_the_rounds_of_the_step_that_is_shown(run, monkeypatch):
     ends = (0.0, 1.0)
     curve = AccuracyCurve(instance_id="easy", hint_ratios=ends, accuracies=ends, rounds=((0.125, 0.5),))
-    curves = {"easy": curve}
-    monkeypatch.setattr(ViewedRun, "curves", lambda _: curves)
+    controller = Mock(curves=lambda names: [curve] if "easy" in names else [])
+    monkeypatch.setattr(ViewedRun, "curve", lambda _, name: curve if name == "easy" else None)
     with served(run) as site:
         opened, without = (get(f"{site}/?step=2&open={problem}") for problem in ("easy", "hard2"))
         all_steps = get(f"{site}/problem?id=easy")
-    written = rollouts_page(run, name="run", metrics=(), curves=curves, target_accuracy=0.5)
+    written = rollouts_page(run, name="run", metrics=(), controller=controller, target_accuracy=0.5)
     told = "The controller&#39;s curve in the newest checkpoint, and the rounds that it is based on."
     assert written.count(told) == written.count("<b>easy</b>") == 4
     for page, figures in ((opened, 2), (without, 1), (all_steps, 1), (written, 12)):
@@ -826,13 +861,13 @@ def test_a_fitted_curve_is_drawn_apart_from_the_rounds_of_the_step_that_is_shown
 def test_the_reports_page_holds_some_steps_and_needs_nothing_else(run):
     for step in range(5, 15):
         write_step(run, step, [each for name in range(40) for each in problem_lines(str(name))])
-    page = rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=0.5)
+    page = rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=0.5)
     steps = re.findall(r'<h2 id="step-(\d+)">', page)
     assert len(steps) == NUM_STEPS and (steps[0], steps[-1]) == ("1", "14")
     assert page.count("<li>") <= NUM_STEPS * NUM_PROBLEMS
     assert "<script" not in page and not re.search(r'(src|href)="(?!#|index.html|data:)', page)
     (run / "rollouts").rename(run / "gone")
-    assert rollouts_page(run, name="run", metrics=(), curves={}, target_accuracy=None) is None
+    assert rollouts_page(run, name="run", metrics=(), controller=None, target_accuracy=None) is None
 
 
 def test_the_command_says_where_and_answers_at_once(run):

@@ -558,6 +558,39 @@ def test_runs_of_a_method_that_differ_in_a_setting_are_arms_of_their_own(tmp_pat
     ]
 
 
+def test_runs_with_other_hints_are_not_seeds_of_one_arm(tmp_path):
+    changes = [
+        {"seele.hints.when": "always", "seele.hints.round_sizes": None, "seele.hints.settings": {}},
+        {"seele.hints.when": "after_failure"},
+        {"seele.hints.round_sizes": [4, 2], "seele.advantage.baseline": "pooled"},
+        {"seele.hints.settings": {"probes": 1}, "seele.advantage.baseline": "per_round"},
+    ]
+    folders = [
+        make_run(tmp_path / f"{seed}", straight(0.1, 0.3), method="seele", seed=seed, settings=each)
+        for seed, each in enumerate(changes)
+    ]
+    assert list(read_arms(folders[:2])) == ["seele:when=always", "seele:when=after_failure"]
+    assert list(read_arms(folders[::2])) == ["seele:round_sizes=null", "seele:round_sizes=[4,2]"]
+    assert list(read_arms(folders[2:])) == ["seele:baseline=pooled", "seele:baseline=per_round"]
+    assert list(read_arms(folders[::3])) == ["seele:settings={}", 'seele:settings={"probes":1}']
+    # A label makes one arm of them.
+    path = [folder.as_posix() for folder in folders]
+    note = (
+        f"Not the same seele.hints.when within the arm mine: always in {path[0]}; after_failure in {path[1]}."
+    )
+    assert note in notes_of(*folders[:2], labels=["0=mine", "1=mine"])
+
+
+def test_learning_rates_that_differ_within_an_arm_are_named(tmp_path):
+    key = "actor_rollout_ref.actor.optim.lr"
+    one, other = (
+        make_run(tmp_path / f"{seed}", straight(0.1, 0.3), seed=seed, settings={key: rate})
+        for seed, rate in enumerate((1e-3, 1e-4))
+    )
+    note = f"Not the same {key} within the arm grpo: 0.001 in {one}; 0.0001 in {other}."
+    assert note in notes_of(one, other)
+
+
 def test_other_settings_tell_arms_apart_on_request(tmp_path):
     folders = [
         make_run(

@@ -219,7 +219,11 @@ def test_settings_that_mean_nothing_are_refused():
         ({"kind": "tiers"}, "kind=tiers needs placement=user"),
         ({"kind": "tiers", "placement": "user", "unit": "token"}, "unit=token and revealing=allow without"),
         ({"refresh": "always"}, "refresh must be 'never' or 'epoch', got 'always'"),
-        ({"kind": "tiers", "placement": "user", "refresh": "epoch"}, "refresh=epoch needs kind=prefix"),
+        (
+            {"kind": "tiers", "placement": "user", "request": "{question} {hint}", "refresh": "epoch"},
+            "refresh=epoch needs kind=prefix",
+        ),
+        ({"kind": "tiers", "placement": "user"}, r"needs another request, such as"),
         ({"placement": "response"}, "hints in the response choose method=prefix_rft or method=trapo"),
         ({"request": "{question} {hint} {hint}"}, "request must contain"),
         ({"rounds": 2, "when": "after_failure", "round_quorum": 0.5}, "round_quorum must be 1"),
@@ -257,13 +261,17 @@ def test_hints_of_the_users_are_not_imitated():
         ({"interleave": InterleaveConfig(problems=4)}, "seele.interleave.problems=4 uses the worked ones"),
         ({"credit": CreditConfig(name="milestones")}, r"seele.credit \(milestones, .* uses the worked ones"),
         (
+            {"hints": {"controller": "next_milestone"}},
+            "controller=next_milestone goes by the milestones of the worked ones",
+        ),
+        (
             {"off_policy": OffPolicyConfig(source="successes", loss="likelihood", statistics="on_policy")},
             "seele.off_policy.source=successes needs the hints that successes had",
         ),
     ],
 )
 def test_own_solutions_are_refused_where_the_worked_ones_are_used(changes, why):
-    hints = HintConfig(placement="user", rounds=1, refresh="epoch")
+    hints = HintConfig(placement="user", rounds=1, refresh="epoch", **changes.pop("hints", {}))
     settings = SeeleConfig(method="seele", hints=hints, imitation=ImitationConfig(coefficient=0.0), **changes)
     with pytest.raises(ConfigError, match=rf"seele.hints.refresh: .*{why}; allowed is 'never'"):
         check_method(settings)

@@ -57,7 +57,7 @@ class Prefixed(Bytes):
 
 def test_tiers_are_hints_of_their_own_where_they_are_asked_for():
     tiered = dataclasses.replace(PROBLEM, tiers=("multiply", "3 times 4"))
-    hints = HintConfig(kind="tiers", placement="user")
+    hints = HintConfig(kind="tiers", placement="user", request="{question} {hint}")
     assert for_hints(tiered, hints, Bytes()) is tiered
     assert tiered.legal_hint_ratios == (0.0, 1 / 3, 2 / 3)
     assert [tiered.hint(tiered.num_hint_steps(ratio)) for ratio in tiered.legal_hint_ratios] == [

@@ -5,6 +5,7 @@ import math
 import random
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from seele.errors import CheckpointError, ConfigError
 from seele.hints import build_controller
 from seele.hints.conditions import with_conditions
+from seele.report.browser.run import ViewedRun
 from seele.report.build import build_report, summarise
 from seele.report.curves import FittedProblem, choose_problems, fitted_problems, saved_controller
 from seele.report.figures import (
@@ -301,6 +303,9 @@ def test_every_element_that_is_opened_is_closed_in_its_place(run):
 def test_the_hint_is_marked_and_stands_before_the_generated_text(run):
     write_lines(run / f"rollouts/step_{NUM_STEPS}.jsonl", [rollout_line(1, hint="HINT ", text="REST")])
     assert "<pre><mark>HINT </mark>REST</pre>" in page_of(run)
+    hints = {"placement": "user", "request": "{question} A {hint} B"}
+    (run / "resolved.yaml").write_text(yaml.safe_dump({"seele": {"hints": hints}}))
+    assert " A <mark>HINT </mark> B</pre>\n\n<pre>REST</pre>" in page_of(run)
 
 
 def test_a_rollout_without_hint_has_no_mark(run):
@@ -742,13 +747,34 @@ def test_a_controller_of_ones_own_says_what_its_curves_are_and_that_it_aims_at_n
     (run / "resolved.yaml").write_text(yaml.safe_dump(settings))
     saved = {"controller": "Mine", "version": 1, "seen": {"p": 0.25}}
     (run / f"global_step_{NUM_STEPS}/seele/controller.json").write_text(json.dumps(saved))
-    (fit,) = fitted_problems(read_run(run))
+    read = partial(read_run, run, own_parts=True)
+    (fit,) = fitted_problems(read())
     assert (fit.instance_id, fit.observations) == ("p", ((1, 0.5, 0.25),))
-    assert fitted_curves(read_run(run)).axes
-    labels = [text.get_text() for text in accuracy_per_round(read_run(run)).legends[0].get_texts()]
+    assert [len(saved_controller(read()).curves([name])) for name in "pq"] == [1, 0]
+    assert fitted_curves(read()).axes
+    labels = [text.get_text() for text in accuracy_per_round(read()).legends[0].get_texts()]
     assert labels[0] == "round 1"
     (tmp_path / "mine.py").rename(tmp_path / "gone.py")
-    assert fitted_problems(read_run(run)) == []
+    assert fitted_problems(read()) == []
+
+
+@pytest.mark.parametrize("named_by", ["settings", "state"])
+def test_a_run_folder_executes_nothing_unless_asked(run, tmp_path, named_by):
+    code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n"
+    (tmp_path / "hostile.py").write_text(code)
+    name = f"{tmp_path}/hostile.py:Any"
+    settings = {"controller": name} if named_by == "settings" else {}
+    (run / "resolved.yaml").write_text(
+        yaml.safe_dump({"seele": {"hints": {**settings, "target_accuracy": 0.5}}})
+    )
+    state = run / f"global_step_{NUM_STEPS}/seele/controller.json"
+    state.write_text(json.dumps({"controller": name, "version": 1}))
+    page = build_report(run)["index.html"].decode()
+    assert "--own-parts imports it" in page
+    assert ViewedRun(run).curve("p") is None
+    assert not (tmp_path / "ran").exists()
+    ViewedRun(run, own_parts=True).curve("p")
+    assert (tmp_path / "ran").exists()
 
 
 def test_chosen_problems_run_from_easy_to_hard_and_tried_several_hints(run):

@@ -26,7 +26,7 @@ from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError
 from seele.records import BOX_REQUEST, Chat, Instance
 from seele.reward.extract import opens_thoughts
-from seele.rollout.solutions import encode_problem, without_repeat
+from seele.rollout.solutions import encode_problem, encode_with_solution, without_repeat
 from seele.rollout.templates import TEMPLATES, prompt_text, stop_strings
 from seele_eval.arguments import parse_arguments
 from seele_eval.conditions import read_run_defaults
@@ -436,6 +436,16 @@ def test_both_stand_in_the_prompt(chat_tokenizer):
         assert text_of(chat_tokenizer, silent.prompt_ids) == (
             f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
         )
+    # A box in a hint that the user states, or in a solution, does not take the request's place.
+    problem = Instance(
+        instance_id="x", data_source="x", question="1+1?", steps=("So \\boxed{2}.",), answer="2"
+    )
+    request = "{question} {hint}"
+    told = encode_problem(chat_tokenizer, "1+1?", problem.steps, "chat", hint_request=request).asking_ids[0]
+    assert told == encode_with_solution(chat_tokenizer, problem, request, "chat")
+    assert text_of(chat_tokenizer, told) == (
+        f"<|im_start|>user\n1+1? So \\boxed{{2}}.\n{BOX_REQUEST}<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert stop_strings("chat", chat_tokenizer) == ("<|im_end|>",)
 
 

@@ -166,6 +166,7 @@ class Pages:
             "browser/compare.html",
             query,
             runs=runs,
+            draw_apart=len(names) < min(map(len, sides)),
             timelines=[run.timeline(step) for run in runs],
             step=step,
             neighbours=_neighbours(shared, step),
@@ -262,14 +263,23 @@ class _Query:
         if self.path == "/compare":
             link = self.link(step=step, open=instance_id)
         else:
-            names = ("id", "page", "text", "verdict", "min_hint", "max_hint", "min_tokens", "max_tokens")
-            others = dict.fromkeys(names)
-            link = self.link("/", **others, step=step, open=instance_id, round=number + 1)
+            link = self.problem_link(step, instance_id, round=number + 1)
         return f"{link}#round-{place}"
+
+    def problem_link(self, step: int, instance_id: str, *, round: int | None = None) -> str:
+        """Return the address of a problem, open in a step, without filters that might leave it out.
+
+        Args:
+            step: The step.
+            instance_id: The problem.
+            round: The round that is not pale, from 1; None for all.
+        """
+        names = ("id", "page", "text", "verdict", "min_hint", "max_hint", "min_tokens", "max_tokens")
+        return self.link("/", **dict.fromkeys(names), step=step, open=instance_id, round=round)
 
 
 def _fitted(run: ViewedRun, instance_id: str) -> FittedCurve | None:
-    curve = run.curves().get(instance_id)
+    curve = run.curve(instance_id)
     return draw_curve(curve) if curve else None
 
 

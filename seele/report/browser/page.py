@@ -1,18 +1,20 @@
 """A report's page of rollouts: a few steps of a run, in one self-contained file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from seele.data.storage.schema import read_solutions
-from seele.records import AccuracyCurve
+from seele.hints import Controller
 from seele.report.browser.colours import coloured
 from seele.report.browser.drawings import draw_curve, draw_timeline
-from seele.report.browser.rollouts import read_step, with_tokens
+from seele.report.browser.rollouts import ShownProblem, read_step, with_tokens
 from seele.report.page import render_template
 from seele.report.run_folder import Metrics, rollout_files
 from seele.report.series import spread_evenly
 
 NUM_STEPS, NUM_PROBLEMS = 5, 12
+MAX_TOKENS = 20_000
+"""Tokens of a step that may have colours. A coloured token takes about 50 bytes of the page."""
 
 
 def rollouts_page(
@@ -22,12 +24,13 @@ def rollouts_page(
     metrics: Sequence[Metrics],
     validation_files: Sequence[str] = (),
     train_files: Sequence[Path] = (),
-    curves: Mapping[str, AccuracyCurve],
+    controller: Controller | None,
     target_accuracy: float | None,
+    hint_request: str | None = None,
 ) -> str | None:
     """The page's HTML: NUM_STEPS steps from the first to the last, with NUM_PROBLEMS problems each.
 
-    None if the run has no rollouts.
+    Problems beyond MAX_TOKENS are shown without the colours of their tokens. None if the run has no rollouts.
 
     Args:
         run: The run folder.
@@ -35,14 +38,15 @@ def rollouts_page(
         metrics: Its logged steps.
         validation_files: As in ``RunFolder``: the order of the validation splits.
         train_files: Its training files, for the worked solutions.
-        curves: The controller's curves, by problem.
+        controller: The controller in its newest checkpoint, for the problems' curves.
         target_accuracy: Accuracy that the controller aims at.
+        hint_request: As in ``RunFolder``.
     """
     files = rollout_files(run)
     if not files:
         return None
     steps = {
-        step: [with_tokens(files[step], each) for each in spread_evenly(read_step(files[step]), NUM_PROBLEMS)]
+        step: _coloured_problems(files[step], spread_evenly(read_step(files[step]), NUM_PROBLEMS))
         for step in spread_evenly(sorted(files), NUM_STEPS)
     }
     names = {each.first.instance_id for problems in steps.values() for each in problems}
@@ -52,7 +56,27 @@ def rollouts_page(
         timeline=draw_timeline(metrics, files=validation_files),
         steps=steps,
         solutions=read_solutions(train_files, names),
-        fitted={name: draw_curve(curves[name]) for name in names & curves.keys()},
+        fitted={each.instance_id: draw_curve(each) for each in controller.curves(names)}
+        if controller
+        else {},
         target_accuracy=target_accuracy,
+        hint_request=hint_request,
         coloured=coloured,
+        num_plain=sum(_num_tokens(each) == 0 and each.has_tokens for page in steps.values() for each in page),
+        max_tokens=MAX_TOKENS,
     )
+
+
+def _coloured_problems(file: Path, problems: Sequence[ShownProblem]) -> list[ShownProblem]:
+    """Return the problems of a step, with their tokens as long as these are MAX_TOKENS at most."""
+    shown, left = [], MAX_TOKENS
+    for problem in problems:
+        whole = with_tokens(file, problem)
+        num_tokens = _num_tokens(whole)
+        shown.append(whole if num_tokens <= left else problem)
+        left -= num_tokens if num_tokens <= left else 0
+    return shown
+
+
+def _num_tokens(problem: ShownProblem) -> int:
+    return sum(len(rollout.tokens) for rollout in (*problem.rollouts, *problem.given))

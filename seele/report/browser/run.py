@@ -1,13 +1,14 @@
 """A run folder for the pages: read on request, and cached until the files change."""
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seele.data.storage.schema import read_solutions
+from seele.hints import Controller
 from seele.records import AccuracyCurve
 from seele.report.browser.drawings import Timeline, draw_timeline
 from seele.report.browser.history import History
@@ -32,16 +33,22 @@ class _Kept:
 class ViewedRun:
     """A run that may still be running while it is viewed. Its methods may be called from any thread."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, own_parts: bool = False) -> None:
         """Read enough to know that it is a run.
+
+        Args:
+            path: The run folder.
+            own_parts: As in ``RunFolder``.
 
         Raises:
             CheckpointError: If ``path`` is not a run folder.
         """
-        run = read_run(path, without=LARGE_PARTS)
+        run = read_run(path, without=LARGE_PARTS, own_parts=own_parts)
+        self.own_parts = own_parts
         self.path, self.name = path, run.name
         self.method = str(run.setting("seele.method") or "")
         self.target_accuracy = aimed_accuracy(run)
+        self.hint_request = run.hint_request
         self.validation_files = run.validation_files
         self.train_files = run.train_files
         self.history = History(path)
@@ -103,29 +110,32 @@ class ViewedRun:
         )
         return solutions.get(instance_id, ())
 
-    def curves(self) -> Mapping[str, AccuracyCurve]:
-        """The controller's curves in the newest checkpoint, by problem."""
+    def curve(self, instance_id: str) -> AccuracyCurve | None:
+        """A problem's curve by the controller in the newest checkpoint; None if it keeps none."""
         states = sorted(self.path.glob("global_step_*/seele/controller.json"), key=_state)
 
-        def read() -> dict[str, AccuracyCurve]:
-            controller = saved_controller(read_run(self.path, without=("metrics", "rollouts")))
-            return {curve.instance_id: curve for curve in controller.curves()} if controller else {}
+        def read() -> Controller | None:
+            parts = ("metrics", "rollouts")
+            return saved_controller(read_run(self.path, without=parts, own_parts=self.own_parts))
 
-        return self._fresh("curves", _state(states[-1]), read) if states else {}
+        controller = self._fresh("controller", _state(states[-1]), read) if states else None
+        return next(iter(controller.curves([instance_id])), None) if controller else None
 
     def state(self) -> list[int]:
         """Numbers that change when the run continues."""
         return [*_state(self.path / MARKS[-1]), len(self.steps())]
 
 
-def view_runs(paths: Sequence[Path]) -> list[ViewedRun]:
+def view_runs(paths: Sequence[Path], *, own_parts: bool = False) -> list[ViewedRun]:
     """Read runs to view, each named by the shortest end of its path that no other has.
+
+    Arguments are those of ``ViewedRun``.
 
     Raises:
         CheckpointError: If one is not a run folder.
     """
     parts = [path.resolve().parts for path in paths]
-    runs = [ViewedRun(path) for path in paths]
+    runs = [ViewedRun(path, own_parts=own_parts) for path in paths]
     for run, own in zip(runs, parts, strict=True):
         ends = (own[-length:] for length in range(1, len(own)))
         own_ends = (end for end in ends if sum(each[-len(end) :] == end for each in parts) == 1)

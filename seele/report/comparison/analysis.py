@@ -15,7 +15,15 @@ from seele.errors import ConfigError
 from seele.maths.irt import Array
 from seele.report.comparison.curves import COSTS, Curve, make_curve, spent
 from seele.report.comparison.results import MIN_SEEDS, Comparison, Result, compare_arms
-from seele.report.comparison.runs import ComparedRun, read_arms, read_compared
+from seele.report.comparison.runs import (
+    ONLY_NOTED,
+    ComparedRun,
+    has_setting,
+    keys_of_arms,
+    read_arms,
+    read_compared,
+    value_of,
+)
 from seele.report.run_folder import MARKS, RunFolder
 from seele.report.series import VALIDATION, validation_splits
 
@@ -204,7 +212,9 @@ CONDITIONS = {
 
 
 def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
-    """Notes on conditions that differ, runs that ended early or were resumed, and arms with few seeds."""
+    """Notes on conditions that differ, between runs or within an arm, runs that ended early or were resumed,
+    and arms with few seeds.
+    """
     runs = [run for by_seed in arms.values() for run in by_seed.values()]
     few = [f"{arm} ({len(by_seed)})" for arm, by_seed in arms.items() if len(by_seed) < MIN_SEEDS]
     notes = [f"Fewer than {MIN_SEEDS} seeds, so no interval: {', '.join(few)}."] if few else []
@@ -220,6 +230,8 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
     )
     for what, key in CONDITIONS.items():
         notes += _difference(what, {run.folder: run.contents.setting(key) for run in runs})
+    for arm, by_seed in arms.items():
+        notes += _differences_within(arm, [*by_seed.values()])
     for what in ("commit", "hardware"):
         notes += _difference(what, {run.folder: run.contents.card.get(what) for run in runs})
     for run in runs:
@@ -228,6 +240,19 @@ def caveats(arms: Mapping[str, Mapping[int, ComparedRun]]) -> list[str]:
         notes += [
             f"{run.folder}: {note}" for note in run.contents.notes if any(mark in note for mark in MARKS)
         ]
+    return notes
+
+
+def _differences_within(arm: str, runs: Sequence[ComparedRun]) -> list[str]:
+    """Notes on settings of the method in which the arm's runs differ, as ``by`` and ``labels`` allow."""
+    keys = [*keys_of_arms(run.contents for run in runs), *ONLY_NOTED]
+    notes = []
+    for key in keys:
+        if key not in CONDITIONS.values():
+            values = {
+                run.folder: value_of(run.contents, key) for run in runs if has_setting(run.contents, key)
+            }
+            notes += _difference(f"{key} within the arm {arm}", values)
     return notes
 
 

@@ -3,7 +3,8 @@
 An arm is a method with its settings; its runs differ in their seeds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,23 @@ from seele.report.run_folder import RunFolder, read_run
 from seele.report.series import validation_splits
 
 TOLD_APART_BY = (
-    "seele.hints.controller",
-    "seele.hints.rounds",
-    "seele.curriculum.name",
-    "seele.selection.name",
+    "seele.hints",
+    "seele.curriculum",
+    "seele.selection",
+    "seele.advantage",
+    "seele.credit",
+    "seele.imitation",
+    "seele.off_policy",
+    "seele.interleave",
+    "seele.replay",
 )
-"""Settings that split a method's runs into arms if they differ."""
+"""Sections whose settings split a method's runs into arms if they differ."""
+
+ONLY_NOTED = (
+    *("seele.hints.request", "seele.credit.request", "seele.loss_terms"),
+    *("actor_rollout_ref.actor.optim.lr", "seele.sft.learning_rate", "seele.sft.epochs", "seele.sft.share"),
+)
+"""Settings that split no arm by themselves: a comparison notes where an arm's runs differ in them."""
 
 UNSET = "null"
 
@@ -54,7 +66,7 @@ def read_arms(
 
     Args:
         folders: At least one run folder.
-        by: Dotted settings that tell runs of one method apart, instead of ``TOLD_APART_BY``.
+        by: Dotted settings that tell runs of one method apart, instead of those of ``TOLD_APART_BY``.
         labels: ``RUN=NAME`` each: the arm of a run, which is identified by its path or its folder's name.
         read: Reads a folder; a cached function saves time when comparisons share runs.
 
@@ -70,9 +82,10 @@ def read_arms(
             )
     named = _parse_labels(labels, folders)
     unnamed = [run for place, run in enumerate(runs) if place not in named]
+    differing = _differing(unnamed, by)
     arms: dict[str, dict[int, ComparedRun]] = {}
     for place, (folder, run) in enumerate(zip(folders, runs, strict=True)):
-        arm = named[place] if place in named else _label(run, unnamed, by)
+        arm = named[place] if place in named else _label(run, differing)
         compared = ComparedRun(folder=folder.as_posix(), arm=arm, seed=_seed(folder, run), contents=run)
         other = arms.setdefault(arm, {}).setdefault(compared.seed, compared)
         if other is not compared:
@@ -104,31 +117,64 @@ def _recorded(run: RunFolder, name: str) -> Any:
     return run.card[name] if name in run.card else run.setting(f"seele.{name}")
 
 
-def _label(run: RunFolder, runs: Sequence[RunFolder], by: Sequence[str]) -> str:
-    """Return the method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``.
+def _differing(runs: Sequence[RunFolder], by: Sequence[str]) -> dict[str, list[str]]:
+    """Method -> the settings in which its runs differ.
 
     A run that is older than a setting does not differ in it, unless that setting was requested.
     """
+    runs_by_method: dict[str, list[RunFolder]] = {}
+    for run in runs:
+        runs_by_method.setdefault(_method(run), []).append(run)
+    return {
+        method: [
+            key
+            for key in by or keys_of_arms(of_method)
+            if len({value_of(run, key) for run in of_method if by or has_setting(run, key)}) > 1
+        ]
+        for method, of_method in runs_by_method.items()
+    }
+
+
+def _label(run: RunFolder, differing: Mapping[str, Sequence[str]]) -> str:
+    """Return the method, with the settings in which its runs differ: ``seele:controller=bayes,rounds=2``."""
+    method = _method(run)
+    settings = [f"{_short(key)}={value_of(run, key)}" for key in differing[method]]
+    return f"{method}:{','.join(settings)}" if settings else method
+
+
+def _method(run: RunFolder) -> str:
     method = _recorded(run, "method")
     if method is None:
         raise CheckpointError(
             f"{run.name}: neither run_card.json nor resolved.yaml has the method; give the run a label "
             f"(--label {run.name}=NAME)"
         )
-    values_by_key = {
-        key: {_value(each, key) for each in runs if _recorded(each, "method") == method}
-        - (set() if by else {UNSET})
-        for key in by or TOLD_APART_BY
-    }
-    settings = [
-        f"{_short(key)}={_value(run, key)}" for key, values in values_by_key.items() if len(values) > 1
-    ]
-    return f"{method}:{','.join(settings)}" if settings else str(method)
+    return str(method)
 
 
-def _value(run: RunFolder, key: str) -> str:
+def keys_of_arms(runs: Iterable[RunFolder]) -> list[str]:
+    """Dotted keys of the settings of ``TOLD_APART_BY`` that any of the runs has, section by section."""
+    keys = (
+        f"{section}.{name}"
+        for section in TOLD_APART_BY
+        for run in runs
+        for name in run.setting(section) or ()
+    )
+    return [key for key in dict.fromkeys(keys) if key not in ONLY_NOTED]
+
+
+def has_setting(run: RunFolder, key: str) -> bool:
+    """True if the run's settings have the dotted key, be it null; a run may be older than a setting."""
+    section, _, name = key.rpartition(".")
+    return name in (run.setting(section) or ())
+
+
+def value_of(run: RunFolder, key: str) -> str:
+    """The setting as the label of an arm shows it; ``null`` if it is missing."""
     value = run.setting(key)
-    return UNSET if value is None else str(value)
+    if value is None:
+        return UNSET
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
 
 
 def _short(key: str) -> str:
