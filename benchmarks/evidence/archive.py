@@ -46,9 +46,14 @@ KEPT = re.compile(
     r"|controller/(failed_fits|unlearnable_share)"
     r"|curriculum/probability/.+"
     r"|replay/.+"
+    r"|milestones/(false_alarms|flagged_share|passed_share|right_and_unstopped|stops)"
+    r"|hints/reliance"
+    r"|(starts|practised)/\w+"
+    r"|rollout/thrown_away_share"
 )
-"""Metrics that tables, pages, ``seele compare`` and ``seele report`` read. Phases that take
-3 % of a step's time or less are skipped: their bars are missing from the report's figure.
+"""Metrics that tables, pages, ``seele compare`` and ``seele report`` read, and those that tell what hints and
+checks did. Phases that take 3 % of a step's time or less are skipped: their bars are missing from the
+report's figure.
 """
 
 COUNTS = re.compile(r"step|(tokens/\w+|flops)_total")

@@ -5,8 +5,9 @@
     python benchmarks/evidence/leaderboard.py --out mine.md \\
         --add mixed/mine=runs/mine_0 --add mixed/mine=runs/mine_1    # with your own run folders
 
-Your own run has the problems of the task (``python benchmarks/evidence/run.py`` prepares them) as its
-validation file, so that it logs the accuracy that the task is judged by. Differences are paired by seed.
+Your own run has the base model and the held-out problems of the task, which ``python
+benchmarks/evidence/run.py TASK --prepare`` makes; a run with others is refused. Differences are paired by
+seed. What the page does not say of your runs is printed to stderr.
 """
 
 import argparse
@@ -18,14 +19,15 @@ from pathlib import Path
 from statistics import fmean
 
 from archive import read
-from plan import TUNING, load_plan
+from plan import TUNING, all_arms, heldout_of, load_plan
 from tables import CHAINS, REFERENCE, TASK_PAGES, compare_runs, split_of, stored_runs, with_lenders
 
 from seele.data.storage.files import write_atomically
 from seele.errors import ConfigError, SeeleError
 from seele.maths.tables import markdown_table
+from seele.report.comparison.analysis import caveats
 from seele.report.comparison.curves import COSTS
-from seele.report.comparison.results import Result
+from seele.report.comparison.results import Comparison, Result
 from seele.report.comparison.tables import amount, points, share
 from seele.report.run_folder import RunFolder, read_run
 
@@ -81,13 +83,13 @@ def leaderboard(tasks: Sequence[str], added: Added) -> str:
 
 def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result | None:
     """Return a task's arms at equal cost, with those that other tasks lend it and without ablations; None
-    without runs of its own, without GRPO, or with fewer than two.
+    without runs of its own, without GRPO, or with fewer than two. Prints remarks on ``added`` to stderr.
     """
     split = split_of(task, "heldout")
     plan = load_plan()
     arms = [*plan["arms"], *plan["credit"], *plan["published"], *plan["released"]]
     runs = {**stored_runs(with_lenders(task, plan), arms), **added}
-    reference = plan["tasks"][task].get("references", [REFERENCE])[0]
+    reference = reference_of(task)
     if reference not in runs or not (added or stored_runs(task, arms)):
         return None
     own = {folder for folders in added.values() for folder in folders}
@@ -98,22 +100,97 @@ def result(task: str, cost: str, added: Mapping[str, Sequence[Path]]) -> Result 
     comparison = compare_runs(runs, cost, splits=[split], reader=reader, reference=reference)
     if comparison is None or reference not in comparison.curves[split][cost]:
         return None
-    return comparison.results[split][cost]
+    found = comparison.results[split][cost]
+    remark(task, cost, added, comparison, found)
+    return found
+
+
+def reference_of(task: str) -> str:
+    """Return the arm that the task's others are compared with."""
+    reference: str = load_plan()["tasks"][task].get("references", [REFERENCE])[0]
+    return reference
+
+
+def remark(
+    task: str, cost: str, added: Mapping[str, Sequence[Path]], comparison: Comparison, found: Result
+) -> None:
+    """Print what the column does not say of the added arms: those that it lacks, a budget that they set, and
+    how their conditions differ from those of the reference.
+    """
+    own = [folder.as_posix() for folders in added.values() for folder in folders]
+    lines = [
+        f"{arm} is not compared, because a run of it spent too little or does not count it"
+        for arm in added
+        if arm not in found.arms
+    ]
+    if found.budget_set_by in own:
+        lines.append(f"{found.budget_set_by} ends first, so all arms are compared at {amount(found.budget)}")
+    lines = [f"{task}, equal {COSTS[cost].title}: {line}." for line in lines]
+    if cost == BY[0]:
+        shown = {
+            arm: comparison.arms[arm] for arm in (comparison.reference, *added) if arm in comparison.arms
+        }
+        named = [*own, *added]
+        lines += [f"{task}: {note}" for note in caveats(shown) if any(name in note for name in named)]
+    for line in lines:
+        print(line, file=sys.stderr)  # noqa: T201
 
 
 def check_added(task: str, added: Mapping[str, Sequence[Path]]) -> None:
-    """Raise ``ConfigError`` for a name that a stored arm has, or a run that the page cannot show."""
+    """Raise ``ConfigError`` for a name that a stored arm has, or a run that the page cannot show or that has
+    other problems or another base model.
+    """
     plan, split = load_plan(), split_of(task, "heldout")
+    stored = stored_runs(with_lenders(task, plan), [*all_arms(plan)])
+    if reference_of(task) not in stored:
+        raise ConfigError(
+            f"--add {task}/...: the task has no stored run of {reference_of(task)}; choose another"
+        )
+    # Tasks that differ in arms and seeds have the same problems.
+    problems = {
+        heldout_of(other)
+        for other, size in plan["tasks"].items()
+        if all(size[key] == plan["tasks"][task][key] for key in ("source", "settings"))
+    }
+    model = plan["tasks"][task]["base_model"]
+    models = {
+        model,
+        *(Path(start).name for found in stored.values() for each in found if (start := start_of(read(each)))),
+    }
+    prepare = f"'python benchmarks/evidence/run.py {task} --prepare' makes it"
     for arm, folders in added.items():
         if any(arm in plan[group] for group in ("arms", "credit", "published", "released")):
             raise ConfigError(f"--add {task}/{arm}: a stored arm has this name; choose another")
         for folder in folders:
-            metrics = read_own(folder).metrics
-            if not any(f"val/accuracy/{split}" in line for line in metrics):
+            run, where = read_own(folder), f"--add {task}/{arm}={folder}"
+            if not any(f"val/accuracy/{split}" in line for line in run.metrics):
                 raise ConfigError(
-                    f"--add {task}/{arm}={folder}: its metrics have no val/accuracy/{split}; train with the "
+                    f"{where}: its metrics have no val/accuracy/{split}; train with the "
                     "task's held-out problems in data.val_files"
                 )
+            files = run.setting("data.val_files") or []
+            files = files if isinstance(files, list) else [files]
+            most = run.setting("data.val_max_samples")
+            if most not in (None, -1) or not any(
+                f"/{file}".endswith(f"/{each}") for file in files for each in problems
+            ):
+                raise ConfigError(
+                    f"{where}: data.val_files={files} with data.val_max_samples={most}; expected all of "
+                    f"{heldout_of(task)}, and {prepare}"
+                )
+            start = start_of(run)
+            if start is not None and Path(start).name not in models:
+                raise ConfigError(
+                    f"{where}: it began with the model {start}, and the task's runs with {model}; train with "
+                    f"actor_rollout_ref.model.path=models/{model}, and {prepare}"
+                )
+
+
+def start_of(run: RunFolder) -> str | None:
+    """Return the model that the run began with; None if unknown, as of a packed run in two stages."""
+    if run.setting("seele.method") == "sft_rl" and not run.first_stage:
+        return None
+    return None if run.base_model is None else str(run.base_model)
 
 
 def table(results: Mapping[str, Result]) -> str:

@@ -2,6 +2,7 @@
 
     python benchmarks/evidence/run.py tuning                                  # the learning rates
     python benchmarks/evidence/run.py mixed --arms grpo,seele --seeds 0,1 --jobs 2
+    python benchmarks/evidence/run.py mixed --prepare                         # problems and base model only
 
 A run is an ordinary run of ``seele_verl.train`` in runs/evidence/. When it has finished, its model is sampled
 on the held-out problems for pass@k; run card, settings, metrics and scores are packed into
@@ -168,6 +169,9 @@ def main() -> None:
     parser.add_argument("--arms", default="", help="comma-separated; default: all of the task")
     parser.add_argument("--seeds", default="", help="comma-separated; default: the plan's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    parser.add_argument(
+        "--prepare", action="store_true", help="make problems and base model, and run nothing"
+    )
     arguments = parser.parse_args()
     arms = arguments.arms.split(",") if arguments.arms else default_arms(plan, arguments.task)
     if unknown := sorted(set(arms) - set(all_arms(plan))):
@@ -177,6 +181,9 @@ def main() -> None:
     else:
         task, seeds = arguments.task, [int(seed) for seed in arguments.seeds.split(",") if seed]
         jobs = [*task_jobs(plan, task, arms, seeds)]
+    if arguments.prepare:
+        prepare(task)
+        sys.exit(0)
     # A task that is done needs no base model, and two base models were not kept.
     if not all(map(is_stored, jobs)):
         prepare(task)

@@ -402,10 +402,6 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     rows = []
     for arm, folders in stored_runs(task, arms).items():
         runs = [read(folder) for folder in folders]
-        if not rows:
-            rows.append(
-                ["base", "", *_greedy(runs[:1], task, at=0), *_sampled([Path(task, "base")]), *["0"] * 6, ""]
-            )
         totals = [run.metrics[-1] for run in runs]
         rows.append(
             [
@@ -427,7 +423,8 @@ def final_table(task: str, arms: Sequence[str]) -> str:
     costs = ["tokens generated", "trained", "packed", "informative", "FLOPs", "minutes"]
     if not rows:
         return "No runs yet.\n"
-    columns = zip([*heads, *costs], *rows, strict=True)
+    base = ["base", "", *_greedy_of_base(task, arms), *_sampled([Path(task, "base")]), *["0"] * 6, ""]
+    columns = zip([*heads, *costs], base, *rows, strict=True)
     # Leave out columns in which no arm has a value; the first two cells are the head and the base model's.
     heads, *rows = zip(*(column for column in columns if any(column[2:])), strict=True)
     return markdown_table(heads, rows)
@@ -482,6 +479,15 @@ def _unbroken_times(runs: Sequence[RunFolder]) -> list[float]:
 def _greedy(runs: Sequence[RunFolder], task: str, *, at: int) -> list[str]:
     """Mean over runs of the greedy validation at index ``at``, by split."""
     return [share(fmean(validations(run, task, split)[at] for run in runs)) for split in GREEDY]
+
+
+def _greedy_of_base(task: str, arms: Sequence[str]) -> list[str]:
+    """Greedy validation of the base model, by split: the first of a run that had not been trained before, as
+    the second of two stages has been. Empty without such a run.
+    """
+    runs = (read(folder) for folders in stored_runs(task, arms).values() for folder in folders)
+    untrained = (run for run in runs if not run.metrics[0].get("tokens/trained_total"))
+    return next((_greedy([run], task, at=0) for run in untrained), [""] * len(GREEDY))
 
 
 def _sampled(folders: Sequence[Path]) -> list[str]:

@@ -85,7 +85,8 @@ def milestones_command(
     before_this = f"; {kept} problems had theirs, which are kept" if kept else ""
     typer.echo(f"{out or file}: {counts.problems} problems, {sum(map(len, found))} milestones{before_this}")
     for count, whole, what in (
-        (counts.stating, counts.steps, "steps before the last state a value"),
+        (counts.holding, counts.steps, "steps before the last have a milestone"),
+        (counts.stating, counts.steps, "state a value"),
         (counts.new, counts.steps, "state one that is neither in the question nor in an earlier step"),
         (counts.with_two, counts.problems, "problems have at least two milestones, the answer among them"),
     ):

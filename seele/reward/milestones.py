@@ -15,7 +15,7 @@ for milestones. docs/milestones.md reports what the walk finds in real text.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -74,6 +74,8 @@ class Coverage:
     with_two: int = 0
     """Problems with at least two milestones, including the final answer."""
     steps: int = 0
+    holding: int = 0
+    """Steps with a milestone."""
     stating: int = 0
     """Steps that state a value after an equals sign."""
     new: int = 0
@@ -82,15 +84,22 @@ class Coverage:
 
 def coverage(instances: Iterable[Instance]) -> Coverage:
     """Count the milestones of problems (``milestones_of``)."""
-    problems = with_two = steps = stating = new = 0
+    problems = with_two = steps = holding = stating = new = 0
     for instance in instances:
         problems += 1
-        with_two += len(milestones_of(instance)) >= 2
-        for stated in _stated(instance.question, instance.steps)[:-1]:
+        milestones = milestones_of(instance)
+        with_two += len(milestones) >= 2
+        start = 0
+        for step, stated in zip(
+            instance.steps[:-1], _stated(instance.question, instance.steps), strict=False
+        ):
             steps += 1
-            stating += bool(stated)
+            end = start + len(step)
+            holding += any(start < milestone.end <= end for milestone in milestones)
+            stating += any(equation.value is not None for equation, _ in stated)
             new += any(is_new for _, is_new in stated)
-    return Coverage(problems, with_two, steps, stating, new)
+            start = end
+    return Coverage(problems, with_two, steps, holding, stating, new)
 
 
 def _stated(question: str, steps: Sequence[str]) -> list[list[tuple[Equation, bool]]]:
@@ -196,11 +205,11 @@ def _place(left: str) -> int:
     return ord(left[-3]) - ord("a") + 1
 
 
-def _chain_runs(milestones: Sequence[Milestone]) -> list[list[str]]:
-    """A chain's values after each operation, once for each modulus that its milestones allow.
+def _chain_runs(milestones: Sequence[Milestone]) -> list[dict[int, str]]:
+    """A chain's values after each operation, by its place, once for each modulus that its milestones allow.
 
-    The runs differ only where a step of the solution has several operations. None are found in
-    free text.
+    The runs differ only where a step of the solution has several operations. They begin with the first
+    milestone's operations. None are found in free text.
     """
     links = [_CHAIN_STEP.fullmatch("".join(milestone.equations)) for milestone in milestones]
     lefts = [link["left"] for link in links if link is not None]
@@ -208,30 +217,36 @@ def _chain_runs(milestones: Sequence[Milestone]) -> list[list[str]]:
         return []
     values = [*(milestone.value for milestone in milestones[:-1]), milestones[-1].value[-1:]]
     operations = re.findall(r"[a-z]([-+*])([0-9])", "".join(left[1:] for left in lefts))
+    first = _place(lefts[0][:4])
     runs = []
     for modulus in range(3, 11):
-        run, value = [], int(lefts[0][0])
-        for sign, operand in operations:
+        run, value = {}, int(lefts[0][0])
+        for place, (sign, operand) in enumerate(operations, start=first):
             right = int(operand)
             value = {"+": value + right, "-": value - right, "*": value * right}[sign] % modulus
-            run.append(str(value))
-        at_steps = [run[_place(left) - 1 : _place(left)] for left in lefts]
-        if at_steps == [[value] for value in values]:
+            run[place] = str(value)
+        if [run.get(_place(left)) for left in lefts] == values:
             runs.append(run)
     return runs
 
 
-def _chain_events(milestones: Sequence[Milestone], runs: list[list[str]], text: str) -> Iterator[_Event]:
+def _chain_events(
+    milestones: Sequence[Milestone], runs: Sequence[Mapping[int, str]], text: str
+) -> Iterator[_Event]:
     index_of = {
         _place(milestone.equations[-1].partition("=")[0]): i for i, milestone in enumerate(milestones)
     }
+    first = min(runs[0])
     for step in _CHAIN_STEP_OR_BOX.finditer(text):
         if (content := step["content"]) is not None:
             is_error = content.strip() != milestones[-1].value
             yield _Event(*step.span("content"), is_error, [len(milestones) - 1])
             continue
         place = _place(step["left"])
+        # What comes before the first milestone is not known.
+        if place < first:
+            continue
         # No value is correct for an operation that the question does not have.
-        allowed = {value for run in runs for value in run[place - 1 : place]}
+        allowed = {run[place] for run in runs if place in run}
         indices = [index_of[place]] if place in index_of else []
         yield _Event(*step.span("value"), step["value"] not in allowed, indices)

@@ -24,6 +24,7 @@ from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
+from seele.reward.milestones import milestones_of, num_shown
 from seele.rollout.templates import HINT, QUESTION, ask_with_hint
 from seele_eval import hint_search
 from seele_eval.arguments import share
@@ -51,10 +52,15 @@ def steps_within(steps: Sequence[str], longest: float) -> int:
 
 
 def guided_copy(instance: Instance, hint_steps: int, request: str) -> Instance:
-    """The problem with this many steps of its solution in its question, under an id of its own."""
-    question = ask_with_hint(request, instance.question, "".join(instance.steps[:hint_steps]))
+    """The problem with this many steps of its solution in its question, under an id of its own and with the
+    milestones that lie ahead.
+    """
+    hint = instance.hint(hint_steps)
+    question = ask_with_hint(request, instance.question, hint)
     copy_id = content_id(instance.data_source, question, instance.steps, instance.answer)
-    return replace(instance, instance_id=copy_id, question=question)
+    milestones = milestones_of(instance)
+    ahead = milestones[num_shown(milestones, len(hint)) :]
+    return replace(instance, instance_id=copy_id, question=question, milestones=ahead)
 
 
 def sample(options: argparse.Namespace, *, complete: Complete | None = None) -> str:

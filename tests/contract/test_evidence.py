@@ -15,12 +15,13 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.data.storage.files import file_sha256
-from seele.errors import DataError
+from seele.errors import ConfigError, DataError
 from seele.records import Instance, Segment, Walk
 from seele.report.build import summarise
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.curves import COSTS, spent
 from seele.report.figures import draw_figures
+from seele.report.series import PRACTICE
 from seele.reward.milestones import find_milestones, walk
 from seele.reward.walks import find_walk
 from seele_verl.checks.preflight import check_settings
@@ -136,6 +137,13 @@ def test_a_task_whose_runs_are_all_stored_needs_no_base_model(load_from, monkeyp
         capsys.readouterr().out
         == "arc_1d/grpo/seed_0: stored already\narc_1d/grpo+sec/seed_0: stored already\n"
     )
+    # They can be made without a run, for those of one's own.
+    made = []
+    monkeypatch.setattr(run, "prepare", made.append)
+    monkeypatch.setattr(sys, "argv", ["run.py", "arc_1d", "--prepare"])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert (ended.value.code, made, capsys.readouterr().out) == (0, ["arc_1d"], "")
 
 
 def test_hints_that_end_do_so_after_60_percent_of_the_planned_steps(evidence, monkeypatch):
@@ -284,6 +292,11 @@ def test_the_runs_of_a_task_began_with_one_base_model(evidence):
             for run in map(tables.read, folders)
         }
         assert len(starts) <= 1, (task, starts)
+        # Also where an arm comes first that had a stage before.
+        groups = ("arms", "credit", "published", "released")
+        lines = tables.final_table(task, ["sft_rl", *(arm for group in groups for arm in contents[group])])
+        if starts and len(lines.splitlines()) > 1:
+            assert lines.splitlines()[2].split(" | ")[2:4] == [*map(tables.share, *starts)], task
 
 
 def test_a_kept_base_model_is_the_one_whose_samples_are_stored(load_from, tmp_path):
@@ -402,6 +415,7 @@ def test_what_reports_and_comparisons_read_is_packed(load_from):
     summarise(watched)
     prediction.measured(watched)
     assert all(cost.metric == "step" or archive.KEPT.fullmatch(cost.metric) for cost in COSTS.values())
+    assert all(archive.KEPT.fullmatch(name) for name in (*PRACTICE, "milestones/false_alarms"))
     # The run was stored before runs counted packed tokens.
     absent = {name for name, cost in COSTS.items() if spent(watched.metrics, cost) is None}
     assert absent == {"tokens_trained_packed", "tokens_trained_informative"}
@@ -496,7 +510,7 @@ def test_the_first_mistake_of_a_solution(load_from):
 
 
 def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_own(
-    evidence, load_from, tmp_path, monkeypatch
+    evidence, load_from, tmp_path, monkeypatch, capsys
 ):
     archive = load_from(EVIDENCE, "archive")
     leaderboard = load_from(EVIDENCE, "leaderboard")
@@ -505,10 +519,20 @@ def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_ow
     stored = archive.read_task("mixed")
     for seed in (0, 1):
         archive.unpack(stored[f"seele-n8/seed_{seed}"], tmp_path / f"mine_{seed}")
+    for name, share_kept in (("mine_1", 0.95), ("short_0", 0.5)):
+        archive.unpack(stored[f"seele-n8/seed_{name[-1]}"], tmp_path / name)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (tmp_path / name / "metrics.jsonl").write_text("".join(lines[: int(share_kept * len(lines))]))
     page = tmp_path / "page.md"
-    added = [f"--add=mixed/mine={tmp_path}/mine_{seed}" for seed in (0, 1)]
+    added = [f"--add=mixed/{name[:-2]}={tmp_path}/{name}" for name in ("mine_0", "mine_1", "short_0")]
     monkeypatch.setattr("sys.argv", ["leaderboard.py", f"--out={page}", *added])
     leaderboard.main()
+    remarks = capsys.readouterr().err
+    assert "mixed, equal tokens generated: short is not compared, because a run of it spent too" in remarks
+    assert f"mixed, equal tokens generated: {tmp_path}/mine_1 ends first, so all arms are" in remarks
+    assert "mixed: Fewer than 3 seeds, so no interval: mine (2)." in remarks
+    assert re.search(f"mixed: Not the same rollouts of a prompt: .*{tmp_path}/mine_0", remarks)
+    assert "seele_paper" not in remarks
     mine, theirs = (
         next(line for line in page.read_text().splitlines() if line.startswith(f"| `{arm}`"))
         for arm in ("mine", "seele-n8")
@@ -518,6 +542,35 @@ def test_the_leaderboard_is_what_the_stored_runs_give_and_takes_a_run_of_ones_ow
     monkeypatch.setattr("sys.argv", ["leaderboard.py", "--add=mixd/mine=nowhere"])
     with pytest.raises(SystemExit):
         leaderboard.main()
+
+
+def test_the_leaderboard_refuses_a_run_of_other_problems_or_another_base_model(
+    load_from, tmp_path, monkeypatch
+):
+    archive, leaderboard = load_from(EVIDENCE, "archive"), load_from(EVIDENCE, "leaderboard")
+    stored = {"mixed": {"grpo": [Path("mixed/grpo/seed_0")]}, "replication": {}}
+    monkeypatch.setattr(leaderboard, "stored_runs", lambda task, arms: stored[task])
+    archive.unpack(archive.read_task("mixed")["seele-n8/seed_0"], tmp_path)
+    file = tmp_path / "resolved.yaml"
+    settings, added = file.read_text(), {"mine": [tmp_path]}
+    leaderboard.check_added("mixed", added)
+    with pytest.raises(ConfigError, match="no stored run of grpo; choose another"):
+        leaderboard.check_added("replication", added)
+    for old, new, refusal in (
+        ("evidence/mixed/heldout", "evidence/easy/heldout", r"expected all of .*mixed/heldout.*--prepare"),
+        ("val_max_samples: -1", "val_max_samples: 9", r"val_max_samples=9; expected all of"),
+        ("models/chains-", "models/other-", r"began with the model .*models/other-.* with two_styles;"),
+    ):
+        assert old in settings
+        file.write_text(settings.replace(old, new))
+        leaderboard.read_own.cache_clear()
+        with pytest.raises(ConfigError, match=refusal):
+            leaderboard.check_added("mixed", added)
+    # A task that differs in arms and seeds has the same problems, and a path may be absolute.
+    same = settings.replace("data/prepared/evidence/mixed/", "/my/data/prepared/evidence/replication/")
+    file.write_text(same)
+    leaderboard.read_own.cache_clear()
+    leaderboard.check_added("mixed", added)
 
 
 def test_the_leaderboard_takes_the_arms_that_another_task_lends_and_counts_them_there(

@@ -98,6 +98,17 @@ def test_the_answer_counts_as_much_as_its_reward():
     assert spans[1][2].advantage == pytest.approx(0.1 - (0.8 + 1) / 3)
 
 
+def test_a_sure_error_on_the_way_to_the_answer_earns_nothing_stopped_or_not():
+    def with_error(index, reward):
+        wrong = rollout(index, True, True, False, reward=reward)
+        walked = dataclasses.replace(wrong.grade.walk, first_error=5)
+        return dataclasses.replace(wrong, grade=dataclasses.replace(wrong.grade, walk=walked))
+
+    # The first is never stopped, and its form earns something.
+    spans = MilestoneCredit(SETTINGS).take_step({"u": visit(with_error(0, 0.1), with_error(1, None))})["u"]
+    assert spans[0] == spans[1] and spans[0][2].advantage == pytest.approx(0 - (0 + 1) / 3)
+
+
 def test_without_a_prior_a_rollout_alone_is_compared_with_the_pass_rate():
     credit = MilestoneCredit(CreditConfig(name="milestones", prior_rollouts=0.0))
     spans = credit.take_step({"u": visit(*GROUP)})["u"]

@@ -834,7 +834,8 @@ def test_milestones_are_added_to_a_file_and_counted(file, tmp_path, capsys):
     out = tmp_path / "out.parquet"
     main_status("data", "milestones", file, "--out", out)
     said = capsys.readouterr().out
-    assert "3 problems, 3 milestones" in said and "33.3% of 3: steps before the last state a value" in said
+    assert "3 problems, 3 milestones" in said and "33.3% of 3: state a value" in said
+    assert " 0.0% of 3: steps before the last have a milestone" in said
     assert [instance.milestones for instance in read_problems(file)] == [None] * 3
     found = [instance.milestones for instance in read_problems(out)]
     # The step's value is the answer, for which the last milestone stands.
@@ -852,7 +853,9 @@ def test_milestones_of_ones_own_are_kept(tmp_path, capsys):
     own, file = (Milestone("mine", 1), Milestone("12", 2)), tmp_path / "mine.parquet"
     write_problems(file, [problem(1, milestones=own), problem(2)], split="train")
     main_status("data", "milestones", file)
-    assert "2 problems, 3 milestones; 1 problems had theirs, which are kept" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 problems, 3 milestones; 1 problems had theirs, which are kept" in said
+    assert "25.0% of 4: steps before the last have a milestone" in said
     assert read_problems(file)[0].milestones == own
 
 

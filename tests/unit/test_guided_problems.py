@@ -1,5 +1,7 @@
 """Guided copies of problems, from a made-up model."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -9,7 +11,7 @@ import pyarrow as pa
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_columns, read_problems, write_problems
 from seele.errors import ConfigError
-from seele.records import Finish, Instance
+from seele.records import Finish, Instance, Milestone
 from seele_eval import guided_problems, hint_search
 from seele_eval.guided_problems import guided_copy, steps_within
 from seele_eval.prompts import Response
@@ -100,6 +102,13 @@ def test_a_copy_differs_in_question_and_id(draw):
     assert (copy.steps, copy.answer, copy.level) == (STEPS["one"], "7", 2)
     assert copy.instance_id == content_id("made", copy.question, copy.steps, copy.answer)
     assert copy == guided_copy(instance("one"), 1, "{question} Know {hint}!")
+
+
+def test_a_copy_has_the_milestones_that_its_question_does_not_state():
+    own = (Milestone("4", 9), Milestone("5", 20), Milestone("7", 80))
+    copy = guided_copy(replace(instance("one"), milestones=own), 1, "{question} Know {hint}!")
+    assert copy.milestones == own[1:]
+    assert guided_copy(instance("one"), 1, "{question} Know {hint}!").milestones == (Milestone("7", 80),)
 
 
 def test_a_killed_command_goes_on_and_other_conditions_are_refused(draw, tmp_path):

@@ -679,6 +679,15 @@ def test_every_wrong_value_of_a_chain_is_its_first_error(operations_per_step, an
             assert walk(milestones, wrong, correct=True).first_error is None
 
 
+def test_a_chain_whose_beginning_the_question_states_is_judged_from_there():
+    steps = ("5a+4=9\n", "9b+3=2\n", "2c-1=1\n", "1d-2=9\n\\boxed{9}")
+    ahead = find_milestones("5 a+4 b+3 c-1 d-2", steps, "9")[2:]
+    right = walk(ahead, "".join(steps), correct=None)
+    assert right.first_error is None and [each[2:] for each in right.segments] == [(0, True), (1, True)]
+    assert walk(ahead, "9b+3=7\n2c-1=1\n", correct=None).first_error is None
+    assert walk(ahead, "9b+3=2\n2c-1=5\n", correct=None).first_error == 12
+
+
 def test_a_value_between_two_steps_of_a_chain_is_judged_where_the_modulus_is_known():
     steps = ("5a+4b+3=2\n", "2c-1d-2=9\n\\boxed{9}")
     milestones = find_milestones("5 a+4 b+3 c-1 d-2", steps, "9")
