@@ -15,6 +15,7 @@ from seele.errors import ConfigError, DataError
 from seele.records import Grade
 
 _DEFAULTS = RewardConfig()
+_SETTABLE = ("correct_from", "isolation", "memory_limit_mb")
 _CROSS_CHECKED = ("mathruler", "math_verify")
 
 # A process takes 100 MB, and a second to start.
@@ -71,6 +72,14 @@ def grade_command(
             show_default=f"{_MAX_CHARS}",
         ),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="KEY=VALUE of seele.reward for your own function: kwargs.NAME, correct_from, isolation or "
+            "memory_limit_mb.",
+        ),
+    ] = None,
 ) -> None:
     r"""Compare each prediction with its reference answer.
 
@@ -78,8 +87,9 @@ def grade_command(
     answer, while in training it counts as no answer. Numbers are read as text; any other prediction counts
     as no answer. multiple_choice reads the texts of a row's options, if given, from the list `options`. A row
     whose `data_source` is countdown, zebra or arc_1d is graded by that task's checker, whichever built-in
-    grader is chosen. Your own reward function grades every row and finds its solution in the list `steps`;
-    its reward and its other values are written as `reward` and `reward_extra`.
+    grader is chosen. Your own reward function grades every row and finds its solution in the list `steps`,
+    of which `hint_steps` were shown (0 by default); its reward and its other values are written as `reward`
+    and `reward_extra`.
     """
     from seele.data.storage.files import read_json_lines, write_atomically
     from seele.reward.graders import GRADERS
@@ -91,6 +101,11 @@ def grade_command(
         raise ConfigError(
             f"--max-chars {max_chars}: a reward function of your own gets texts of any length; leave it out"
         )
+    if settings and not is_function:
+        raise ConfigError(
+            f"--set {settings[0]}: has no effect on the grader {grader!r}, which is not your own"
+        )
+    reward = _reward_settings(settings or [])
     read = [_read_case(at, row) for at, row in read_json_lines(cases)]
 
     def grade_by(name: str) -> Sequence[Grade]:
@@ -105,8 +120,8 @@ def grade_command(
         return [_check(case) if case.data_source in CHECKERS else next(graded) for case in read]
 
     if is_function:
-        settings = {"grader": grader, "num_workers": workers, "time_limit_s": time_limit_s}
-        grades: Sequence[Grade] = _call_function(read, from_mapping(RewardConfig, settings, "seele.reward"))
+        reward |= {"grader": grader, "num_workers": workers, "time_limit_s": time_limit_s}
+        grades: Sequence[Grade] = _call_function(read, from_mapping(RewardConfig, reward, "seele.reward"))
     else:
         grades = grade_by(grader)
     graded = [
@@ -120,6 +135,24 @@ def grade_command(
     if cross_check is not None:
         first, second = (grades if name == grader else grade_by(name) for name in _CROSS_CHECKED)
         typer.echo(_write_cross_check(cross_check, read, first, second))
+
+
+def _reward_settings(settings: list[str]) -> dict[str, Any]:
+    """Return settings of ``RewardConfig`` by name."""
+    from seele.cli.data_prepare import parse_settings
+
+    reward: dict[str, Any] = {"kwargs": {}}
+    for key, value in parse_settings(settings).items():
+        section, _, name = key.partition(".")
+        if section == "kwargs" and name:
+            reward["kwargs"][name] = value
+        elif key in _SETTABLE:
+            reward[key] = value
+        else:
+            raise ConfigError(
+                f"--set {key}: expected kwargs.NAME, {', '.join(_SETTABLE[:-1])} or {_SETTABLE[-1]}"
+            )
+    return reward
 
 
 def _grade(
@@ -137,20 +170,21 @@ def _call_function(cases: Sequence[Case], settings: RewardConfig) -> list[Grade]
     from seele.records import Instance
     from seele.reward.function_grader import FunctionGrader
 
-    with FunctionGrader(settings) as grader:
-        return grader.grade_problems(
-            (
-                case.answer or "",
-                Instance(
-                    instance_id=str(case.row.get("id", case.at)),
-                    data_source=case.data_source,
-                    question=str(case.row.get("question", "")),
-                    steps=_steps_of(case),
-                    answer=case.gold,
-                ),
-            )
-            for case in cases
+    problems = [
+        (
+            case.answer or "",
+            Instance(
+                instance_id=str(case.row.get("id", case.at)),
+                data_source=case.data_source,
+                question=str(case.row.get("question", "")),
+                steps=_steps_of(case),
+                answer=case.gold,
+            ),
         )
+        for case in cases
+    ]
+    with FunctionGrader(settings) as grader:
+        return grader.grade_problems(problems, hint_steps=[_hint_steps_of(case) for case in cases])
 
 
 def _steps_of(case: Case) -> tuple[str, ...]:
@@ -158,6 +192,15 @@ def _steps_of(case: Case) -> tuple[str, ...]:
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise DataError(f"{case.at}, key 'steps': expected a list of texts, got {reprlib.repr(steps)}")
     return tuple(steps)
+
+
+def _hint_steps_of(case: Case) -> int:
+    shown, most = case.row.get("hint_steps", 0), len(case.row.get("steps", []))
+    if not isinstance(shown, int) or isinstance(shown, bool) or not 0 <= shown <= most:
+        raise DataError(
+            f"{case.at}, key 'hint_steps': expected a number of steps from 0 to {most}, got {shown!r}"
+        )
+    return shown
 
 
 def _check(case: Case) -> Grade:

@@ -21,8 +21,9 @@ class DataConfig:
     """
 
     validated_training_problems: int = 0
-    """Number of training problems, spread evenly over the files, that every validation includes without a
-    hint. Their accuracy has the training file's name (``val/accuracy/chains/train``).
+    """Number of training problems, spread evenly over the files and without guided copies, that every
+    validation includes without a hint. Their accuracy has the training file's name
+    (``val/accuracy/chains/train``).
     """
 
     def __post_init__(self) -> None:

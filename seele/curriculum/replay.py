@@ -134,8 +134,8 @@ class SuccessPool:
 
 
 class LastSuccesses:
-    """Each problem's last success: among a visit's successes with the shortest hint, the one that the policy
-    was surest of.
+    """Each problem's last success that ended by itself: among a visit's successes with the shortest hint, the
+    one that the policy was surest of.
     """
 
     _HEADER: ClassVar[State] = {"pool": "last_successes", "version": 1}
@@ -152,7 +152,9 @@ class LastSuccesses:
             right = [
                 rollout
                 for rollout in rollouts
-                if rollout.grade.correct and (kept is None or rollout.hint_steps <= kept.hint_steps)
+                if rollout.grade.correct
+                and rollout.completion.finish is Finish.STOP
+                and (kept is None or rollout.hint_steps <= kept.hint_steps)
             ]
             if right:
                 best = min(right, key=attrgetter("preference"))

@@ -8,14 +8,15 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from seele.data.steps.cutting import split_steps
-from seele.records import Instance, State, Visit
+from seele.records import Finish, Instance, State, Visit
 from seele.saved_state import read_count, read_state
 
 
 class OwnSolutions:
     """One correct response per problem, with the hint in front, from the last visit that had any.
 
-    Among the correct responses to the shortest hint, the one that the policy was surest of is kept.
+    Among the correct responses to the shortest hint that ended by themselves, the one that the policy was
+    surest of is kept: a truncated response may repeat itself, and the policy is surest of repetitions.
 
     Args:
         goes_on_from_hint: Whether responses continue their hint. Otherwise the user states it, and each
@@ -31,7 +32,11 @@ class OwnSolutions:
     def learn(self, visits: Mapping[int, Visit]) -> None:
         """Store the solutions of a step's visits, by problem."""
         for problem, visit in visits.items():
-            right = [rollout for rollout in visit.generated if rollout.grade.correct]
+            right = [
+                rollout
+                for rollout in visit.generated
+                if rollout.grade.correct and rollout.completion.finish is Finish.STOP
+            ]
             if right:
                 best = min(right, key=attrgetter("preference"))
                 hint = visit.instance.steps[: best.hint_steps] if self._goes_on_from_hint else ()

@@ -69,9 +69,21 @@ class FunctionGrader(ProblemGrader):
         [grade] = await asyncio.to_thread(self._workers.ask_all, [item], self._ask)
         return grade
 
-    def grade_problems(self, texts_and_instances: Iterable[tuple[str, Instance]]) -> list[Grade]:
-        """Grade responses with one call per worker at a time; errors are those of ``grade_rollout``."""
-        items = [item_of(text, instance, hint_steps=0) for text, instance in texts_and_instances]
+    def grade_problems(
+        self, texts_and_instances: Iterable[tuple[str, Instance]], *, hint_steps: Iterable[int] | None = None
+    ) -> list[Grade]:
+        """Grade responses with one call per worker at a time; errors are those of ``grade_rollout``.
+
+        Args:
+            texts_and_instances: As in ``ProblemGrader``.
+            hint_steps: Steps of the worked solution that each response was shown; None for none.
+        """
+        pairs = list(texts_and_instances)
+        shown = [0] * len(pairs) if hint_steps is None else hint_steps
+        items = [
+            item_of(text, instance, hint_steps=steps)
+            for (text, instance), steps in zip(pairs, shown, strict=True)
+        ]
         if self._loop is None:
             return self._workers.ask_all(items, self._ask)
 

@@ -1,15 +1,17 @@
 """Measure a model's accuracy against the number of revealed steps, before training.
 
-    python -m seele_eval.hint_curve --model M --problems FILE.parquet --out O [--steps 5] [--limit 200]
+    python -m seele_eval.hint_curve --model M --problems FILE.parquet --out O [--steps N] [--limit 200]
 
 Only problems with exactly ``--steps`` steps are used, each with every legal hint, so that all points share
-the same problems. The table corresponds to the paper's figure 8 (arXiv:2509.06923).
+the same problems; by default, with the file's most frequent number of steps, from two on. The table
+corresponds to the paper's figure 8 (arXiv:2509.06923).
 """
 
 import argparse
 import itertools
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,17 +61,27 @@ class Point:
     """Share of responses that the token limit ended."""
 
 
-def choose_problems(path: Path, *, steps: int, limit: int) -> list[Instance]:
+def choose_problems(path: Path, *, steps: int | None, limit: int) -> list[Instance]:
     """The first ``limit`` problems of the file with exactly ``steps`` steps.
+
+    Args:
+        path: Problems in our schema.
+        steps: None for the most frequent number of steps, from two on; of several, the largest.
+        limit: Largest number of problems.
 
     Raises:
         DataError: If there are no such problems.
     """
     problems = read_problems(path)
+    counts = Counter(len(problem.steps) for problem in problems)
+    if steps is None:
+        hintable = [number for number in counts if number > 1]
+        if not hintable:
+            raise DataError(f"{path}: no problem has two steps, so none can have a hint")
+        steps = max(hintable, key=lambda number: (counts[number], number))
     chosen = [problem for problem in problems if len(problem.steps) == steps][:limit]
     if not chosen:
-        counts = sorted({len(problem.steps) for problem in problems})
-        raise DataError(f"{path}: no problem has {steps} steps; the problems have {counts}")
+        raise DataError(f"{path}: no problem has {steps} steps; the problems have {sorted(counts)}")
     return chosen
 
 
@@ -123,6 +135,11 @@ def measure(options: argparse.Namespace) -> list[Point]:
     """
     check_folder(options.out)
     problems = choose_problems(options.problems, steps=options.steps, limit=options.limit)
+    if options.steps is None:
+        options.steps = len(problems[0].steps)
+        sys.stderr.write(
+            f"{options.problems}: {len(problems)} problems of {options.steps} steps; --steps N for others\n"
+        )
     find_weights(find_model(str(options.model)))
     options.stop = stop_of(options.template, options.stop, options.model)
     responses = sample_hinted(
@@ -218,7 +235,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for hint_curve.json and hint_curve.md"
     )
-    parser.add_argument("--steps", type=positive, default=5, help="use problems with exactly this many steps")
+    parser.add_argument(
+        "--steps",
+        type=positive,
+        help="use problems with exactly this number of steps; default: the most frequent number, from 2 on",
+    )
     parser.add_argument("--limit", type=positive, default=200, help="largest number of problems")
     parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
     parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")

@@ -169,6 +169,12 @@ def test_what_the_table_refuses_is_refused_with_its_message(row):
     assert code(row["the message"])[0] in str(error)
 
 
+def test_a_hint_in_the_users_turn_ends_no_thoughts():
+    thoughts = ("seele.reward.after_thinking=true", "seele.imitation.coefficient=0")
+    assert "or set seele.hints.placement=user" in str(refusal("seele", *thoughts))
+    assert refusal("seele", *thoughts, "seele.hints.placement=user") is None
+
+
 def refuse(row: dict[str, str]) -> ConfigError:
     method, *settings = code(row["choose"])[0].split()
     with pytest.raises(ConfigError) as caught:

@@ -143,6 +143,21 @@ def test_pages_and_code_avoid_habits_that_stop_a_reader():
     assert found == []
 
 
+def test_the_page_of_symptoms_quotes_messages_that_exist():
+    folders = ("seele", "seele_models", "verl/seele_verl", "simpleRL-reason/seele_eval")
+    files = [
+        file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in (".py", ".html")
+    ]
+    said = re.sub(r'"\s*\n\s*f?"', "", "".join(file.read_text() for file in files))
+    others = {"seele: command not found", "killed due to the node running low on memory"}
+    cells = re.findall(r"^\| ([^|]*)\|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    parts = [
+        part.strip() for cell in cells for text in re.findall("`(.*?)`", cell) for part in text.split("...")
+    ]
+    assert len(parts) > 40
+    assert [part for part in parts if part not in said and part not in others] == []
+
+
 def test_docstrings_begin_as_sentences():
     found = [
         f"{named(file)}:{number}: {text.strip().splitlines()[0]}"

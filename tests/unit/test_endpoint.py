@@ -735,6 +735,11 @@ def test_only_problems_of_the_same_length_are_compared(tmp_path):
     assert [p.instance_id for p in choose_problems(path, steps=3, limit=2)] == ["p1", "p3"]
     with pytest.raises(DataError, match=r"no problem has 5 steps; the problems have \[2, 3\]"):
         choose_problems(path, steps=5, limit=2)
+    write_problems(path, [problem_of_length(i, n) for i, n in enumerate([1, 1, 1, 2, 3, 3, 2])], split="p")
+    assert [p.instance_id for p in choose_problems(path, steps=None, limit=9)] == ["p4", "p5"]
+    write_problems(path, [problem_of_length(0, 1)], split="p")
+    with pytest.raises(DataError, match="no problem has two steps"):
+        choose_problems(path, steps=None, limit=2)
 
 
 def test_hand_worked_curve():

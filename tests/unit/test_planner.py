@@ -808,6 +808,8 @@ def test_a_success_behind_a_shorter_hint_takes_the_place_of_one_behind_a_longer(
     successes.observe({1: rollouts(0, 1)})
     assert successes.of([1])[1].hint_steps == 0
     assert successes.metrics() == {"problems": 1.0, "hinted": 0.0}
+    successes.observe({1: rollouts(1, finish=Finish.LENGTH), 2: rollouts(1, finish=Finish.LENGTH)})
+    assert successes.of([1, 2])[1].completion.text == "1" and len(successes.of([1, 2])) == 1, "truncated"
 
 
 def test_restored_successes_are_the_same():
@@ -858,6 +860,8 @@ def test_the_policys_right_response_becomes_the_solution_of_the_next_visits():
     # The hint of the next visit is part of that solution; a visit without success changes nothing.
     own.learn({1: visited(*hinted(1, 1), steps=("x\n", "y\n", "1"))})
     own.learn({1: visited(*rollouts(0, 0))})
+    # Nor does one whose only right response was truncated.
+    own.learn({1: visited(*rollouts(1, finish=Finish.LENGTH))})
     assert own.applied(1, problem).steps == ("x\n", "0")
     whole = OwnSolutions(goes_on_from_hint=False)
     whole.learn({1: visited(*hinted(2, 0, 1, 1))})

@@ -314,23 +314,36 @@ def test_impossible_settings_are_refused(settings, message):
         RewardConfig(**settings)
 
 
-def test_a_row_of_a_file_may_have_the_solutions_steps(tmp_path):
+def test_a_row_of_a_file_is_graded_as_in_training(tmp_path):
     from typer.testing import CliRunner
 
     from seele.cli.main import app
 
     function, cases, out = (tmp_path / name for name in ("own.py", "cases.jsonl", "graded.jsonl"))
     arguments = "data_source, solution_str, ground_truth, extra_info"
-    function.write_text(f"def count({arguments}): return len(extra_info['steps']) / 4\n")
+    function.write_text(
+        f"def count({arguments}, per=4): return len(extra_info['steps']) / per + extra_info['hint_ratio']\n"
+    )
     command = ["grade", str(cases), "--out", str(out), "--grader", f"{function}:count", "--workers", "1"]
     row = {"gold": "4", "pred": "5"}
     cases.write_text(f"{json.dumps(row | {'steps': ['a', 'b']})}\n{json.dumps(row)}\n")
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert [json.loads(line)["reward"] for line in out.read_text().splitlines()] == [0.5, 0.0]
-    cases.write_text(json.dumps(row | {"steps": "a"}))
-    error = CliRunner().invoke(app, command).exception
-    assert "line 1, key 'steps': expected a list of texts, got 'a'" in str(error)
+    cases.write_text(json.dumps(row | {"steps": ["a", "b"], "hint_steps": 1}))
+    settings = [f"--set={each}" for each in ("kwargs.per=8", "correct_from=0.75", "isolation=none")]
+    assert CliRunner().invoke(app, [*command, *settings]).exit_code == 0
+    graded = json.loads(out.read_text())
+    assert (graded["reward"], graded["correct"]) == (0.75, True)
+    for bad, complaint in (
+        ({"steps": "a"}, "line 1, key 'steps': expected a list of texts, got 'a'"),
+        (
+            {"steps": ["a"], "hint_steps": 2},
+            "line 1, key 'hint_steps': expected a number of steps from 0 to 1",
+        ),
+    ):
+        cases.write_text(json.dumps(row | bad))
+        assert complaint in str(CliRunner().invoke(app, command).exception)
 
 
 def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
@@ -350,6 +363,8 @@ def test_a_file_of_answers_is_graded_by_it(file, tmp_path):
         ("--workers", "0", "seele.reward: num_workers must be finite and positive, got 0"),
         ("--time-limit-s", "nan", "seele.reward: time_limit_s must be finite and positive, got nan"),
         ("--max-chars", "5", "--max-chars 5: a reward function of your own gets texts of any length"),
+        ("--set", "format_score=0.1", "--set format_score: expected kwargs.NAME, correct_from, isolation or"),
+        ("--set", "kwargs.most=1", "seele.reward.grader: "),
     ):
         error = CliRunner().invoke(app, [*command, option, value]).exception
         assert isinstance(error, ConfigError) and str(error).startswith(complaint)

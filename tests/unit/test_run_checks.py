@@ -12,13 +12,15 @@ import pytest
 pytest.importorskip("omegaconf", reason="omegaconf is not installed")
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
+import pyarrow as pa
 from omegaconf import OmegaConf
 
 from seele.config import SeeleConfig
 from seele.config.run import DataConfig
 from seele.config.training import InterleaveConfig, OffPolicyConfig
 from seele.data.overlong import Fits
-from seele.data.storage.schema import read_problems, write_problems
+from seele.data.storage.parquet import set_column
+from seele.data.storage.schema import read_columns, read_problems, write_problems
 from seele.errors import ConfigError, DataError, PluginError
 from seele.records import Instance
 from seele.reward.milestones import milestones_of
@@ -322,6 +324,12 @@ def test_what_does_not_fit_is_left_out_and_the_trainers_data_set_lacks_it_too(de
     config.data.train_max_samples = -1
     config.data.validated_training_problems = 9
     assert len(ProblemDataset(config.data.val_files, TOKENIZER, config.data)) == 1 + len(kept.training)
+    (train,) = map(Path, config.data.train_files)
+    guides = [int(row["question"] in ("1+1", "3+1")) for row in read_columns(train, ["question"])]
+    set_column(train, tmp_path / "guided.parquet", pa.field("guided_by", pa.int64()), guides)
+    guided = {**config.data, "train_files": [str(tmp_path / "guided.parquet")], "overlong_record": None}
+    problems = ProblemDataset(config.data.val_files, TOKENIZER, OmegaConf.create(guided)).instance_ids
+    assert problems[2:4] == ["p0", "p2"] and not {"p1", "p3"} & {*problems}, "their question has no hint"
     assert ProblemDataset(config.data.train_files, TOKENIZER, config.data, max_samples=6).instance_ids == [
         "p0",
         "p1",

@@ -482,9 +482,13 @@ def test_a_hint_curve_tells_format_from_knowledge(monkeypatch, problems, tmp_pat
 
     def points(*argv):
         common = ["--model", str(tmp_path), "--problems", str(problems), "--out", str(tmp_path / "out")]
-        assert hint_curve.main([*common, "--steps", str(len(FOUR.steps)), *argv]) == 0
-        written = json.loads((tmp_path / "out" / "hint_curve.json").read_text())["points"]
-        return [(p["accuracy"], p["no_answer_share"]) for p in written], capsys.readouterr().err
+        assert hint_curve.main([*common, *argv]) == 0
+        written = json.loads((tmp_path / "out" / "hint_curve.json").read_text())
+        assert written["conditions"]["steps"] == len(FOUR.steps)
+        said = capsys.readouterr().err.removeprefix(
+            f"{problems}: 1 problems of 2 steps; --steps N for others\n"
+        )
+        return [(p["accuracy"], p["no_answer_share"]) for p in written["points"]], said
 
     in_boxes, warning = points()
     assert in_boxes[0] == (0.0, 1.0) and in_boxes[1] == (1.0, 0.0)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow.parquet as pq
 from torch.utils.data import Dataset
 
 from seele.config import HintConfig
@@ -15,6 +16,9 @@ from seele.data.steps.hint_units import for_hints
 from seele.data.storage.schema import read_columns
 from seele.reward.milestones import milestones_of
 from seele_verl.settings import read_hints
+
+GUIDED_BY = "guided_by"
+"""Column of ``seele data guide``: the number of steps of the solution in the question."""
 
 
 class ProblemDataset(Dataset[dict[str, Any]]):
@@ -46,7 +50,7 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         count = 0 if config is None else config.get("validated_training_problems", 0)
         if count and [*data_files] == [*config.val_files]:
             training = read_fitting_problems(config.train_files, config.train_max_samples, record)
-            self._problems += spread(training, count)
+            self._problems += spread(without_guided_copies(training), count)
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -81,6 +85,16 @@ class ProblemDataset(Dataset[dict[str, Any]]):
         """
         rows = {path: read_columns(path, names) for path in {problem.path for problem in self._problems}}
         return [rows[problem.path][problem.row] for problem in self._problems]
+
+
+def without_guided_copies(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems whose question has no hint in it."""
+    guided = {
+        path: pq.read_table(path, columns=[GUIDED_BY])[GUIDED_BY].to_pylist()
+        for path in {problem.path for problem in problems}
+        if GUIDED_BY in pq.read_schema(path).names
+    }
+    return [each for each in problems if each.path not in guided or not guided[each.path][each.row]]
 
 
 def spread(problems: Sequence[Problem], count: int) -> list[Problem]:

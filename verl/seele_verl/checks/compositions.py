@@ -39,11 +39,11 @@ def check_composition(config: DictConfig, seele: SeeleConfig) -> None:
     _check_spare_problems(config, seele)
     _check_overlong_penalty(config, seele)
     check_rollout_correction(config, seele)
-    if seele.reward.after_thinking and seele.hints.gives_hints:
+    if seele.reward.after_thinking and seele.hints.gives_hints and seele.hints.user_request is None:
         raise ConfigError(
             "seele.reward.after_thinking: true, but a hint "
             f"(seele.hints.controller={seele.hints.controller}) may end the thoughts, which a rollout's text "
-            "does not show; leave it false"
+            "does not show; leave it false, or set seele.hints.placement=user"
         )
     _check_sampling(config, seele)
     if not config.actor_rollout_ref.rollout.calculate_log_probs:
