@@ -6,7 +6,6 @@ from operator import attrgetter
 
 from seele.config import SeeleConfig
 from seele.errors import ConfigError
-from seele.hints import steers_on_milestones
 from seele.methods.baselines import build_baseline
 from seele.methods.sources import SOURCES, OffPolicySource, build_source
 
@@ -189,6 +188,9 @@ class Method:
         """Refuse own solutions where another part needs the worked ones, or earlier hints."""
         if config.hints.refresh == "never":
             return
+        # Imported here: most users of methods need no controller.
+        from seele.hints import steers_on_milestones
+
         credit, name = config.credit, config.off_policy.source
         if source.reads_solutions or source.in_response:
             why = f"seele.off_policy.source={name} uses the worked ones"

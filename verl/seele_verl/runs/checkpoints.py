@@ -138,7 +138,7 @@ def drop_old_checkpoints(run: Path, *, newest: int, keep: int) -> None:
 
 
 def mark_passing(checkpoint: Path) -> None:
-    """Note that only ``seele.save_every_minutes`` caused a checkpoint, so that it goes once there is another."""
+    """Note that only ``seele.save_every_minutes`` caused a checkpoint: it goes once there is another."""
     (checkpoint / PASSING).touch()
 
 
