@@ -149,7 +149,7 @@ def read_run(path: Path, *, without: Collection[str] = (), own_parts: bool = Fal
     Args:
         path: The folder.
         without: Names of ``LARGE_PARTS`` to skip: they are empty, and have no notes.
-        own_parts: As in ``RunFolder``: whoever wrote the folder names the code.
+        own_parts: As in ``RunFolder``; the folder names the code.
 
     Raises:
         CheckpointError: If it is not a run folder.

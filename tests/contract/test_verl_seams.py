@@ -460,6 +460,7 @@ def test_a_step_ends_without_engines_that_died_and_is_saved_before_the_run_ends(
     trainer.run, trainer.global_steps, trainer.timing_raw = tmp_path, 3, {}
     trainer._lost_engines, trainer._saved_step, trainer._saved_at = False, 2, 0.0
     trainer.seele, trainer.log = SimpleNamespace(save_every_minutes=None), SimpleNamespace(warn=said.append)
+    trainer.config, trainer.total_training_steps = SimpleNamespace(trainer=SimpleNamespace(save_freq=2)), 9
     trainer._save_checkpoint = lambda: saved.append(trainer.global_steps)
     trainer.checkpoint_manager = object.__new__(CheckpointEngineManager)
     trainer.checkpoint_manager.replicas = ["first", "second"]
