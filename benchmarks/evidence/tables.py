@@ -397,6 +397,31 @@ def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
     return markdown_table(["task", "seeds", f"`{REFERENCE}`", f"`{HALF}`", *heads], rows)
 
 
+def checker_table(plan: Mapping[str, Any]) -> str:
+    """What hints add to credit by milestones, by the checker's quality and by cost."""
+    task, without, hinted = "milestones_checker", "milestones", "milestones-spread"
+    arms = [arm for arm in credit_arms(plan) if arm.startswith((f"{without}-v", f"{hinted}-v"))]
+    qualities = ["", *(arm.removeprefix(without) for arm in arms if not arm.startswith(hinted))]
+    rows = []
+    for quality in qualities:
+        found = [
+            results_on(
+                "heldout",
+                with_lenders(task, plan),
+                [REFERENCE, *credit_arms(plan)],
+                cost,
+                [f"{without}{quality}"],
+            ).get(f"{without}{quality}")
+            for cost in (COST, TRAINED)
+        ]
+        if not all(found):
+            return "No runs yet.\n"
+        differences = [each.arms[f"{hinted}{quality}"].difference for each in found if each]
+        rows.append([f"`{without}{quality}`", *map(_difference, differences)])
+    heads = [f"hints (spread) add at equal {COSTS[cost].title}" for cost in (COST, TRAINED)]
+    return markdown_table(["checker", *heads], rows)
+
+
 def final_table(task: str, arms: Sequence[str]) -> str:
     """Every arm at the end of its runs, with their cost; the base model comes first."""
     rows = []
@@ -654,6 +679,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-released": released_table("mixed+released", COST),
         "mixed-released-trained": released_table("mixed+released", TRAINED),
         "milestones-claim": claim_table(arms),
+        "milestones-checker-hints": checker_table(plan),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         # UFT ends with its plan.
