@@ -397,27 +397,22 @@ def tasks_table(tasks: Sequence[str], arms: Mapping[str, Sequence[str]]) -> str:
     return markdown_table(["task", "seeds", f"`{REFERENCE}`", f"`{HALF}`", *heads], rows)
 
 
-def checker_table(plan: Mapping[str, Any]) -> str:
+def checker_table(plan: Mapping[str, Any], arms: Sequence[str]) -> str:
     """What hints add to credit by milestones, by the checker's quality and by cost."""
-    task, without, hinted = "milestones_checker", "milestones", "milestones-spread"
-    arms = [arm for arm in credit_arms(plan) if arm.startswith((f"{without}-v", f"{hinted}-v"))]
-    qualities = ["", *(arm.removeprefix(without) for arm in arms if not arm.startswith(hinted))]
-    rows = []
-    for quality in qualities:
-        found = [
-            results_on(
-                "heldout",
-                with_lenders(task, plan),
-                [REFERENCE, *credit_arms(plan)],
-                cost,
-                [f"{without}{quality}"],
-            ).get(f"{without}{quality}")
-            for cost in (COST, TRAINED)
+    without, hinted = "milestones", "milestones-spread"
+    qualities = ["", *(f"-{change}" for change in plan["credit_changes"] if change.startswith("v"))]
+    checkers = [without + quality for quality in qualities]
+    task = with_lenders("milestones_checker", plan)
+    by_cost = [results_on("heldout", task, arms, cost, checkers) for cost in (COST, TRAINED)]
+    if any(checker not in results for results in by_cost for checker in checkers):
+        return "No runs yet.\n"
+    rows = [
+        [
+            f"`{checker}`",
+            *(_difference(results[checker].arms[hinted + quality].difference) for results in by_cost),
         ]
-        if not all(found):
-            return "No runs yet.\n"
-        differences = [each.arms[f"{hinted}{quality}"].difference for each in found if each]
-        rows.append([f"`{without}{quality}`", *map(_difference, differences)])
+        for checker, quality in zip(checkers, qualities, strict=True)
+    ]
     heads = [f"hints (spread) add at equal {COSTS[cost].title}" for cost in (COST, TRAINED)]
     return markdown_table(["checker", *heads], rows)
 
@@ -679,7 +674,7 @@ def all_tables(plan: Mapping[str, Any]) -> dict[str, str]:
         "mixed-released": released_table("mixed+released", COST),
         "mixed-released-trained": released_table("mixed+released", TRAINED),
         "milestones-claim": claim_table(arms),
-        "milestones-checker-hints": checker_table(plan),
+        "milestones-checker-hints": checker_table(plan, [*credit_arms(plan)]),
         "prediction": prediction_table("mixed"),
         "own-controllers": equal_cost_table("own", CONTROLLERS, references=[PAPER]),
         # UFT ends with its plan.

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
-from seele.data.storage.schema import content_id, read_problems, rewrite_problems
+from seele.data.storage.schema import GUIDED_BY, content_id, read_problems, rewrite_problems
 from seele.records import Instance
 from seele.reward.milestones import milestones_of, num_shown
 from seele.rollout.templates import HINT, QUESTION, ask_with_hint
@@ -31,9 +31,6 @@ from seele_eval.arguments import share
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
 from seele_eval.prompts import Complete, Request
-
-GUIDED_BY = "guided_by"
-"""The column added to OUT."""
 
 LONGEST = 0.25
 """Share of a solution's characters in the longest hint, as in summaries of the paper."""

@@ -13,12 +13,9 @@ from seele.config import HintConfig
 from seele.data.overlong import Problem, read_fitting_problems
 from seele.data.own_solutions import OwnSolutions
 from seele.data.steps.hint_units import for_hints
-from seele.data.storage.schema import read_columns
+from seele.data.storage.schema import GUIDED_BY, read_columns
 from seele.reward.milestones import milestones_of
 from seele_verl.settings import read_hints
-
-GUIDED_BY = "guided_by"
-"""Column of ``seele data guide``: the number of steps of the solution in the question."""
 
 
 class ProblemDataset(Dataset[dict[str, Any]]):

@@ -50,6 +50,8 @@ SCHEMA = pa.schema(
 
 REQUIRED_COLUMNS = ("instance_id", "data_source", "question", "steps", "answer")
 OPTIONAL_COLUMNS = ("level", "revealed_at", "milestones", "tiers")
+GUIDED_BY = "guided_by"
+"""The column that ``seele data guide`` adds: the number of steps of the solution in the question."""
 
 # verl 0.9.1 passes a row's columns to its agent loop as keyword arguments, along with these of its own ...
 _ARGUMENTS = "sampling_params session_id trace trajectory"
