@@ -13,6 +13,7 @@ from run import prepare
 
 from seele.data.storage.files import write_atomically
 from seele.data.storage.schema import read_problems
+from seele.records import GradeReason
 from seele_eval.conditions import installed_versions
 from seele_eval.generation import EngineSettings
 from seele_eval.hint_curve import sample_hinted
@@ -26,12 +27,13 @@ def measure(model: Path, problems_file: Path, *, samples: int, seed: int) -> dic
         for revealed in range(len(problem.legal_hint_ratios))
     ]
     settings = EngineSettings(max_tokens=response_tokens(load_plan()), seed=seed)
-    verdicts = sample_hinted(
+    responses = sample_hinted(
         model, asked, samples=samples, template="plain", temperature=1.0, settings=settings
     )
     accuracies: dict[str, list[float]] = {}
-    for (problem, _), corrects in zip(asked, verdicts, strict=True):
-        accuracies.setdefault(problem.instance_id, []).append(sum(corrects) / samples)
+    for (problem, _), sampled in zip(asked, responses, strict=True):
+        correct = sum(response.reason is GradeReason.CORRECT for response in sampled)
+        accuracies.setdefault(problem.instance_id, []).append(correct / samples)
     return accuracies
 
 

@@ -28,10 +28,10 @@ PromptFile = Annotated[
     Path | None,
     typer.Option(help="File with your own prompt, which contains {question}.", show_default=False),
 ]
-Attempts = Annotated[int, typer.Option(help="Most replies per problem.")]
+Attempts = Annotated[int, typer.Option(help="Maximum number of replies per problem.")]
 Temperature = Annotated[float, typer.Option(help="Sampling temperature of the first attempt.")]
 RetryTemperature = Annotated[float, typer.Option(help="Sampling temperature of later attempts.")]
-MaxTokens = Annotated[int, typer.Option(help="Most tokens of a reply.")]
+MaxTokens = Annotated[int, typer.Option(help="Maximum number of tokens in a reply.")]
 Seed = Annotated[int, typer.Option(help="Seed of a request; the number of the attempt is added.")]
 Extra = Annotated[
     str, typer.Option(help="JSON object of extra request fields; null removes a default field.")

@@ -68,7 +68,7 @@ def grade_command(
     max_chars: Annotated[
         int | None,
         typer.Option(
-            help="Texts longer than this are not graded; not by your own function, which gets every text.",
+            help="Longer texts are not graded; your own reward function gets texts of any length.",
             show_default=f"{_MAX_CHARS}",
         ),
     ] = None,

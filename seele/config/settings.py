@@ -71,8 +71,8 @@ class HintConfig:
     """
 
     request: str = PREFIX_REQUEST
-    """``placement=user``: the user's message if there is a hint. ``kind=tiers`` needs another one than the
-    default, which says that the hint is the beginning of a solution.
+    """``placement=user``: the user's message if there is a hint. ``kind=tiers`` needs a different text,
+    because the default says that the hint is the beginning of a solution.
     """
 
     when: str = "always"
@@ -335,7 +335,7 @@ class AdvantageConfig:
     """
 
     prior_rollouts: float = 4.0
-    """``hint_conditional`` only: number of rollouts that the controller's expectation is worth."""
+    """``hint_conditional`` only: weight of the controller's expectation, in rollouts."""
 
     shift: float = 0.0
     """``pooled`` only, without division by a standard deviation: offset added to the mean; below 0, successes
@@ -593,8 +593,8 @@ class SeeleConfig:
         partly = self.credit.stop and not self.credit.by_milestones and self.reward.format_score
         require(
             not partly,
-            f"credit.stop: a stopped rollout earns 0, and a problem's first, which never stops, may earn "
-            f"reward.format_score={partly}; set that to 0, or credit.name=milestones",
+            f"credit.stop: a stopped rollout earns 0, but a problem's first rollout, which is never stopped, "
+            f"may earn reward.format_score={partly}; set reward.format_score=0 or credit.name=milestones",
         )
         _require_positive_or_none("max_generated_tokens", self.max_generated_tokens)
         _require_positive_or_none("save_every_minutes", self.save_every_minutes)

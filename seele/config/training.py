@@ -28,8 +28,8 @@ class OffPolicyConfig:
     """
 
     loss: str = "shaped"
-    """Loss of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), r the ratio of its
-    probability to that under its writer (1 for a trace), without clipping. ``nll``: the negative
+    """Loss of an off-policy token. ``shaped``: -f(r) A with f(x) = x / (x + shaping), without clipping; r is
+    the token's probability divided by that under its author (1 for a trace). ``nll``: the negative
     log-likelihood, a mean over tokens. ``likelihood``: the same, but weighted like a rollout of advantage 1.
     ``surrogate``: as for every other token. ``trust_region``: that of ``likelihood``, with the gradient
     scaled by pi / shaping where the token's probability is below ``shaping`` (TRAPO); once for each hint of a
@@ -113,7 +113,7 @@ class CreditConfig:
     """
 
     prior_rollouts: float = 2.0
-    """Number of rollouts that the pass rate of other problems is worth in a segment's baseline."""
+    """Weight of the pass rate of other problems in a segment's baseline, in rollouts."""
 
     stop: bool = False
     """True if a rollout ends at its first sure error. The first rollout of each problem always continues."""

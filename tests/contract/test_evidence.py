@@ -15,8 +15,9 @@ import pytest
 pytest.importorskip("verl.trainer", reason="verl is not installed")
 
 from seele.data.storage.files import file_sha256
+from seele.data.storage.schema import write_problems
 from seele.errors import ConfigError, DataError
-from seele.records import Instance, Segment, Walk
+from seele.records import Finish, GradeReason, Instance, Segment, Walk
 from seele.report.build import summarise
 from seele.report.comparison.analysis import compare
 from seele.report.comparison.curves import COSTS, spent
@@ -24,6 +25,7 @@ from seele.report.figures import draw_figures
 from seele.report.series import PRACTICE
 from seele.reward.milestones import find_milestones, walk
 from seele.reward.walks import find_walk
+from seele.rollout.unanswered import Graded
 from seele_verl.checks.preflight import check_settings
 from seele_verl.settings import read_settings
 from seele_verl.train import compose
@@ -54,6 +56,23 @@ def test_every_arm_composes_with_its_budget(evidence, compose_groups_once, monke
         size = contents["ablation_size"] if is_ablation else contents["tasks"]["mixed"]
         plans_ahead = "schedule" in arm or "supervised" in arm
         assert settings.max_generated_tokens == (None if plans_ahead else size["generated_tokens"]), job.name
+
+
+def test_the_base_accuracy_is_counted_per_problem_and_hint(load_from, tmp_path, monkeypatch):
+    base_accuracy = load_from(EVIDENCE, "base_accuracy")
+    problem = Instance(
+        instance_id="p0", data_source="chains", question="1+2+3=?", steps=("1+2=3\n", "3+3=6"), answer="6"
+    )
+    write_problems(tmp_path / "train.parquet", [problem], split="train")
+    right, wrong = Graded("6", GradeReason.CORRECT, Finish.STOP), Graded("5", GradeReason.WRONG, Finish.STOP)
+    monkeypatch.setattr(
+        base_accuracy,
+        "sample_hinted",
+        lambda model, asked, samples, **_: [[right] * revealed + [wrong] * 2 for _, revealed in asked],
+    )
+    assert base_accuracy.measure(Path("model"), tmp_path / "train.parquet", samples=4, seed=0) == {
+        "p0": [revealed / 4 for revealed in range(len(problem.legal_hint_ratios))]
+    }
 
 
 def test_every_published_method_may_run(evidence, compose_groups_once, monkeypatch):

@@ -67,7 +67,10 @@ BAD = [
     ({"hints": {"rounds": True}}, "seele.hints.rounds: expected int, got True"),
     ({"hints": 4}, "seele.hints: expected a section with the keys ["),
     ({"credit": "milestones"}, "got 'milestones'; write seele.credit.name=milestones"),
-    ({"credit": {"stop": True}, "reward": {"format_score": 0.1}}, "reward.format_score=0.1; set that to 0"),
+    (
+        {"credit": {"stop": True}, "reward": {"format_score": 0.1}},
+        "reward.format_score=0.1; set reward.format_score=0",
+    ),
     ({"hints": {"settings": {1: 2}}}, "seele.hints: settings: keys must be names of settings, got [1]"),
     ({"hints": {"settings": 4}}, "seele.hints.settings: expected Mapping, got 4"),
     (
