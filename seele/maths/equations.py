@@ -42,14 +42,18 @@ def equations(text: str, known: Mapping[str, Sequence[str]] | None = None) -> It
             of a sum are doubtful.
     """
     plain = _plain(text)
+    doubted: re.Match[str] | None = None
     for found in _EQUATION.finditer(plain):
         left, value = _bare(found["left"] or ""), canonical_number(found["number"])
         written = _NUMBER.sub(lambda number: canonical_number(number[0]), left)
+        is_false = _is_surely_false(plain, found, left, (known or {}).get(written))
+        is_false = is_false and not (doubted and _restates(plain, doubted, found))
+        doubted = None if is_false or _value(left) == _value(found["right"].replace(" ", "")) else found
         yield Equation(
             *found.span("number"),
             f"{written}={value}" if left else "",
             None if found["goes_on"] or found["right"].startswith("-") else value,
-            _is_surely_false(plain, found, left, (known or {}).get(written)),
+            is_false,
         )
 
 
@@ -81,7 +85,7 @@ _GOES_ON = "|".join(
 """What follows a number that is not the whole right side."""
 _EQUATION = re.compile(
     rf"(?>(?P<left>(?<![0-9.,])(?! ){_OPERAND}(?: {{0,9}}[-+*/]{_OPERAND}){{0,30}}))?"
-    r" {0,9}\n?(?<![=<>!:])=(?![=<>])"
+    r" {0,9}(?:\n {0,9})?(?<![=<>!:])=(?![=<>])"
     r"(?= {0,9}\n? {0,9}(?P<opened>\([( ]{0,9})?"
     rf"(?P<right>-? {{0,9}}(?P<number>(?>{_NUMBER.pattern}))(?: {{0,9}}%)?+)"
     rf"(?P<goes_on>{_GOES_ON})?)"
@@ -94,7 +98,8 @@ _PLAIN = [
         (r"(?<=[0-9])(?:\{,\}|,?\\[,!])(?=[0-9]{3}(?![0-9]))", ","),
         (r"\\[dt]?frac\{([^{}\n]{1,80})\}\{([0-9]{1,15})\}", r"((\1)/\2)"),
         (r"\\(?:text|mathrm) ?\{([^{}\n]{0,80})\}", r"\1 "),
-        (r"\\(?:times|cdot)(?![a-zA-Z])|[\u00d7·⋅∙]", "*"),
+        (r"\\(?:times|cdot)(?![a-zA-Z])|\\\*|[\u00d7·⋅∙]", "*"),
+        (r"\\(?:implies|(?:Long)?[Rr]ightarrow)(?![a-zA-Z])|[\u2192\u21d2]", ">"),
         (r"\\div(?![a-zA-Z])|÷", "/"),
         (r"[\u2212\u2013\u2014]", "-"),
         (r"\\(?:left|right|boxed|q?quad)(?![a-zA-Z])|\\[,;:!()\[\] ]|\\(?=[%$])", " "),
@@ -133,25 +138,32 @@ def _words(text: str) -> frozenset[str]:
 
 _STOP = r"(?<=[\w)%'\"]) {0,4}[.,;:](?=\s)"
 _BEFORE = re.compile(
-    rf"(?:^|[^-+*/=~(\s]\s{{0,9}}\n|{_STOP}|[=>]|(?<![\w)])\()"
+    rf"(?:^|[^-+*/=~(\s]\s{{0,9}}\n|{_STOP}|[=<>]|\|(?=\s)|(?<![\w)])\()"
     rf"(?P<words>(?:[(/\s]{{0,9}}(?:{_WORD}|[aI]\b))*+)\s*+(?<!\w)$"
 )
 """Only words between the last stop, line, bracket or equals sign and an equation."""
 _BEHIND = re.compile(
     rf"(?!')[) ]{{0,9}}+(?P<words>(?:[(/ ]{{0,9}}(?:{_WORD}|[aI]\b))*+)"
-    r"(?:(?<=[^\W\d])(?! {0,9}\?)|(?=[\n=~|]|[.,;:](?![0-9])|$))"
+    r"(?:(?<=[^\W\d])(?! {0,9}\?)|(?=[\n=~|>]|[.,;:](?![0-9])|$))"
 )
 """After an equation: words, or a stop."""
 _FAR = 120
 _CONTEXT = re.compile(
     r"\b(?:about|around|nearly|almost|approx\w*|roughly|round(?:s|ed|ing)?|estimat\w*|nearest|significant|sf"
     r"|[bp]?mod|modul[oa]r?|clock|base|bases|binary|octal|hexadecimal|remainders?|equiv|mathbb"
-    r"|not|cannot|\w{2,9}n['\u2019]t|false|wrong|incorrect\w*|untrue|mistake\w*|errors?|invalid"
-    r"|contradict\w*|impossible|absurd|fails?|whether|true|digits?|[ZF](?:_|/|_\()?[0-9]{1,9}|GF"
-    r"|for (?:each|all) of|[a-z] {0,9}\* {0,9}[a-z] {0,9}= {0,9}\(?[0-9]{0,9}[a-z])\b|[\u2248\u2261]",
+    r"|not|cannot|\w{2,9}n['\u2019]t|nope|false|wrong|incorrect\w*|untrue|mistake\w*|errors?|invalid"
+    r"|contradict\w*|inconsisten\w*|extraneous|violat\w*|reject\w*|discard\w*|no solutions?|impossible|absurd"
+    r"|fails?|whether|true|carr(?:y|ied|ies|ying)|borrow\w*|digits?|[ZF](?:_|/|_\()?[0-9]{1,9}|GF"
+    r"|for (?:each|all) of|[a-z] {0,9}\* {0,9}[a-z] {0,9}= {0,9}\(?[0-9]{0,9}[a-z])\b"
+    r"|[\u2248\u2260\u2261\u2717\u2718\u274c]",
     re.IGNORECASE,
 )
 """Words that may change the meaning of every equation in their line, and operations defined there."""
+_TAKEN_BACK = re.compile(
+    r"[-.,;(\s]{0,9}(?:no[.,]|(?:oh|hm+|oops|wait|hold on|sorry|actually|correction|let me (?:re|double))\b)",
+    re.IGNORECASE,
+)
+"""Behind an equation: the writer doubts it."""
 _TAKEN = re.compile(
     r"(?<!total )(?<!sum )\b(?:of|at)\s*$"
     r"|\b(?:day|week|month|year|case|step|part|page|chapter|level|round|row|room|tier|table|group|team|lane|unit"
@@ -160,11 +172,18 @@ _TAKEN = re.compile(
 """``the price of 3 shirts + 5``, ``Weeks 1 + 2``: the first number belongs to the words before it."""
 _LABELLED = re.compile(r"(?:\b[A-Z]|\b(?i:in|for|from|on|the|both)\s{1,9})[^\W\d_]{1,20}[^\W\d_su]s\s*$")
 """``Groups 1 + 2``, ``in games 1-5``: a plural before the first number of a sum without units."""
+_FUNCTION = re.compile(
+    r"\b(?!(?:is|are|was|were|equals|has|have|gets?|gives?|and|so|then|thus|hence|therefore)\s*$)[^\W\d_]+\s*$"
+)
+"""``rev(12 + 3)``: brackets that belong to the word before them, unless it is a verb or a conjunction."""
+_CUT_BEFORE = re.compile(r"(?<![0-9])[0-9]{1,3}, {1,2}$")
+_CUT_BEHIND = re.compile(r", {1,2}[0-9]{3}(?![0-9])")
+"""``14, 400 / 80``, ``= 1, 500``: a number with a blank after its comma."""
 _DOUBTFUL = _words("""
     half halves twice double triple thrice times third thirds quarter quarters fourth fourths fifth fifths
-    sixth sixths seventh eighth eighths ninth tenth tenths average mean median square squared cube cubed root
-    percent percentage fraction ratio product difference log lg ln lim sin cos tan sqrt abs pi
-    choose factorial dozen
+    sixth sixths seventh eighth eighths ninth tenth tenths tens average mean median square squared cube cubed
+    root power raised squaring doubling tripling percent percentage fraction ratio product difference
+    log lg ln exp lim sin cos tan sec csc cot sqrt abs pi phi choose factorial dozen lakh crore
     than as minus plus less more by over into from under negative between divided multiplied per
     if let suppose no does am pm o'clock two three four five six seven eight nine ten eleven twelve twenty
     """)
@@ -188,6 +207,11 @@ _UNSURE = re.compile(
     r"|(?<![0-9])[0-9]{1,3}\.000(?![0-9])"
 )
 """A percentage of something else, a time of day, a fraction of a fraction, perhaps a thousand."""
+_NUMBERED = re.compile(r"(?:\([0-9]\)[-+])+\([0-9]\)")
+"""``(2) - (1)``: equations by their numbers."""
+_FRACTION = re.compile(r"\(*[0-9]{1,2}/[0-9]{1,2}\)*")
+_FRACTION_OF = re.compile(r"/ {0,9}[0-9]+[) ]{0,9}of\b")
+"""``3/5 = 12 people``, ``3/5 of 20 + 1``: a fraction of something."""
 _COUNTED = re.compile(rf"{_NUMBER.pattern}[%) ]{{0,9}}(/? {{0,9}}{_WORD})?")
 """A number and the first word after it."""
 
@@ -200,12 +224,21 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequenc
     if not re.search(r"[0-9%)][-+*/]", left) or found["goes_on"] or _UNSURE.search(left):
         return False
     right = found["right"].replace(" ", "")
-    if _value(right) in (None, _value(left)):
+    value, stated = _value(left), _value(right)
+    if stated is None or value == stated or _NUMBERED.fullmatch(left) or _FRACTION_OF.search(found["left"]):
+        return False
+    if value and value < 1 <= stated and _FRACTION.fullmatch(left):
         return False
     start, end = found.start("left"), found.end("right")
     before = _BEFORE.search(plain, max(start - _FAR, 0), start)
     behind = _BEHIND.match(plain, end, end + _FAR)
     if before is None or behind is None or _TAKEN.search(before["words"].lower()):
+        return False
+    if _TAKEN_BACK.match(plain, end) or _CUT_BEHIND.match(plain, end) or behind["words"].endswith(" of"):
+        return False
+    if re.match(r"[0-9]{3}(?![0-9])", left) and _CUT_BEFORE.search(plain, max(start - 5, 0), start):
+        return False
+    if left.startswith("(") and _FUNCTION.search(before["words"].lower()):
         return False
     is_bare_sum = re.match(r"\(*[0-9]+[-+]", left) and not re.search(_WORD, found["left"])
     if is_bare_sum and _LABELLED.search(before["words"]):
@@ -227,13 +260,25 @@ def _is_surely_false(plain: str, found: re.Match[str], left: str, known: Sequenc
     return not _may_agree(readings, right, factors, doubt=_doubt(left, right))
 
 
+def _restates(plain: str, earlier: re.Match[str], found: re.Match[str]) -> bool:
+    """True if an equation is the one of the line before with other signs, as when ``sqrt(9) + 4 = 1`` becomes
+    ``3 + 4 = 1``.
+    """
+    between = plain[earlier.end("right") : found.start()]
+    same = earlier["right"].replace(" ", "") == found["right"].replace(" ", "")
+    return same and re.fullmatch(r"[^\w=]*\n[^\w=]*", between) is not None
+
+
 def _line_around(plain: str, start: int, end: int) -> tuple[int, int]:
-    """The part of the line around an equation that is looked at; with the line before if that leads to it."""
+    """The part of the line around an equation that is looked at; with the lines before if they lead to it."""
     farthest, last = max(start - _FAR, 0), plain.find("\n", end, end + _FAR)
     first = max(plain.rfind("\n", farthest, start) + 1, farthest)
     line, before = plain[first : last if last >= 0 else end + _FAR], plain[farthest:first].rstrip()
-    if before.endswith((":", ",")) or not re.search(_LETTER, line):
-        first = max(before.rfind("\n") + 1 + farthest, farthest)
+    while before and (before.endswith((":", ",")) or not re.search(_LETTER, line)):
+        cut = before.rfind("\n") + 1
+        first, line, before = cut + farthest, before[cut:], before[:cut].rstrip()
+        if re.search(_LETTER, line):
+            break
     return first, last if last >= 0 else end + _FAR
 
 
