@@ -327,6 +327,11 @@ class Rollout:
         return self.grade.reward
 
     @property
+    def is_complete_and_correct(self) -> bool:
+        """True if the response is correct and ended by itself: a truncated one may repeat itself."""
+        return self.grade.correct and self.completion.finish is Finish.STOP
+
+    @property
     def preference(self) -> tuple[int, float]:
         """Sort key among correct rollouts, smaller is better: first a shorter hint, then less uncertainty."""
         return self.hint_steps, self.completion.uncertainty

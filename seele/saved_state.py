@@ -19,18 +19,18 @@ def state_header(controller: str, version: int) -> dict[str, Any]:
 
 
 def check_header(state: State, *, header: State) -> None:
-    """Refuse a state of another controller or version.
+    """Refuse a state of another owner or version.
 
     Raises:
         CheckpointError: If it is; the message says what came and what was expected.
     """
     if not isinstance(state, Mapping):
-        raise CheckpointError(f"controller state: expected a mapping, got {type(state).__name__}")
+        raise CheckpointError(f"saved state: expected a mapping, got {type(state).__name__}")
     found = {key: state[key] for key in header if key in state}
     if found != header:
         raise CheckpointError(
-            f"controller state: expected {dict(header)}, got {found}; "
-            "resume with the method and release that wrote the checkpoint, or start a new run folder"
+            f"saved state: expected {dict(header)}, got {found}; resume with the settings and release that "
+            "wrote the checkpoint, or start a new run folder"
         )
 
 
@@ -78,12 +78,7 @@ def read_state(state: State, *, header: State, read: Callable[[State], Saved]) -
     Raises:
         CheckpointError: If the state is of another kind or version, or damaged.
     """
-    found = {key: state[key] for key in header if key in state}
-    if found != header:
-        raise CheckpointError(
-            f"saved state: expected {dict(header)}, got {found}; resume with the settings and release that "
-            "wrote the checkpoint, or start a new run folder"
-        )
+    check_header(state, header=header)
     try:
         return read(state)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,13 +1,12 @@
 """The figure of README.md: what SEELE's hints do over a run, from stored runs."""
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from seele.maths.irt import Array
-from seele.report.charts import GREY, INK, new_chart, nth_colour, share_on_y, style_axes, target_line
+from seele.report.charts import GREY, INK, new_chart, nth_colour, png, share_on_y, style_axes, target_line
 from seele.report.run_folder import RunFolder
 from seele.report.series import by_tokens, moving_mean
 
@@ -37,9 +36,7 @@ def draw_front(runs: Sequence[RunFolder], without_hints: Sequence[RunFolder], *,
     axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
     share_on_y(axes)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5, labelcolor=INK)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", metadata={"Software": None})
-    return image.getvalue()
+    return png(figure)
 
 
 def _mean_over_seeds(runs: Sequence[RunFolder], metric: str, *, window: int) -> tuple[Array, Array]:

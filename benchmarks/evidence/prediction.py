@@ -9,7 +9,6 @@ controller with its settings are the run's; nothing else comes from it.
 Axes: P problems, N visits of them in the order of the run, J legal hint ratios, S steps.
 """
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from plan import BASE_ACCURACY
 from seele.curriculum import UniformCurriculum
 from seele.hints import configured_controller
 from seele.maths.irt import Array
+from seele.report.charts import COLOURS, png
 from seele.report.run_folder import RunFolder
-from seele.simulate.figure import COLOURS
 from seele.simulate.visits import Schedule, simulate
 from seele.simulate.worlds import Cuts
 from seele_verl.settings import read_settings
@@ -171,6 +170,4 @@ def draw(pairs: Mapping[str, tuple[Sequence[Course], Sequence[Course]]]) -> byte
         column[0].set_title(arm)
         column[-1].set_xlabel("step")
     grid[0, 0].legend(frameon=False)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", metadata={"Software": None})
-    return image.getvalue()
+    return png(figure)

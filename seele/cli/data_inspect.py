@@ -37,7 +37,8 @@ def inspect_problems(
     from rich.console import Console
     from rich.text import Text
 
-    from seele.data.statistics import describe_problems, with_revelation
+    from seele.data.statistics import describe_problems
+    from seele.data.steps.leakage import with_revelation
     from seele.data.storage.files import check_output, write_atomically
     from seele.data.storage.schema import count_unhintable, read_problems
     from seele.report.page import problem_page

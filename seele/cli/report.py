@@ -38,7 +38,10 @@ def report_command(
     files = build_report(run, own_parts=own_parts)
     for name, content in files.items():
         write_atomically(folder / name, content)
-    for split, points in json.loads(files["summary.json"])["unhinted_accuracy"].items():
+    summary = json.loads(files["summary.json"])
+    for note in summary["notes"]:
+        typer.echo(f"note: {note}", err=True)
+    for split, points in summary["unhinted_accuracy"].items():
         ends = [f"{points[end]['accuracy']:.1%} at step {points[end]['step']}" for end in ("first", "last")]
         accuracies = ", ".join(dict.fromkeys(ends))  # one, if there was one validation
         typer.echo(f"correct without hints on {split}: {accuracies}")
@@ -105,6 +108,8 @@ def compare_command(
         for name, content in build_files(comparison).items():
             write_atomically(out / name, content)
     typer.echo(summary_text(comparison) if as_json else markdown(comparison), nl=False)
+    if out is not None:
+        typer.echo(f"written to {out / 'index.html'}", err=True)
 
 
 def runs_command(

@@ -25,14 +25,17 @@ def simulate_command(
     ],
     rounds: Annotated[int, typer.Option(help="Rounds per visit.")] = 4,
     rollouts: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="Rollouts per visit, split evenly over its rounds; of each round if failed rounds "
-            "are rolled out again."
+            help="Rollouts per visit, split over its rounds; of each round if failed rounds are rolled out "
+            "again. By default 16, or the sum of --round-sizes."
         ),
-    ] = 16,
+    ] = None,
     round_sizes: Annotated[
-        str | None, typer.Option(help="Rollouts of each round, if they differ: 4,2,1,1.")
+        str | None,
+        typer.Option(
+            help="Rollouts of each round, if they differ: 4,2,1,1. With --rollouts 16, this is 8,4,2,2."
+        ),
     ] = None,
     when: Annotated[
         str, typer.Option(help="As seele.hints.when: always, after_failure, until_success or rescue.")
@@ -87,9 +90,11 @@ def simulate_command(
         raise ConfigError(f"--passing-accuracy: has no effect with --when {when}")
     sizes = _sizes(round_sizes) if round_sizes is not None else None
     if sizes is not None:
-        rounds, rollouts = len(sizes), sum(sizes)
+        rounds = len(sizes)
+    if rollouts is None:
+        rollouts = 16 if sizes is None else sum(sizes)
     try:
-        HintConfig(
+        hints = HintConfig(
             rounds=rounds,
             rollouts_per_prompt=rollouts,
             round_sizes=sizes,
@@ -103,7 +108,7 @@ def simulate_command(
             visits=visits,
             rounds=rounds,
             rollouts=rollouts,
-            round_sizes=sizes,
+            round_sizes=hints.sizes_of_rounds if sizes else None,
             when=when,
             failing_accuracy=failing_accuracy,
             passing_accuracy=passing_accuracy,
@@ -150,7 +155,7 @@ def simulate_command(
     figures = report(traces, schedule) | {"seed": seed, "problems": problems, "unit": unit}
     text, table = json.dumps(figures, indent=1) + "\n", markdown(figures)
     if out is not None:
-        from seele.simulate.figure import draw
+        from seele.report.simulation import draw
 
         write_atomically(out / "simulation.json", text)
         write_atomically(out / "simulation.md", table)

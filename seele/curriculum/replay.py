@@ -152,9 +152,7 @@ class LastSuccesses:
             right = [
                 rollout
                 for rollout in rollouts
-                if rollout.grade.correct
-                and rollout.completion.finish is Finish.STOP
-                and (kept is None or rollout.hint_steps <= kept.hint_steps)
+                if rollout.is_complete_and_correct and (kept is None or rollout.hint_steps <= kept.hint_steps)
             ]
             if right:
                 best = min(right, key=attrgetter("preference"))

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from seele.data.steps.cutting import split_steps
-from seele.records import Finish, Instance, State, Visit
+from seele.records import Instance, State, Visit
 from seele.saved_state import read_count, read_state
 
 
@@ -32,11 +32,7 @@ class OwnSolutions:
     def learn(self, visits: Mapping[int, Visit]) -> None:
         """Store the solutions of a step's visits, by problem."""
         for problem, visit in visits.items():
-            right = [
-                rollout
-                for rollout in visit.generated
-                if rollout.grade.correct and rollout.completion.finish is Finish.STOP
-            ]
+            right = [rollout for rollout in visit.generated if rollout.is_complete_and_correct]
             if right:
                 best = min(right, key=attrgetter("preference"))
                 hint = visit.instance.steps[: best.hint_steps] if self._goes_on_from_hint else ()

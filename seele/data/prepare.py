@@ -6,9 +6,9 @@ the preparation was killed while it replaced files and must be run again.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from seele.data.sources.rows import Counts
 from seele.data.split import Sample
-from seele.data.steps.leakage import revealed_at
+from seele.data.steps.leakage import with_revelation
 from seele.data.storage.files import file_sha256, write_atomically
 from seele.data.storage.parquet import ParquetSink
 from seele.data.storage.schema import SCHEMA, SCHEMA_VERSION, fill
@@ -182,7 +182,7 @@ def _has_our_schema(file: Path) -> bool:
 def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds | None) -> dict[str, Any]:
     problems = unhintable = revealed_early = 0
     sample = Sample(NUM_GOLDS_CHECKED)
-    for instance in fill(sink, _marked(split.instances), split=name):
+    for instance in fill(sink, map(with_revelation, split.instances), split=name):
         sample.add(problems, instance)
         problems += 1
         unhintable += instance.num_hint_units < 2
@@ -202,13 +202,6 @@ def _write(sink: ParquetSink, split: Split, name: str, check_golds: CheckGolds |
     if check_golds is not None:
         entry["golds"] = dict(check_golds(name, sample.problems))
     return entry
-
-
-def _marked(instances: Iterable[Instance]) -> Iterator[Instance]:
-    for instance in instances:
-        if instance.revealed_at is None and instance.steps:
-            instance = replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
-        yield instance
 
 
 def _why(counts: Counts | None) -> str:

@@ -1,12 +1,11 @@
 """Statistics of a file of problems: counts, how solutions are cut, how much the hints give away."""
 
-import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seele.data.steps.leakage import mentioned_at, revealed_at
+from seele.data.steps.leakage import mentioned_at, with_revelation
 from seele.records import Instance
 
 
@@ -36,13 +35,6 @@ class ProblemStatistics:
     """Share of hints that state the answer."""
     mentioning_share: float
     """Share of hints that contain the answer at all, even by chance: an upper bound."""
-
-
-def with_revelation(instance: Instance) -> Instance:
-    """Return the problem with ``revealed_at`` computed if it is not stored."""
-    if instance.revealed_at is not None:
-        return instance
-    return dataclasses.replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
 
 
 def describe_problems(instances: Iterable[Instance]) -> list[ProblemStatistics]:

@@ -11,6 +11,11 @@ from seele.errors import DataError
 
 T = TypeVar("T")
 
+LONGEST_WAIT_S = 30.0
+"""Upper limit of the doubled waits."""
+LONGEST_RETRY_AFTER_S = 600.0
+"""A server that asks for a longer wait is given up at once."""
+
 
 class GaveUpError(DataError):
     """The server gave no usable reply in any attempt."""
@@ -26,24 +31,14 @@ class Patience:
     If a server asks for a wait, all threads that share this object wait.
     """
 
-    def __init__(
-        self,
-        *,
-        attempts: int = 11,
-        first_wait_s: float = 0.5,
-        longest_wait_s: float = 30.0,
-        longest_retry_after_s: float = 600.0,
-    ) -> None:
+    def __init__(self, *, attempts: int = 11, first_wait_s: float = 0.5) -> None:
         """Set the waits; the defaults give a server between one and three minutes to recover.
 
         Args:
             attempts: Total number of calls, at least 1.
             first_wait_s: Wait before the second call; doubles with each further call.
-            longest_wait_s: Upper limit of the doubled waits.
-            longest_retry_after_s: A server that asks for a longer wait is given up at once.
         """
         self._attempts, self._first_wait_s = attempts, first_wait_s
-        self._longest_wait_s, self._longest_retry_after_s = longest_wait_s, longest_retry_after_s
         self._not_before_s = 0.0
         self._stopped = threading.Event()
         self._chance = random.Random()
@@ -65,10 +60,10 @@ class Patience:
                 return call()
             except PassingError as error:
                 asked_s = error.retry_after_s or 0.0
-                if attempt == self._attempts or asked_s > self._longest_retry_after_s:
+                if attempt == self._attempts or asked_s > LONGEST_RETRY_AFTER_S:
                     raise GaveUpError(f"{at}: gave up after {attempt} attempts: {error}") from error
                 self._not_before_s = max(self._not_before_s, time.monotonic() + asked_s)
-                wait_s = min(self._first_wait_s * 2 ** (attempt - 1), self._longest_wait_s)
+                wait_s = min(self._first_wait_s * 2 ** (attempt - 1), LONGEST_WAIT_S)
                 # Randomised, because threads that failed together would fail together again.
                 self._wait(wait_s * self._chance.uniform(0.5, 1.0))
         raise AssertionError("the last attempt returns or raises")

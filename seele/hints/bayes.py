@@ -38,7 +38,6 @@ from seele.saved_state import (
 TIE = 1e-5
 """Hints whose expected worths differ by less than this are equal; the shorter one is chosen."""
 
-_VERSION = 1
 _SECTIONS = ("beliefs", "visits", "withdrawal")
 
 
@@ -304,7 +303,7 @@ class BayesController(SequentialController):
     def state_dict(self) -> State:
         """See ``Controller``. An outcome is [hint_ratio, correct, wrong]."""
         return {
-            **state_header(self.name, _VERSION),
+            **super().state_dict(),
             "beliefs": self._beliefs.state(),
             "visits": {name: _write_visit(visit) for name, visit in sorted(self._visits.items())},
             "withdrawal": self._withdrawal.state(),
@@ -312,7 +311,7 @@ class BayesController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
+        check_state(state, header=state_header(self.name, self.version), sections=_SECTIONS)
         visits = read_section(state, "visits", _read_visit)
         withdrawal, beliefs = (
             self._withdrawal.restored(state["withdrawal"]),

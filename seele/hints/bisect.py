@@ -9,8 +9,6 @@ from seele.hints.contract import SequentialController, check_number, check_outco
 from seele.records import State
 from seele.saved_state import check_state, read_ratio, read_section, state_header
 
-_VERSION = 1
-
 SMALLEST_WIDEN = 0.01
 """The smallest ``widen``; with less, the interval could not grow from a point."""
 
@@ -108,7 +106,7 @@ class BisectController(SequentialController):
     def state_dict(self) -> State:
         """See ``Controller``. An interval is [low, high]."""
         return {
-            **state_header(self.name, _VERSION),
+            **super().state_dict(),
             "intervals": {
                 instance_id: [interval.low, interval.high]
                 for instance_id, interval in sorted(self._intervals.items())
@@ -117,7 +115,7 @@ class BisectController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=("intervals",))
+        check_state(state, header=state_header(self.name, self.version), sections=("intervals",))
         self._intervals = read_section(state, "intervals", _read_interval)
 
     def metrics(self) -> dict[str, float]:

@@ -57,7 +57,7 @@ class BreadController(SequentialController):
     def state_dict(self) -> State:
         """See ``Controller``. A visit in progress is [hard, easy]."""
         visits = {instance_id: list(bounds) for instance_id, bounds in sorted(self._bounds.items())}
-        return {**state_header(self.name, self.version), "visits": visits}
+        return {**super().state_dict(), "visits": visits}
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``."""

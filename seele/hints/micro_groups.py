@@ -14,8 +14,6 @@ from seele.hints.contract import (
 from seele.records import State
 from seele.saved_state import check_state, read_section, read_two_counts, state_header
 
-_VERSION = 1
-
 
 class VisitController(SequentialController):
     """The base of controllers that use only a visit's counts of correct and of all rollouts."""
@@ -48,11 +46,11 @@ class VisitController(SequentialController):
     def state_dict(self) -> State:
         """See ``Controller``. A visit in progress is [correct, rolled out]."""
         visits = {instance_id: list(counts) for instance_id, counts in sorted(self._visits.items())}
-        return {**state_header(self.name, _VERSION), "visits": visits}
+        return {**super().state_dict(), "visits": visits}
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=("visits",))
+        check_state(state, header=state_header(self.name, self.version), sections=("visits",))
         self._visits = read_section(state, "visits", read_two_counts)
 
 

@@ -108,7 +108,7 @@ class NextMilestoneController(SequentialController):
     def state_dict(self) -> State:
         """See ``Controller``."""
         return {
-            **state_header(self.name, self.version),
+            **super().state_dict(),
             "problems": {name: _write(counts) for name, counts in sorted(self._problems.items())},
             "ended": _write(self._ended),
             "rates": {str(left): rate for left, rate in sorted(self._rates.items())},

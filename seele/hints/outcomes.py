@@ -9,8 +9,6 @@ from seele.hints.scheduled import ScheduledController
 from seele.records import State
 from seele.saved_state import check_state, read_ratio, read_section, state_header
 
-_VERSION = 1
-
 
 class RememberingController(ScheduledController):
     """The draws of a ``ScheduledController``, and a few numbers in [0, 1] per problem that its outcomes
@@ -53,8 +51,8 @@ class RememberingController(ScheduledController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        sections = ("step", "beginnings", "memory")
-        check_state(state, header=state_header(self.name, _VERSION), sections=sections)
+        header = state_header(self.name, self.version)
+        check_state(state, header=header, sections=("step", "beginnings", "memory"))
         memory = read_section(state, "memory", self._read_numbers)
         self._load_clock(state)
         self._memory = memory

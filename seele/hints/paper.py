@@ -20,7 +20,6 @@ from seele.saved_state import check_state, read_count, read_ratio, read_section,
 STORE_RATES = ("last_used", "refit")
 SOLVERS = {"trf": fit_one_by_one, "grid": fit_on_grid}
 
-_VERSION = 1
 _SECTIONS = ("counters", "stored_rates", "visits", "last_fits")
 
 
@@ -169,7 +168,7 @@ class PaperController(SequentialController):
         A curve is [slope, shift, floor], an observation [hint_ratio, num_correct, num_rollouts].
         """
         return {
-            **state_header(self.name, _VERSION),
+            **super().state_dict(),
             "counters": dict(self._counters),
             "stored_rates": dict(sorted(self._stored_rates.items())),
             "visits": {
@@ -190,7 +189,7 @@ class PaperController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=_SECTIONS)
+        check_state(state, header=state_header(self.name, self.version), sections=_SECTIONS)
         counters = read_section(state, "counters", read_count)
         stored_rates = read_section(state, "stored_rates", read_ratio)
         visits = read_section(state, "visits", _read_visit)

@@ -12,8 +12,6 @@ from seele.hints.contract import SequentialController, check_number, check_outco
 from seele.records import State
 from seele.saved_state import check_state, read_count, read_ratio, read_section, state_header
 
-_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
 class _Track:
@@ -75,13 +73,10 @@ class RobbinsMonroController(SequentialController):
         rate = track.rate - gain * (correct / rollouts - self._target_accuracy)
         self._tracks[instance_id] = _Track(min(max(rate, 0.0), 1.0), num_rounds)
 
-    def end_visit(self, instance_id: str) -> None:
-        """Do nothing: the rate is carried over."""
-
     def state_dict(self) -> State:
         """See ``Controller``. A track is [rate, rounds]."""
         return {
-            **state_header(self.name, _VERSION),
+            **super().state_dict(),
             "tracks": {
                 instance_id: [track.rate, track.num_rounds]
                 for instance_id, track in sorted(self._tracks.items())
@@ -90,7 +85,7 @@ class RobbinsMonroController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=("tracks",))
+        check_state(state, header=state_header(self.name, self.version), sections=("tracks",))
         self._tracks = read_section(state, "tracks", _read_track)
 
     def metrics(self) -> dict[str, float]:

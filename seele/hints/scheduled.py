@@ -23,8 +23,6 @@ from seele.hints.contract import (
 from seele.records import HintShare, RoundRequest, State
 from seele.saved_state import check_state, read_count, read_section, read_value, state_header
 
-_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -63,13 +61,10 @@ class ScheduledController(SequentialController):
         """
         check_outcome(hint_ratio, num_correct, num_rollouts)
 
-    def end_visit(self, instance_id: str) -> None:
-        """Do nothing: round 0 begins the next visit."""
-
     def state_dict(self) -> State:
         """See ``Controller``. The beginning of a visit is [visit, step]."""
         return {
-            **state_header(self.name, _VERSION),
+            **super().state_dict(),
             "step": self._step,
             "beginnings": {
                 instance_id: [beginning.visit, beginning.step]
@@ -79,7 +74,7 @@ class ScheduledController(SequentialController):
 
     def load_state_dict(self, state: State) -> None:
         """See ``Controller``. Settings are not part of the state: this controller keeps its own."""
-        check_state(state, header=state_header(self.name, _VERSION), sections=("step", "beginnings"))
+        check_state(state, header=state_header(self.name, self.version), sections=("step", "beginnings"))
         self._load_clock(state)
 
     def _load_clock(self, state: State) -> None:

@@ -20,7 +20,6 @@ from seele.report.series import (
     ROUND,
     VALIDATION,
     by_step,
-    generated_totals,
     has_totals,
     last_third,
     num_rounds,
@@ -95,7 +94,7 @@ def _milestones(metrics: Sequence[Metrics], split: str) -> dict[str, dict[str, f
     key = VALIDATION + split
     points = [
         {"step": int(row["step"]), "accuracy": row[key], "generated_tokens": int(total)}
-        for row, total in zip(metrics, generated_totals(metrics), strict=True)
+        for row, total in zip(metrics, token_totals(metrics, "generated"), strict=True)
         if key in row
     ]
     return {"first": points[0], "last": points[-1], "best": max(points, key=lambda point: point["accuracy"])}

@@ -1,5 +1,7 @@
 """How the report's charts look: colours, axes, legends. Draws series without knowing what they mean."""
 
+import io
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -14,9 +16,17 @@ INK = "#24292f"
 MAX_LEGEND_COLUMNS = 5
 
 
-def new_figure(*, width_in: float = 7.2, height_in: float = 3.9) -> Figure:
+def new_figure(*, height_in: float = 3.9) -> Figure:
     """An empty figure whose parts do not overlap."""
-    return Figure(figsize=(width_in, height_in), dpi=160, layout="constrained")
+    return Figure(figsize=(7.2, height_in), dpi=160, layout="constrained")
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG, which does not name matplotlib's version."""
+    image = io.BytesIO()
+    # Agg draws without a display; pyplot would look for one.
+    figure.savefig(image, format="png", metadata={"Software": None})
+    return image.getvalue()
 
 
 def new_chart() -> tuple[Figure, Axes]:

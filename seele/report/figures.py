@@ -6,7 +6,6 @@ Each function takes a run and returns a figure, or None if the run holds nothing
 S counts steps.
 """
 
-import io
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,6 +23,7 @@ from seele.report.charts import (
     noisy_line,
     nth_colour,
     plain,
+    png,
     share_on_y,
     shortened,
     step_axis,
@@ -38,9 +38,9 @@ from seele.report.series import (
     VALIDATION,
     by_step,
     by_tokens,
-    generated_totals,
     num_rounds,
     phases,
+    token_totals,
     validation_splits,
 )
 
@@ -55,7 +55,7 @@ def accuracy_against_tokens(run: RunFolder) -> Figure | None:
 
     The x-axis shows tokens, or steps if nothing is generated, as in supervised training.
     """
-    generates = any(generated_totals(run.metrics))
+    generates = any(token_totals(run.metrics, "generated"))
     over_costs = by_tokens if generates else by_step
     splits = validation_splits(run.metrics, run.validation_files)
     training = over_costs(run.metrics, "accuracy/mean")
@@ -231,12 +231,5 @@ FIGURES: dict[str, Callable[[RunFolder], Figure | None]] = {
 
 def draw_figures(run: RunFolder) -> dict[str, bytes]:
     """PNG bytes by name, for every figure that the run has data for."""
-    drawn = {}
-    for name, draw in FIGURES.items():
-        figure = draw(run)
-        if figure is not None:
-            buffer = io.BytesIO()
-            # Agg draws without a display; pyplot would look for one.
-            figure.savefig(buffer, format="png")
-            drawn[name] = buffer.getvalue()
-    return drawn
+    figures = {name: draw(run) for name, draw in FIGURES.items()}
+    return {name: png(figure) for name, figure in figures.items() if figure is not None}

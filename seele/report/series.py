@@ -44,9 +44,8 @@ def by_step(metrics: Sequence[Metrics], key: str) -> Series:
 
 def by_tokens(metrics: Sequence[Metrics], key: str) -> Series:
     """The metric against the tokens generated until the end of its step."""
-    rows = [
-        (total, row[key]) for total, row in zip(generated_totals(metrics), metrics, strict=True) if key in row
-    ]
+    totals = token_totals(metrics, "generated")
+    rows = [(total, row[key]) for total, row in zip(totals, metrics, strict=True) if key in row]
     return Series(tuple(total for total, _ in rows), tuple(value for _, value in rows))
 
 
@@ -66,11 +65,6 @@ def has_totals(metrics: Sequence[Metrics], name: str) -> bool:
     """Return True if every training step has the run's count of these tokens; older releases lack some."""
     key = f"tokens/{name}_total"
     return any(key in row for row in metrics) and all(key in row for row in metrics if row["step"] > 0)
-
-
-def generated_totals(metrics: Sequence[Metrics]) -> list[float]:
-    """(steps,) tokens generated for training until the end of each step."""
-    return token_totals(metrics, "generated")
 
 
 def names_after(metrics: Sequence[Metrics], prefix: str) -> list[str]:

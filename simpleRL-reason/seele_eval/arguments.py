@@ -10,7 +10,7 @@ import yaml
 
 from seele.errors import ConfigError
 from seele.records import BOX_REQUEST, Chat
-from seele.rollout.templates import CHAT
+from seele.rollout.templates import CHAT, NO_CHAT
 from seele.rollout.unanswered import Advice, advise_template
 from seele_eval.benchmarks import BENCHMARKS, GROUPS
 from seele_eval.grading import ANSWERS, BOX, BOX_OR_LAST
@@ -58,13 +58,14 @@ class Arguments:
 def parse_arguments(argv: Sequence[str] | None) -> Arguments:
     """Parse ``argv``, by default this process's arguments. Exits with status 2 if they do not parse."""
     about = "Evaluate a model without hints. The same command resumes a killed evaluation."
-    parser = new_parser("seele_eval", about)
+    parser = new_parser("seele eval", about)
     return to_arguments(parser, vars(parser.parse_args(argv)))
 
 
 def new_parser(prog: str, description: str) -> argparse.ArgumentParser:
     """Return a parser with all options of an evaluation, whose values ``to_arguments`` takes."""
-    parser = argparse.ArgumentParser(prog=prog, description=description)
+    usage = f"{prog} [options]"  # not every option, above each error
+    parser = argparse.ArgumentParser(prog=prog, usage=usage, description=description)
     _add_what(parser.add_argument_group("what"))
     _add_how(parser.add_argument_group("how (default: from the run or the benchmark)"))
     _add_where(parser.add_argument_group("on what"))
@@ -131,7 +132,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-tokens", type=positive, help=f"longest response (default without --run: {MAX_TOKENS})"
     )
-    group.add_argument("--seed", type=seed, default=0)
+    group.add_argument("--seed", type=seed, default=0, help="seed of the samples; default 0")
     group.add_argument(
         "--grader",
         default="mathruler",
@@ -239,6 +240,34 @@ def chosen_stop(parser: argparse.ArgumentParser, given: Sequence[str] | None) ->
     if "" in given and len(given) > 1:
         parser.error(f"argument --stop: an empty one means none and must stand alone, got {list(given)}")
     return tuple(dict.fromkeys(filter(None, given)))
+
+
+def add_sampling(parser: argparse.ArgumentParser, *, samples: int, max_tokens: int) -> None:
+    """Add the options of sampling under hints, with these defaults; ``parse_sampling`` reads them."""
+    about = "completions per problem and hint; default %(default)s"
+    parser.add_argument("--samples", type=positive, default=samples, help=about)
+    parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")
+    parser.add_argument("--template", default="plain", help="prompt template")
+    add_chat(parser)
+    add_stop(parser)
+    parser.add_argument("--max-tokens", type=positive, default=max_tokens, help="longest response")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the samples; default 0")
+    add_dtype(parser)
+
+
+def parse_sampling(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line with a parser that has the options of ``add_sampling``.
+
+    Raises:
+        ConfigError: If all samples would be the same, or the template would ignore the chat options.
+    """
+    options = parser.parse_args(arguments)
+    check_greedy(options.temperature, options.samples)
+    options.stop = chosen_stop(parser, options.stop)
+    given = chosen_chat(parser, vars(options))
+    check_chat(options.template, given)
+    options.chat = merge_chat(NO_CHAT, given)
+    return options
 
 
 def _add_where(group: argparse._ArgumentGroup) -> None:

@@ -4,7 +4,6 @@ Writes curve.md, curve.json and curve.png there. ``scripts/eval.sh`` makes such 
 """
 
 import argparse
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,16 @@ from typing import Any
 
 from seele.data.storage.files import write_atomically
 from seele.errors import CheckpointError
-from seele.report.charts import legend_below, new_chart, nth_colour, plain, share_on_y, step_axis, style_axes
+from seele.report.charts import (
+    legend_below,
+    new_chart,
+    nth_colour,
+    plain,
+    png,
+    share_on_y,
+    step_axis,
+    style_axes,
+)
 from seele_eval.command import run_command
 from seele_eval.estimates import Estimate
 from seele_eval.tables import conditions_list, percent, table
@@ -96,9 +104,7 @@ def draw(curves: Mapping[str, Curve]) -> bytes:
     share_on_y(axes)
     step_axis(axes)
     legend_below(figure)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    return image.getvalue()
+    return png(figure)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

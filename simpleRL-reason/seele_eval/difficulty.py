@@ -44,6 +44,7 @@ def parse(argv: Sequence[str] | None) -> tuple[Path, Arguments]:
         "Count how often a model solves each problem of a file, by default in "
         f"{SAMPLES} samples at temperature {TEMPERATURE}.",
     )
+    parser.usage = "%(prog)s FILE [options]"
     parser.add_argument("file", type=Path, help="parquet in our schema")
     # As in training, only boxed answers count, whatever the template.
     parser.set_defaults(samples=SAMPLES, temperature=[TEMPERATURE], answers=BOX)

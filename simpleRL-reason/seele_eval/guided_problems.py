@@ -26,8 +26,7 @@ from seele.data.storage.schema import GUIDED_BY, content_id, read_problems, rewr
 from seele.records import Instance
 from seele.reward.milestones import milestones_of, num_shown
 from seele.rollout.templates import HINT, QUESTION, ask_with_hint
-from seele_eval import hint_search
-from seele_eval.arguments import share
+from seele_eval.arguments import parse_sampling, share
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
 from seele_eval.prompts import Complete, Request
@@ -129,7 +128,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line.
 
     Raises:
-        ConfigError: As ``seele_eval.hint_search.parse``.
+        ConfigError: As ``seele_eval.arguments.parse_sampling``.
     """
     parser = parser_of(
         "seele_eval.guided_problems", "Guided copies of problems that a model does not solve.", samples=8
@@ -146,7 +145,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=REQUEST,
         help=f"question of a guided copy, with {QUESTION} and {HINT} in it; default {REQUEST!r}",
     )
-    return hint_search.parse(parser, arguments)
+    return parse_sampling(parser, arguments)
 
 
 def _request(text: str) -> str:

@@ -24,20 +24,7 @@ from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
 from seele.rollout.templates import NO_CHAT
 from seele.rollout.unanswered import Graded, find_unanswered, warn_of_unanswered
-from seele_eval.arguments import (
-    add_chat,
-    add_dtype,
-    add_stop,
-    advise,
-    check_chat,
-    check_greedy,
-    chosen_chat,
-    chosen_stop,
-    merge_chat,
-    positive,
-    seed,
-    temperature,
-)
+from seele_eval.arguments import add_sampling, advise, parse_sampling, positive
 from seele_eval.command import check_folder, exit_quietly, run_command
 from seele_eval.conditions import describe_chat, installed_versions
 from seele_eval.estimates import effective_sample_size, wilson_interval
@@ -241,12 +228,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="use problems with exactly this number of steps; default: the most frequent number, from 2 on",
     )
     parser.add_argument("--limit", type=positive, default=200, help="largest number of problems")
-    parser.add_argument("--samples", type=positive, default=1, help="completions per problem and hint")
-    parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")
-    parser.add_argument("--template", default="plain", help="prompt template")
-    add_chat(parser)
-    add_stop(parser)
-    parser.add_argument("--max-tokens", type=positive, default=256, help="longest response")
+    add_sampling(parser, samples=1, max_tokens=256)
     parser.add_argument(
         "--answers",
         choices=(BOX, BOX_OR_LAST),
@@ -254,15 +236,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="where to look for an answer: in a box, as in training; or, without a box, in the last "
         "'answer is ...' or number",
     )
-    parser.add_argument("--seed", type=seed, default=0)
-    add_dtype(parser)
-    options = parser.parse_args(arguments)
-    check_greedy(options.temperature, options.samples)
-    options.stop = chosen_stop(parser, options.stop)
-    given = chosen_chat(parser, vars(options))
-    check_chat(options.template, given)
-    options.chat = merge_chat(NO_CHAT, given)
-    return options
+    return parse_sampling(parser, arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,20 +18,8 @@ from seele.errors import CheckpointError, ConfigError
 from seele.records import Chat, Finish, GradeReason, Instance
 from seele.reward.grader import GraderPool
 from seele.rollout.sampling import rollout_seed
-from seele.rollout.templates import CHAT, NO_CHAT, template_text
-from seele_eval.arguments import (
-    add_chat,
-    add_dtype,
-    add_stop,
-    check_chat,
-    check_greedy,
-    chosen_chat,
-    chosen_stop,
-    merge_chat,
-    positive,
-    seed,
-    temperature,
-)
+from seele.rollout.templates import CHAT, template_text
+from seele_eval.arguments import add_sampling
 from seele_eval.conditions import deciding, describe_chat, differing
 from seele_eval.generation import EngineSettings, find_model, find_settings, find_weights, start_engine
 from seele_eval.generation import complete as complete_prompts
@@ -84,7 +72,7 @@ def search(
     """Draw the missing samples, and return every problem with every hint that was tried.
 
     Args:
-        options: The result of ``parse``.
+        options: Parsed by a parser from ``parser_of`` (``parse_sampling``).
         problems: The problems of ``options.file``.
         hints: The command's hints.
         complete: Function that completes requests; an engine in this process if not given.
@@ -280,32 +268,5 @@ def parser_of(prog: str, description: str, *, samples: int) -> argparse.Argument
     parser.add_argument(
         "--samples-dir", type=Path, help="samples of `seele data filter` of the same problems, to start from"
     )
-    parser.add_argument(
-        "--samples",
-        type=positive,
-        default=samples,
-        help="per problem and hint; default %(default)s",
-    )
-    parser.add_argument("--temperature", type=temperature, default=1.0, help="0 is greedy")
-    parser.add_argument("--template", default="plain", help="prompt template")
-    add_chat(parser)
-    add_stop(parser)
-    parser.add_argument("--max-tokens", type=positive, default=1024, help="longest response")
-    parser.add_argument("--seed", type=seed, default=0)
-    add_dtype(parser)
+    add_sampling(parser, samples=samples, max_tokens=1024)
     return parser
-
-
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line with a parser from ``parser_of``.
-
-    Raises:
-        ConfigError: If the template would ignore the chat options.
-    """
-    options = parser.parse_args(arguments)
-    check_greedy(options.temperature, options.samples)
-    options.stop = chosen_stop(parser, options.stop)
-    given = chosen_chat(parser, vars(options))
-    check_chat(options.template, given)
-    options.chat = merge_chat(NO_CHAT, given)
-    return options

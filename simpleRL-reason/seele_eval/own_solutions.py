@@ -22,7 +22,7 @@ from seele.data.storage.files import check_output
 from seele.data.storage.parquet import set_column
 from seele.data.storage.schema import content_id, read_problems, rewrite_problems
 from seele.records import Instance
-from seele_eval import hint_search
+from seele_eval.arguments import parse_sampling
 from seele_eval.command import exit_quietly, run_command
 from seele_eval.hint_search import Hints, Tried, parser_of, search, solved
 from seele_eval.problems import number_twins
@@ -88,7 +88,7 @@ def _write(source: Path, out: Path, problems: Sequence[Instance], right: dict[st
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     about = "Worked solutions in a model's own words."
-    return hint_search.parse(parser_of("seele_eval.own_solutions", about, samples=4), arguments)
+    return parse_sampling(parser_of("seele_eval.own_solutions", about, samples=4), arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

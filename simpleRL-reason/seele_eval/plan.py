@@ -112,7 +112,6 @@ def make_plan(arguments: Arguments) -> Plan:
         gpu_memory_share=arguments.gpu_memory_share,
         dtype=arguments.dtype,
     )
-    tasks = choose_tasks(arguments, defaults)
     is_runs = defaults and absolute_template(template) == absolute_template(defaults.template)
     trained = defaults if is_runs else None
     stop = _choose_stop(arguments, trained, template)
@@ -120,6 +119,8 @@ def make_plan(arguments: Arguments) -> Plan:
     chat = merge_chat(trained.chat if trained else NO_CHAT, arguments.chat)
     reading = _choose_reading(arguments, template, chat)
     reward = _choose_reward(arguments, defaults, reading)
+    grader = _describe_grader(reward)
+    tasks = choose_tasks(arguments, defaults)  # may wait for the hub
     _check_judges(tasks, reward.grader)
     return Plan(
         name=arguments.name or (_runs_own(arguments) or Path(model)).name,
@@ -136,7 +137,7 @@ def make_plan(arguments: Arguments) -> Plan:
             # Other templates ignore it.
             "chat": describe_chat(chat if template == CHAT else Chat(ask="")),
             **{key: value for key, value in asdict(settings).items() if key != "gpu_memory_share"},
-            **_describe_grader(reward),
+            **grader,
             "answers": reading.answers,
             "after_thinking": reading.after_thinking,
             "versions": installed_versions(),
@@ -331,7 +332,7 @@ def _choose_out(arguments: Arguments) -> Path:
             f"{arguments.run / 'merged'}; name --out for this one's evaluation"
         )
     if out is None:
-        raise ConfigError("name --model and --out, or --run for a run folder with its merged model")
+        raise ConfigError("--out: name the folder to write; only --run has a default, RUN/eval")
     check_folder(out)
     return out
 

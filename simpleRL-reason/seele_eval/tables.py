@@ -4,7 +4,6 @@ The tables hold the papers' columns, and all details. ``seele_eval.estimates`` d
 curve.
 """
 
-import io
 import json
 from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
@@ -13,7 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from seele.report.charts import INK, legend_below, new_figure, nth_colour, plain, share_on_y, style_axes
+from seele.report.charts import INK, legend_below, new_figure, nth_colour, plain, png, share_on_y, style_axes
 from seele_eval.benchmarks import BENCHMARKS, GENERAL, LUFFY, MATH
 from seele_eval.estimates import Estimate, attempts
 from seele_eval.grading import BOX
@@ -64,9 +63,7 @@ def draw_panels(panels: Mapping[str, Mapping[str, PassCurve]]) -> bytes:
         axes.set_title(plain(title), size=8.5, color=INK)
         labelled |= curves.keys()
     legend_below(figure)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    return image.getvalue()
+    return png(figure)
 
 
 def _draw_panel(

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -202,15 +201,6 @@ def test_a_launcher_without_what_it_needs_says_so(script: str, arguments: tuple[
     result = subprocess.run(["bash", CLUSTER / script, *arguments], env=bare, capture_output=True, text=True)
     assert result.returncode == 2
     assert says in result.stderr
-
-
-@pytest.mark.parametrize("path", sorted(CLUSTER.glob("*.s*")), ids=lambda path: path.name)
-def test_shellcheck_finds_nothing(path: Path) -> None:
-    shellcheck = Path(sys.executable).parent / "shellcheck"
-    result = subprocess.run(
-        [shellcheck, "--external-sources", "--source-path=SCRIPTDIR", path], capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout
 
 
 def pinned(package: str) -> str:

@@ -19,7 +19,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "scripts" / "recipes").glob("*.sh")])
 ARGUMENTS = {"train_baseline.sh": ("grpo",), "train_recipe.sh": ("seele_qwen2.5-7b",)}
 """Arguments of the scripts that require them."""
-SHELL_FILES = [*SCRIPTS, *sorted((ROOT / "scripts" / "lib").glob("*.sh")), ROOT / ".ci" / "run"]
+SHELL_FILES = [
+    *SCRIPTS,
+    *sorted((ROOT / "scripts" / "lib").glob("*.sh")),
+    *sorted((ROOT / "scripts" / "cluster").glob("*.s*")),
+    ROOT / ".ci" / "run",
+]
 
 
 def named(path: Path) -> str:

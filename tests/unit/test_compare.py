@@ -907,7 +907,8 @@ def test_the_command_writes_everything_and_prints_the_tables(runs, tmp_path):
     out = tmp_path / "deep" / "out"
     names = {"accuracy_steps.png", "summary.json", "comparison.md", "index.html"}
     assert {path.name for path in out.iterdir()} == names
-    assert result.output == (out / "comparison.md").read_text()
+    assert result.stdout == (out / "comparison.md").read_text()
+    assert result.stderr == f"written to {out / 'index.html'}\n"
 
 
 def test_the_command_prints_the_summary_on_request_and_needs_no_folder(runs):

@@ -700,6 +700,11 @@ BAD = [
     pytest.param(
         ("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{empty}"), "math500", id="no data"
     ),
+    pytest.param(
+        ("--model", "{model}", "--benchmarks", "math500", "--data-dir", "{empty}", "--grader", "typo"),
+        "unknown name 'typo'",
+        id="a grader, before data that may be on the hub",
+    ),
     pytest.param(("--model", "{model}"), "nothing to evaluate", id="nothing"),
     pytest.param(("--problems", "a={problems}"), "name --model and --out", id="no model named"),
     pytest.param(

@@ -30,7 +30,7 @@ from seele.report.figures import (
 )
 from seele.report.page import MAX_SHOWN_CHARS, choose_examples, problem_page, render_page
 from seele.report.run_folder import RolloutLine, read_run
-from seele.report.series import Series, by_tokens, generated_totals, last_third, moving_mean
+from seele.report.series import Series, by_tokens, last_third, moving_mean, token_totals
 
 VOID = {"img", "meta", "link"}
 """Elements without an end tag."""
@@ -565,10 +565,9 @@ def test_packed_tokens_are_shown_where_every_step_counted_them(tmp_path):
 
 
 def test_generated_tokens_come_from_the_runs_count_else_are_summed():
-    assert generated_totals([{"tokens/generated": 5}, {"tokens/generated": 5}]) == [5, 10]
-    assert generated_totals(
-        [{"tokens/generated_total": 7, "tokens/generated": 5}, {"tokens/generated": 2}]
-    ) == [7, 9]
+    assert token_totals([{"tokens/generated": 5}, {"tokens/generated": 5}], "generated") == [5, 10]
+    resumed = [{"tokens/generated_total": 7, "tokens/generated": 5}, {"tokens/generated": 2}]
+    assert token_totals(resumed, "generated") == [7, 9]
     metrics = [{"tokens/generated": 5}, {"tokens/generated": 5, "a": 1.0}]
     assert by_tokens(metrics, "a") == Series((10,), (1.0,))
 
@@ -821,7 +820,16 @@ def test_the_command_prints_a_single_validation_once(tmp_path):
 
     write_lines(tmp_path / "metrics.jsonl", [{"step": 0, "val/accuracy/a": 0.0}])
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert result.output.splitlines()[0] == "correct without hints on a: 0.0% at step 0"
+    assert result.stdout.splitlines()[0] == "correct without hints on a: 0.0% at step 0"
+
+
+def test_the_command_names_what_is_damaged(tmp_path):
+    from seele.cli.main import app
+
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "val/accuracy/a": 0.0}\n{"step": 1, "val')
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "note: metrics.jsonl, line 2, is cut off or not JSON and was skipped.\n" in result.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["--out", "deep/out"]])
@@ -835,7 +843,7 @@ def test_the_command_writes_the_report_and_says_where(tmp_path, monkeypatch, opt
     assert result.exit_code == 0, result.output
     page = Path(options[1] if options else "run/report") / "index.html"
     accuracies = "correct without hints on chains: 0.0% at step 0, 25.0% at step 2"
-    assert result.output.splitlines() == [accuracies, str(page)]
+    assert result.stdout.splitlines() == [accuracies, str(page)]
     assert {path.name for path in page.parent.iterdir()} == {"index.html", "summary.json", "accuracy.png"}
 
 

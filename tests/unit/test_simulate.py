@@ -544,6 +544,13 @@ def run(*arguments):
     return int(ended.value.code or 0)
 
 
+@pytest.mark.parametrize(("rollouts", "sizes"), [((), [4, 2, 1, 1]), (("--rollouts", 16), [8, 4, 2, 2])])
+def test_sizes_of_rounds_are_shares_of_the_rollouts_as_in_training(rollouts, sizes, capsys):
+    assert run("--controller", "none", *SMALL, "--json", "--round-sizes", "4,2,1,1", *rollouts) == 0
+    schedule = json.loads(capsys.readouterr().out)["schedule"]
+    assert (schedule["round_sizes"], schedule["rollouts"], schedule["rounds"]) == (sizes, sum(sizes), 4)
+
+
 def test_json_holds_every_controller_in_every_world(capsys):
     specs = ["none", "fixed:ratio=0.4", "bayes:probes=2"]
     options = [option for spec in specs for option in ("--controller", spec)]

@@ -101,7 +101,7 @@ from seele_verl.runs.checkpoints import (
     step_folder,
 )
 from seele_verl.runs.log import RunLog
-from seele_verl.runs.resume import checkpoint_to_resume, saved_line
+from seele_verl.runs.resume import checkpoint_to_resume, final_step, is_validation_due, saved_line
 from seele_verl.runs.stopping import heed_before_training, is_asked_to_stop, note_stop
 from seele_verl.runs.tracker_tables import log_rollouts
 from seele_verl.runs.watchdog import show_life
@@ -393,10 +393,10 @@ class SeeleTrainer(PPOTrainerSync):
     @property
     def _measures_reliance(self) -> bool:
         """True if the step is validated, and its prompts may have hints."""
-        hints, every = self.seele.hints, self.config.trainer.test_freq
-        is_last = self.global_steps >= self.total_training_steps
-        in_prompt = hints.gives_hints and not self.source.in_response
-        return every > 0 and (is_last or self.global_steps % every == 0) and in_prompt
+        in_prompt = self.seele.hints.gives_hints and not self.source.in_response
+        return in_prompt and is_validation_due(
+            self.config, self.global_steps, ends_at=self.total_training_steps
+        )
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.seele.credit.by_distillation:
@@ -642,10 +642,7 @@ class SeeleTrainer(PPOTrainerSync):
 
     def _end_at_budget(self) -> None:
         """Once enough tokens are generated, make the next step the last, which verl validates and saves."""
-        budget = self.seele.max_generated_tokens
-        enough = None if budget is None else self.log.step_that_generated(budget)
-        if enough is not None:
-            self.total_training_steps = min(self.total_training_steps, enough + 1)
+        self.total_training_steps = final_step(self.config, self.log, total_steps=self.total_training_steps)
 
     def _validate(self) -> dict[str, float]:
         if not self._training:

@@ -13,12 +13,14 @@ possessive or bounded, so that a search takes time linear in the text.
 """
 
 import bisect
+import dataclasses
 import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 
 from seele.maths.boxed import canonical_number
+from seele.records import Instance
 
 MINUS = r"[-\u2212]"
 _SILENT = r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|text|textbf|mathrm|mathbf|mbox)(?![a-zA-Z])"
@@ -142,6 +144,13 @@ def revealed_at(steps: Sequence[str], answer: str) -> int:
         are no steps.
     """
     return fewest_steps(steps, stated_end("".join(steps), answer))
+
+
+def with_revelation(instance: Instance) -> Instance:
+    """Return the problem with ``revealed_at`` computed if it is not stored and there are steps."""
+    if instance.revealed_at is not None or not instance.steps:
+        return instance
+    return dataclasses.replace(instance, revealed_at=revealed_at(instance.steps, instance.answer))
 
 
 def mentioned_at(steps: Sequence[str], answer: str) -> int:

@@ -1,6 +1,5 @@
 """The comparison's figures: accuracy against each cost, one panel per split."""
 
-import io
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
@@ -13,6 +12,7 @@ from seele.report.charts import (
     new_figure,
     nth_colour,
     plain,
+    png,
     share_on_y,
     shortened,
     step_axis,
@@ -24,12 +24,7 @@ from seele.report.comparison.results import MIN_SEEDS, Comparison, band
 
 def draw_figures(comparison: Comparison) -> dict[str, bytes]:
     """PNG bytes by cost."""
-    drawn = {}
-    for cost in comparison.costs:
-        image = io.BytesIO()
-        accuracy_against(comparison, cost).savefig(image, format="png", metadata={"Software": None})
-        drawn[cost] = image.getvalue()
-    return drawn
+    return {cost: png(accuracy_against(comparison, cost)) for cost in comparison.costs}
 
 
 def accuracy_against(comparison: Comparison, cost: str) -> Figure:

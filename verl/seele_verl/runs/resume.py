@@ -163,6 +163,12 @@ def final_step(config: DictConfig, log: RunLog, *, total_steps: int) -> int:
     return total_steps if enough is None else min(total_steps, enough + 1)
 
 
+def is_validation_due(config: DictConfig, step: float, *, ends_at: int) -> bool:
+    """Return True if the run validates after ``step``: every ``trainer.test_freq`` steps, and at its end."""
+    every: int = config.trainer.test_freq
+    return every > 0 and (step >= ends_at or step % every == 0)
+
+
 def missed_validation(config: DictConfig, line: Mapping[str, float], *, ends_at: int) -> bool:
     """Return True if a run was killed between a checkpoint and the validation that was due after it.
 
@@ -171,8 +177,7 @@ def missed_validation(config: DictConfig, line: Mapping[str, float], *, ends_at:
         line: The line of the checkpoint's step.
         ends_at: The run's ``final_step``.
     """
-    every, step = config.trainer.test_freq, line.get("step", 0)
-    is_due = every > 0 and (step >= ends_at or step % every == 0)
+    is_due = is_validation_due(config, line.get("step", 0), ends_at=ends_at)
     return is_due and not any(name.startswith("val/") for name in line)
 
 

@@ -5,6 +5,7 @@ Sections that both of verl's trainers know are passed whole: model, engine, opti
 of the actor. Everything else is set key by key.
 """
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,7 @@ def verl_sft_config(
         "micro_batch_size_per_gpu": actor.ppo_micro_batch_size_per_gpu,
         "custom_cls": {"path": "pkg://seele_verl.sft.dataset", "name": "SolutionDataset"},
         "template": seele.prompt.template,
-        "chat": {
-            "system": seele.prompt.system,
-            "kwargs": dict(seele.prompt.chat_kwargs),
-            "open_thinking": seele.prompt.open_thinking,
-            "ask": seele.prompt.ask,
-        },
+        "chat": dataclasses.asdict(seele.prompt.chat),
         "seed": seele.seed,
         "overlong_record": config.data.get("overlong_record"),
         "max_response_tokens": config.data.max_response_length if cuts else None,
