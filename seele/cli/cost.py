@@ -59,7 +59,10 @@ def cost_command(
         ),
     ] = False,
     model: Annotated[
-        str, typer.Option(help="qwen2.5-{0.5b,1.5b,3b,7b,14b,32b,72b} and others.")
+        str,
+        typer.Option(
+            help="qwen2.5-{0.5b,1.5b,3b,7b,14b,32b,72b} and others, or a model=NAME of seele train."
+        ),
     ] = "qwen2.5-7b",
     gpu: Annotated[str, typer.Option(help="a100, a100-40gb, h100 or h200.")] = "h100",
     gpus: Annotated[
@@ -126,11 +129,13 @@ def cost_command(
     if settings:
         raise ConfigError(f"{' '.join(settings)}: settings of a run need --measure")
     from seele.data.storage.files import write_atomically
+    from seele.maths.model_shapes import SHAPES_OF_PRESETS
     from seele.simulate.cost import step_cost
     from seele.simulate.cost_setup import GPUS, MODELS, Cluster, Job, Setup
 
+    model = SHAPES_OF_PRESETS.get(model, model)
     if model not in MODELS:
-        raise ConfigError(f"--model: expected one of {list(MODELS)}, got {model!r}")
+        raise ConfigError(f"--model: expected one of {[*MODELS, *SHAPES_OF_PRESETS]}, got {model!r}")
     if gpu not in GPUS:
         raise ConfigError(f"--gpu: expected one of {list(GPUS)}, got {gpu!r}")
     if seed < 0:

@@ -148,6 +148,28 @@ HUB_NAMES = {
 }
 """The models of our presets, for a machine that cannot reach the hub."""
 
+SHAPES_OF_PRESETS = {
+    "qwen2_5_1_5b": "qwen2.5-1.5b",
+    "qwen2_5_math_1_5b": "qwen2.5-1.5b",
+    "qwen2_5_math_1_5b_16k": "qwen2.5-1.5b",
+    "qwen2_5_3b": "qwen2.5-3b",
+    "llama3_2_3b": "llama-3.2-3b",
+    "mathstral_7b": "mathstral-7b",
+    "qwen2_5_7b": "qwen2.5-7b",
+    "qwen2_5_7b_instruct": "qwen2.5-7b",
+    "qwen2_5_math_7b": "qwen2.5-7b",
+    "qwen2_5_math_7b_16k": "qwen2.5-7b",
+    "qwen3_0_6b": "qwen3-0.6b",
+    "qwen3_0_6b_base": "qwen3-0.6b",
+    "qwen3_1_7b": "qwen3-1.7b",
+    "qwen3_1_7b_base": "qwen3-1.7b",
+    "qwen3_4b": "qwen3-4b",
+    "qwen3_4b_base": "qwen3-4b",
+    "qwen3_8b": "qwen3-8b",
+    "qwen3_8b_base": "qwen3-8b",
+}
+"""The model of a run, ``model=NAME`` -> a name in ``SHAPES``."""
+
 
 def model_flops(
     parameters: int,

@@ -421,6 +421,10 @@ def test_command_grows_prompts_and_takes_assumptions(capsys):
     assert row["cost"]["update_s"] == pytest.approx(2.0 * update_s(build(num_gpus=64)))
 
 
+def test_command_knows_the_models_by_the_names_of_training(capsys):
+    assert run(capsys, "--model", "qwen2_5_math_7b") == run(capsys, "--model", "qwen2.5-7b")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -22,7 +22,7 @@ from typing import Any
 
 from seele.cli.doctor.facts import GIB
 from seele.errors import ConfigError
-from seele.maths.model_shapes import SHAPES
+from seele.maths.model_shapes import SHAPES, SHAPES_OF_PRESETS
 
 BYTES_OF_DTYPE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -44,32 +44,12 @@ class Needs:
     host_gib: float
 
 
-_SHAPES_OF_PRESETS = {
-    "qwen2_5_1_5b": "qwen2.5-1.5b",
-    "qwen2_5_math_1_5b": "qwen2.5-1.5b",
-    "qwen2_5_math_1_5b_16k": "qwen2.5-1.5b",
-    "qwen2_5_3b": "qwen2.5-3b",
-    "llama3_2_3b": "llama-3.2-3b",
-    "mathstral_7b": "mathstral-7b",
-    "qwen2_5_7b": "qwen2.5-7b",
-    "qwen2_5_7b_instruct": "qwen2.5-7b",
-    "qwen2_5_math_7b": "qwen2.5-7b",
-    "qwen2_5_math_7b_16k": "qwen2.5-7b",
-    "qwen3_0_6b": "qwen3-0.6b",
-    "qwen3_0_6b_base": "qwen3-0.6b",
-    "qwen3_1_7b": "qwen3-1.7b",
-    "qwen3_1_7b_base": "qwen3-1.7b",
-    "qwen3_4b": "qwen3-4b",
-    "qwen3_4b_base": "qwen3-4b",
-    "qwen3_8b": "qwen3-8b",
-    "qwen3_8b_base": "qwen3-8b",
-}
 PRESETS: Mapping[str, ModelSize] = {
     "tiny": ModelSize(parameters=0.46e6, is_tied=True),
     "smollm2_135m": ModelSize(parameters=134.5e6, is_tied=True),
     **{
         preset: ModelSize(parameters=SHAPES[name].parameters, is_tied=SHAPES[name].tied)
-        for preset, name in _SHAPES_OF_PRESETS.items()
+        for preset, name in SHAPES_OF_PRESETS.items()
     },
 }
 """Sizes of the published models behind ``model=NAME``."""
